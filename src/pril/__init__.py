@@ -1,0 +1,37 @@
+"""Learn to rate from ranges: ordinal classifiers from interval labels, online."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pril import evaluate, labels, metrics, plotting
+    from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "MPRIL",
+    "PRIL",
+    "MulticlassPerceptron",
+    "PRank",
+    "WidrowHoff",
+    "evaluate",
+    "labels",
+    "metrics",
+    "plotting",
+]
+
+_MODULES = ("evaluate", "labels", "metrics", "plotting")
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: numba and scikit-learn take two seconds to import.
+    if name in _MODULES:
+        return import_module(f"pril.{name}")
+    if name in __all__:
+        return getattr(import_module("pril.estimators"), name)
+    raise AttributeError(f"module 'pril' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,77 @@
+"""Rows: from anything a user may call X to rows the loop can walk, without copying what is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import validate_data
+
+from pril._kernels import Csr, Dense
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def read_rows(estimator: Any, X: Any, *, constant: float, reset: bool, min_rows: int) -> Dense | Csr:
+    """Check X for an estimator and return its rows; only a wrong dtype or order is copied.
+
+    Values are not looked at: that pass would cost as much as learning. A row that is not finite
+    has scores that are not finite, which the loop sees for free and `blame` then explains.
+    """
+    X = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=(np.float64, np.float32),
+        order="C",
+        ensure_all_finite=False,
+        ensure_min_samples=min_rows,
+    )
+    if not issparse(X):
+        return Dense(_frozen(X), constant)
+    if not X.has_canonical_format:  # a feature stored twice would have a wrong square
+        X = X.copy()
+        X.sum_duplicates()
+    if X.nnz and not 0 <= X.indices.min() <= X.indices.max() < X.shape[1]:
+        raise ValueError(f"X is damaged: a column index is not within 0..{X.shape[1] - 1}")
+    return Csr(_frozen(X.data), _frozen(X.indices), _frozen(X.indptr), constant)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: the loop is compiled for one kind of array, not for two."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def n_rows(rows: Dense | Csr) -> int:
+    """Return the number of rows."""
+    return len(rows.X) if isinstance(rows, Dense) else len(rows.indptr) - 1
+
+
+def blame(rows: Dense | Csr, estimator: Any, block: int = 1 << 16) -> ValueError:
+    """Return the error for scores that are not finite: the first bad cell of X, or an overflow."""
+    cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
+    for start in range(0, len(cells), block):
+        finite = np.isfinite(cells[start : start + block])
+        if not finite.all():
+            at = start + int(np.argmin(finite))
+            if isinstance(rows, Dense):
+                row, column = divmod(at, rows.X.shape[1])
+            else:
+                row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+                column = int(rows.indices[at])
+            names = getattr(estimator, "feature_names_in_", None)
+            feature = f"feature {column}" if names is None else f"feature {names[column]!r}"
+            value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
+            return ValueError(
+                f"X, row {row}: {feature} is {value}; Input X contains NaN or infinity, which "
+                f"{type(estimator).__name__} does not accept: impute or drop such rows"
+            )
+    return ValueError(
+        f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "
+        "for sums of their products; scale them, for example with StandardScaler"
+    )

@@ -1,0 +1,957 @@
+"""The learners: scikit-learn classifiers, each one its parameters and its nouns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from pril import _kernels as kernels
+from pril import labels
+from pril._rows import blame, n_rows, read_rows
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+    Rows = kernels.Dense | kernels.Csr
+
+__all__ = [
+    "MPRIL",
+    "PRIL",
+    "FeatureRangeWarning",
+    "MulticlassPerceptron",
+    "PRank",
+    "WidrowHoff",
+]
+
+
+class FeatureRangeWarning(UserWarning):
+    """Features reach outside the range that a learner's guarantee assumes."""
+
+
+class Memory(NamedTuple):
+    """What a learner has learned: the additive state, and the sums of its average if it has one."""
+
+    state: kernels.State
+    mean: kernels.Mean | None
+
+    @classmethod
+    def blank(cls, n_scores: int, n_weights: int, n_thresholds: int, average: bool) -> Memory:
+        """Return the zero start."""
+        u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
+        state = kernels.State(u, n, shift=np.zeros(2), counts=np.zeros(3, dtype=np.int64))
+        return cls(state, kernels.Mean(_aligned_copy(u), n.copy()) if average else None)
+
+    def copy(self) -> Memory:
+        """Return a copy to learn on, so that a failure leaves this one as it is."""
+        state = kernels.State(*(_aligned_copy(part) for part in self.state))
+        mean = self.mean and kernels.Mean(*(_aligned_copy(part) for part in self.mean))
+        return Memory(state, mean)
+
+    def is_finite(self) -> bool:
+        """Tell whether no sum has overflowed."""
+        parts = [self.state.u, self.mean.u] if self.mean else [self.state.u]
+        return all(np.isfinite(part).all() for part in parts)
+
+
+def _aligned_zeros(*shape: int) -> Array:
+    """Return zeros that begin on a cache line, which makes wide updates a third faster."""
+    size = int(np.prod(shape))
+    spare = np.zeros(size + 8)
+    start = -(spare.ctypes.data // 8) % 8
+    return spare[start : start + size].reshape(shape)
+
+
+def _aligned_copy(array: Array) -> Array:
+    if array.ndim < 2:  # thresholds and counters: too short to matter
+        return array.copy()
+    copy = _aligned_zeros(*array.shape)
+    copy[:] = array
+    return copy
+
+
+class _OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What all learners share: a pass over the rows, passes of `fit`, predictions.
+
+    A learner supplies `_rule` and `_geometry`; a parameter it does not have is off.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "classes": ["array-like", None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "shuffle": ["boolean"],
+        "random_state": ["random_state"],
+        "average": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="left"), None],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    classes: ArrayLike | None
+    max_iter: int
+    shuffle: bool
+    random_state: Any
+    tol: float | None
+    n_iter_no_change: int
+    classes_: Array
+    n_features_in_: int
+    n_iter_: int
+    _memory: Memory
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        self.classes = classes
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.average = average
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+
+    # --- What a learner is made of ---
+
+    def _rule(self) -> Any:
+        raise NotImplementedError
+
+    def _geometry(self) -> Any:
+        return kernels.Additive()
+
+    def _n_scores(self) -> int:
+        return 1
+
+    def _inspect(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+        """Refuse, or warn of, what this learner cannot take."""
+
+    # --- Learning ---
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from scratch, in `max_iter` passes over the rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features. float32 and float64 are used as they are.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with self._unchanged_on_failure():
+            rows = self._read_rows(X, reset=True, min_rows=1)
+            table = labels.read(y)
+            self.classes_, intervals = labels.encode(table, self.classes)
+            self._match(rows, table, intervals)
+            memory = self._blank_memory()
+            rng = check_random_state(self.random_state)
+            best, stale = np.inf, 0
+            for n_iter in range(1, self.max_iter + 1):
+                self.n_iter_ = n_iter
+                order = rng.permutation(len(intervals)) if self.shuffle else None
+                record = None if self.tol is None else self._blank_record(len(intervals))
+                mistakes = memory.state.counts[1]
+                self._learn(memory, rows, intervals, order, record)
+                if memory.state.counts[1] == mistakes:
+                    break
+                if self.tol is not None and record is not None:
+                    ranked = intervals if order is None else intervals[order]
+                    loss = labels.interval_loss(ranked, record.rank).mean()
+                    stale = stale + 1 if loss > best - self.tol else 0
+                    best = min(best, loss)
+                    if stale >= self.n_iter_no_change:
+                        break
+            self._memory = memory
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
+        """Learn from each row once, in the order given: the paper's algorithm.
+
+        Any chunking of a stream gives the same model, bit for bit. A call that fails leaves the
+        model as it was; a call without rows does nothing.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features. float32 and float64 are used as they are.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open.
+        classes : array-like of shape (n_classes,), default=None
+            The ordered labels, lowest first. Needed on the first call, unless the estimator's
+            `classes` are set or y is an ordered Categorical.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        self._learn_once(X, y, classes, recording=False)
+        return self
+
+    def _learn_once(
+        self, X: Any, y: Any, classes: ArrayLike | None, *, recording: bool
+    ) -> tuple[Array, kernels.Record | None]:
+        """Do the work of `partial_fit`; return the intervals and, if asked, what was predicted."""
+        with self._unchanged_on_failure() as before:
+            fitted = hasattr(self, "_memory")
+            rows = self._read_rows(X, reset=not fitted, min_rows=0)
+            table = labels.read(y)
+            if not fitted and n_rows(rows) == 0:
+                self.__dict__ = before
+                return np.empty((0, 2), dtype=np.int64), None
+            self.classes_ = self._agreed_classes(table, classes)
+            ranks = labels.to_ranks(table, self.classes_)
+            intervals = labels.check_ranks(ranks, table, self.classes_)
+            self._match(rows, table, intervals)
+            memory = self._memory.copy() if fitted else self._blank_memory()
+            record = self._blank_record(len(intervals)) if recording else None
+            self._learn(memory, rows, intervals, None, record)
+            self._memory = memory
+        return intervals, record
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
+        before = vars(self).copy()
+        try:
+            yield before
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Rows:
+        constant = float(getattr(self, "fit_intercept", False))
+        return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
+
+    def _agreed_classes(self, table: labels.Labels, classes: ArrayLike | None) -> Array:
+        known = getattr(self, "classes_", None)
+        if known is None and self.classes is not None:
+            known = labels.check_classes(self.classes)
+        if classes is not None:
+            given = labels.check_classes(classes)
+            if known is not None and not np.array_equal(given, known):
+                raise ValueError(
+                    f"classes must stay the same: {labels.named(known)} were set before, "
+                    f"partial_fit got {labels.named(given)}"
+                )
+            known = given if known is None else known
+        if known is None and table.ordered:
+            known = table.vocabulary
+        if known is None:
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit, lowest first (or set "
+                "classes on the estimator, or pass y as an ordered Categorical)"
+            )
+        return known
+
+    def _match(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+        if len(intervals) != n_rows(rows):
+            raise ValueError(
+                f"X and y have inconsistent numbers of samples: X has {n_rows(rows)} rows, "
+                f"y has {len(intervals)} labels"
+            )
+        self._inspect(rows, table, intervals)
+
+    def _blank_memory(self) -> Memory:
+        average = getattr(self, "average", False)
+        return Memory.blank(
+            self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
+        )
+
+    def _blank_record(self, n: int) -> kernels.Record:
+        rank = np.empty(n, dtype=np.int64)
+        return kernels.Record(rank, np.empty((n, self._n_scores())), np.empty(n))
+
+    def _learn(
+        self,
+        memory: Memory,
+        rows: Rows,
+        intervals: Array,
+        order: Array | None,
+        record: kernels.Record | None,
+    ) -> None:
+        """Run the loop on a memory; if it fails, the memory is half-way and must be dropped."""
+        rule, geometry = self._rule(), self._geometry()
+        state, mean = memory
+        bad = kernels.run(rows, intervals, order, rule, geometry, state, mean, record)
+        if bad >= 0 or not memory.is_finite():
+            raise blame(rows, self)
+
+    # --- Predicting ---
+
+    def predict(self, X: Any) -> Array:
+        """Predict a label for each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The predicted classes.
+        """
+        return self.classes_[self._rate(X)[0]]
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of predictions inside their interval: accuracy, for exact labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals. A label that the model does not know counts as a miss.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1.
+        """
+        rank = self._rate(X)[0]
+        table = labels.read(y)
+        intervals = labels.to_ranks(table, self.classes_)
+        if len(intervals) != len(rank):
+            raise ValueError(f"X has {len(rank)} rows, y has {len(intervals)} labels")
+        known = (intervals != labels.UNKNOWN).all(axis=1)
+        hits = known & (labels.interval_loss(intervals, rank) == 0)
+        return float(np.average(hits, weights=sample_weight))
+
+    def _rate(self, X: Any) -> tuple[Array, Array, Array]:
+        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
+        check_is_fitted(self)
+        rows = self._read_rows(X, reset=False, min_rows=1)
+        w, cut, unit = self._parameters()
+        ranks = np.empty(n_rows(rows), dtype=np.int64)
+        scores = np.empty((n_rows(rows), len(w)))
+        if kernels.rate(rows, self._rule(), w, cut, ranks, scores) >= 0:
+            raise blame(rows, self)
+        return ranks, scores / unit, cut / unit
+
+    def _parameters(self) -> tuple[Array, Array, float]:
+        """Return weights, thresholds between sentinels, and the number that divides them."""
+        check_is_fitted(self)
+        state, mean = self._memory
+        rounds = state.counts[0]
+        if mean is not None and rounds > 0:
+            state = state._replace(u=state.u - mean.u / rounds, n=state.n - mean.n / rounds)
+        return kernels.parameters(self._geometry(), state)  # type: ignore[no-any-return]
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features."""
+        w, _, unit = self._parameters()
+        coef = w[:, :-1] / unit
+        return coef[0] if len(coef) == 1 else coef
+
+    @property
+    def t_(self) -> int:
+        """Rounds learned from, over all passes and calls."""
+        check_is_fitted(self)
+        return int(self._memory.state.counts[0])
+
+    @property
+    def n_mistakes_(self) -> int:
+        """Rounds that changed the model."""
+        check_is_fitted(self)
+        return int(self._memory.state.counts[1])
+
+    @property
+    def n_updates_(self) -> int:
+        """Violated constraints, over all rounds."""
+        check_is_fitted(self)
+        return int(self._memory.state.counts[2])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        # scikit-learn's accuracy check has nominal blobs, in no order along any line.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class _ThresholdClassifier(_OnlineClassifier):
+    """A learner with one score and thresholds that cut it into classes."""
+
+    def latent(self, X: Any) -> Array:
+        """Return the score f(x) that the thresholds cut into classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+            Comparable to `thresholds_`.
+        """
+        return self._rate(X)[1][:, 0]
+
+    def decision_function(self, X: Any) -> Array:
+        """Return how far each score lies inside each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes ``f(x) - threshold``. Otherwise the distance to the nearer threshold
+            of each class, negative outside; the largest is the predicted class, except where the
+            score equals a threshold.
+        """
+        _, scores, cut = self._rate(X)
+        if len(cut) == 3:
+            return scores[:, 0] - cut[1]
+        return np.minimum(scores - cut[:-1], cut[1:] - scores)
+
+    @property
+    def thresholds_(self) -> Array:
+        """Thresholds between neighbouring classes, ascending."""
+        _, cut, unit = self._parameters()
+        return cut[1:-1] / unit
+
+
+class PRIL(_ThresholdClassifier):
+    """Perceptron ranking from interval labels, the learner of the paper.
+
+    A row with score ``f = w . x`` and label ``lo..hi`` asks every threshold below rank `lo` to lie
+    below f and every threshold from rank `hi` on to lie above it. Each violated constraint i, with
+    z = +1 in the first case and -1 in the second, moves the model one step:
+
+        ``w += z x``,  ``theta_i -= z``
+
+    There is no step size: from the zero start it would only rescale the model.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    MPRIL : The multiplicative version, for many irrelevant features.
+    PRank : The same algorithm for exact labels.
+
+    Notes
+    -----
+    With ``average=False``, `partial_fit` is Algorithm 1 of the paper to the letter. Scale the
+    features: their length decides how much a row counts.
+
+    References
+    ----------
+    N. Manwani, "PRIL: Perceptron Ranking Using Interval Labeled Data".
+
+    Examples
+    --------
+    >>> from pril import PRIL
+    >>> X = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 3), (3, None), (3, 3)]
+    >>> model = PRIL(classes=[1, 2, 3], max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict([[0.0], [2.6], [7.0]])
+    array([1, 2, 3])
+    """
+
+    def _rule(self) -> kernels.Pril:
+        return kernels.Pril(lenient=False)
+
+
+class PRank(_ThresholdClassifier):
+    """PRank (Crammer and Singer), the baseline for exact labels.
+
+    `PRIL` on exact labels, except at ties: a round whose predicted rank is right is left alone
+    even if the score touches a threshold.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    PRIL : Takes intervals as well.
+
+    References
+    ----------
+    K. Crammer and Y. Singer, "Pranking with Ranking", NIPS 2001.
+
+    Examples
+    --------
+    >>> from pril import PRank
+    >>> X = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]
+    >>> model = PRank(max_iter=100, random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
+    >>> model.predict([[0.0], [7.0]])
+    array([1, 3])
+    """
+
+    def _rule(self) -> kernels.Pril:
+        return kernels.Pril(lenient=True)
+
+    def _inspect(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+        if table.values.shape[1] == 1:
+            return
+        ranges = intervals[:, 0] < intervals[:, 1]
+        if ranges.any():
+            ranges &= ~table.missing().all(axis=1)  # no label at all is not a range
+        if ranges.any():
+            t = int(np.argmax(ranges))
+            raise ValueError(
+                f"y, row {t}: PRank learns from exact labels only, got the interval "
+                f"{table.row(t)!r}; PRIL learns from intervals"
+            )
+
+
+class MPRIL(_ThresholdClassifier):
+    """Multiplicative PRIL, for many features of which few matter.
+
+    The sums are PRIL's, ``u += z x`` and ``n_i += z`` for each violated constraint; the model is
+
+        ``w_j = exp(eta u_j) / Z``,  ``theta_i = exp(-eta n_i) / Z``
+
+    or, signed, twice the hyperbolic sine of the same exponents. Z makes the positive parts add up
+    to one; no prediction and no update depends on it. There is no averaged version: a mean of
+    normalised iterates cannot be kept lazily, since every weight moves with Z in every update.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    eta : float, default=0.01
+        Step size.
+    signed : bool, default=True
+        Whether weights and thresholds may be negative. False is the paper's algorithm, which
+        needs a good model with non-negative weights and thresholds.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    PRIL : The additive version.
+
+    Notes
+    -----
+    The guarantee assumes features within [-1, 1], for example from
+    :class:`~sklearn.preprocessing.MaxAbsScaler`; others get a `FeatureRangeWarning`.
+
+    Examples
+    --------
+    >>> from pril import MPRIL
+    >>> X = [[-1.0], [-0.6], [-0.2], [0.2], [0.6], [1.0]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, 3)]
+    >>> model = MPRIL(max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict([[-0.9], [0.0], [0.9]])
+    array([1, 2, 3])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_OnlineClassifier._parameter_constraints,
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "signed": ["boolean"],
+    }
+    _parameter_constraints.pop("average")
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        eta: float = 0.01,
+        signed: bool = True,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        self.classes = classes
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.eta = eta
+        self.signed = signed
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+
+    def _rule(self) -> kernels.Pril:
+        return kernels.Pril(lenient=False)
+
+    def _geometry(self) -> kernels.Exponential | kernels.SignedExponential:
+        geometry = kernels.SignedExponential if self.signed else kernels.Exponential
+        return geometry(float(self.eta))
+
+    def _inspect(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+        cells = rows.X if isinstance(rows, kernels.Dense) else rows.data
+        if cells.size == 0:
+            return
+        largest = max(cells.max(), cells.min(), key=abs)
+        if abs(largest) > 1.0:
+            warnings.warn(
+                f"X reaches {largest:.6g}: MPRIL expects features within [-1, 1]; scale them, for "
+                "example with MaxAbsScaler",
+                FeatureRangeWarning,
+                stacklevel=2,
+            )
+
+
+class WidrowHoff(_ThresholdClassifier):
+    """Least-mean-squares regression on the ranks, rounded to the nearest: a baseline.
+
+    The residual is taken to the nearest end of the label, ``r = clip(f, lo, hi) - f`` in ranks
+    1..K, and is zero inside. The thresholds are fixed half-way between the ranks.
+
+        ``w += eta r x / (1 + |x|^2)``
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    eta : float, default=0.1
+        Step size.
+    normalize : bool, default=True
+        Whether to divide the step by ``1 + |x|^2``, so that unscaled data cannot blow it up. False
+        is the paper's rule.
+    fit_intercept : bool, default=True
+        Whether to add a constant feature of value 1; it counts in ``|x|^2`` as any other.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    Examples
+    --------
+    >>> from pril import WidrowHoff
+    >>> X = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, 3)]
+    >>> model = WidrowHoff(eta=0.5, max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict([[0.0], [3.5], [7.0]])
+    array([1, 2, 3])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_OnlineClassifier._parameter_constraints,
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "normalize": ["boolean"],
+        "fit_intercept": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        eta: float = 0.1,
+        normalize: bool = True,
+        fit_intercept: bool = True,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+        self.eta = eta
+        self.normalize = normalize
+        self.fit_intercept = fit_intercept
+
+    def _rule(self) -> kernels.WidrowHoff:
+        return kernels.WidrowHoff(float(self.eta), bool(self.normalize))
+
+    def _geometry(self) -> kernels.Ruler:
+        return kernels.Ruler()
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the constant feature."""
+        return float(self._parameters()[0][0, -1])
+
+
+class MulticlassPerceptron(_OnlineClassifier):
+    """The multiclass perceptron, one score a class: a baseline that knows no order.
+
+    The class with the largest score wins. If it lies outside the label ``lo..hi``, the best class
+    inside is promoted and the winner demoted:
+
+        ``w_best += x``,  ``w_winner -= x``
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    fit_intercept : bool, default=True
+        Whether to add a constant feature of value 1.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Weights of the features.
+    intercept_ : ndarray of shape (n_classes,)
+        Weights of the constant feature.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    References
+    ----------
+    K. Crammer and Y. Singer, "Ultraconservative Online Algorithms for Multiclass Problems", 2001.
+
+    Examples
+    --------
+    >>> from pril import MulticlassPerceptron
+    >>> X = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]
+    >>> y = [(1, 1), (1, 1), (1, 2), (2, 2), (2, 2), (2, 2)]
+    >>> model = MulticlassPerceptron(max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict([[0.0], [7.0]])
+    array([1, 2])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_OnlineClassifier._parameter_constraints,
+        "fit_intercept": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        fit_intercept: bool = True,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+        self.fit_intercept = fit_intercept
+
+    def _rule(self) -> kernels.Multiclass:
+        return kernels.Multiclass()
+
+    def _n_scores(self) -> int:
+        return len(self.classes_)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the score of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes the second score less the first.
+        """
+        scores = self._rate(X)[1]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    @property
+    def intercept_(self) -> Array:
+        """Weights of the constant feature, one a class."""
+        return self._parameters()[0][:, -1]

@@ -1,0 +1,562 @@
+"""Labels: from anything a user may call one to intervals of ranks.
+
+Everything behind this module sees a label as two ranks, ``lo <= hi`` in ``0..K-1``: an exact label
+has ``lo == hi``, "at least" has ``hi == K - 1``, and no label at all is ``0, K - 1``. So nothing
+else in the package asks whether a label is exact.
+
+A table of labels is read once (`read`), the order of the classes is the user's or taken from the
+table (`order_classes`), and `to_ranks` looks the values up. `encode` is all three.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_random_state
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+    Ranks = NDArray[np.int64]
+
+__all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals"]
+
+UNKNOWN = -1  # the rank of a value that is not among the classes
+
+
+class ClassOrderWarning(UserWarning):
+    """The order of the classes, or which classes there are, was guessed from the labels."""
+
+
+class Labels(NamedTuple):
+    """A table of labels: one column if exact, two for intervals, one a rater for votes."""
+
+    values: Array  # (n, columns): int64, float64 with NaN for missing, or codes
+    dtype: np.dtype[Any]  # of the labels as the user wrote them
+    vocabulary: Array | None = None  # what the codes stand for; a missing value has code -1
+    ordered: bool = False  # whether the vocabulary is in order, as an ordered Categorical's is
+    declared: bool = False  # whether the vocabulary was declared, as any Categorical's is
+
+    def missing(self) -> NDArray[np.bool_]:
+        """Return where a value is missing."""
+        if self.vocabulary is not None:
+            return self.values < 0
+        return np.isnan(self.values)
+
+    def seen(self) -> Array:
+        """Return the distinct values that occur, ascending."""
+        if self.vocabulary is not None:
+            codes = np.unique(self.values)
+            return np.sort(self.vocabulary[codes[codes >= 0]])
+        if self.values.dtype.kind == "f":
+            return np.unique(self.values[np.isfinite(self.values)])
+        low, high = (self.values.min(), self.values.max()) if self.values.size else (0, -1)
+        if high - low < self.values.size:
+            return np.flatnonzero(np.bincount(self.values.ravel() - low)) + low
+        return np.unique(self.values)
+
+    def cell(self, t: int, column: int) -> Any:
+        """Return one value as the user wrote it."""
+        value = self.values[t, column]
+        if self.vocabulary is not None:
+            return None if value < 0 else plain(self.vocabulary[value])
+        if np.isnan(value):
+            return None
+        return plain(value.astype(self.dtype) if np.isfinite(value) else value)
+
+    def row(self, t: int) -> Any:
+        """Return one row as the user wrote it."""
+        cells = tuple(self.cell(t, column) for column in range(self.values.shape[1]))
+        return cells[0] if len(cells) == 1 else cells
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value, which prints without its type."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def named(values: Iterable[Any], most: int = 12) -> str:
+    """Return values as a list to print, cut short in the middle."""
+    shown = [repr(plain(value)) for value in values]
+    if len(shown) > most:
+        shown[most - 1 : -1] = ["..."]
+    return f"[{', '.join(shown)}]"
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
+    """Read a table of labels with one of the given numbers of columns (none given: any)."""
+    if y is None:
+        raise ValueError(f"this estimator requires {name} to be passed, but {name} is None")
+    if hasattr(y, "tocsr"):
+        raise TypeError(f"{name} must be a dense table of labels, got a sparse matrix")
+    if hasattr(y, "iloc") and hasattr(y, "columns"):
+        labels = _join([_read_array(y.iloc[:, column], name) for column in range(y.shape[1])], name)
+    else:
+        labels = _read_array(y, name)
+    values = labels.values
+    if values.ndim == 2 and values.shape[1] == 1 and 2 in columns:
+        warnings.warn(
+            f"A column-vector {name} was passed when a 1d array was expected. Please change the "
+            f"shape of {name} to (n_samples,), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=2,
+        )
+    if values.ndim == 1:
+        values = values[:, np.newaxis]
+    if values.ndim != 2 or (columns and values.shape[1] not in columns):
+        hint = "; pass two arrays as numpy.column_stack([lower, upper])" if len(values) == 2 else ""
+        raise ValueError(
+            f"{name} should be a 1d array of labels"
+            + (" or have two columns, the lower and the upper end" if 2 in columns else "")
+            + f", got an array of shape {np.shape(y)} instead{hint}"
+        )
+    if values.dtype.kind == "f" and values.shape[1] == 2 and np.isinf(values).any():
+        # An infinite end on its own side is an open one.
+        open_ends = values == (-np.inf, np.inf)
+        values = np.where(open_ends, np.nan, values)
+    return labels._replace(values=values)
+
+
+def _read_array(y: Any, name: str) -> Labels:
+    """Read one array, list or pandas column; its shape is checked by the caller."""
+    dtype = getattr(y, "dtype", None)
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
+        vocabulary = np.asarray(dtype.categories)
+        codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
+        return Labels(codes, vocabulary.dtype, vocabulary, bool(dtype.ordered), declared=True)
+    try:
+        array = np.asarray(y)
+    except ValueError:  # rows of different lengths
+        return _read_objects(_as_objects(y, name), name)
+    if array.ndim == 0:
+        raise ValueError(f"{name} should be a 1d array of labels, got {y!r} instead")
+    kind = array.dtype.kind
+    if kind in "biu":
+        return Labels(array.astype(np.int64, copy=False), array.dtype)
+    if kind == "f":
+        return Labels(array.astype(np.float64, copy=False), array.dtype)
+    # NumPy turns the numbers and the gaps of a mixed list into strings: look at what was written.
+    return _read_objects(array if dtype is not None else _as_objects(y, name), name)
+
+
+def _as_objects(y: Any, name: str) -> Array:
+    """Return a list of labels or of pairs as an array of Python objects."""
+    rows = list(y)
+    pairs = [isinstance(row, (tuple, list, np.ndarray)) for row in rows]
+    if any(pairs) and not all(pairs):
+        t = pairs.index(not pairs[0])
+        raise TypeError(
+            f"{name} mixes single labels and pairs: row 0 is {plain(rows[0])!r}, row {t} is "
+            f"{plain(rows[t])!r}; write an exact label as a pair too, such as (4, 4)"
+        )
+    if any(pairs):
+        width = len(rows[0])
+        for t, row in enumerate(rows):
+            if len(row) != width:
+                raise ValueError(f"{name}, row {t}: {row!r} has {len(row)} values, row 0 has {width}")
+    array = np.empty((len(rows), width) if any(pairs) else len(rows), dtype=object)
+    for t, row in enumerate(rows):
+        array[t] = row
+    return array
+
+
+def _read_objects(array: Array, name: str) -> Labels:
+    """Read Python objects: numbers, strings, and what stands for a missing value."""
+    codes: dict[Any, int] = {}
+    known: dict[type, bool] = {}
+    flat = np.empty(array.size, dtype=np.int64)
+    for p, value in enumerate(array.ravel().tolist()):
+        if _is_missing(value):
+            flat[p] = -1
+            continue
+        number = known.get(type(value))
+        if number is None:
+            number = known[type(value)] = isinstance(value, Real)
+            if not (number or isinstance(value, str)) or number != next(iter(known.values())):
+                t = p // (array.size // len(array))
+                besides = f" besides {next(iter(codes))!r}" if codes else ""
+                raise TypeError(
+                    f"{name}, row {t}: labels must be all numbers or all strings, got {value!r}"
+                    f" of type {type(value).__name__}{besides}"
+                )
+        flat[p] = codes.setdefault(value, len(codes))
+    found = list(codes)
+    if not found or not isinstance(found[0], str):
+        whole = bool(found) and all(isinstance(value, Integral) for value in found)
+        lookup = np.array([*found, np.nan], dtype=np.float64)
+        dtype = np.dtype(np.int64 if whole else np.float64)
+        return Labels(lookup[flat].reshape(array.shape), dtype)
+    return Labels(flat.reshape(array.shape), np.dtype(object), np.array(found, dtype=object))
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA from a label."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def _join(parts: list[Labels], name: str) -> Labels:
+    """Put the columns of a DataFrame side by side."""
+    first = parts[0] if parts else Labels(np.empty((0, 0)), np.dtype(float))
+    if all(part.vocabulary is None for part in parts) and parts:
+        values = np.column_stack([part.values for part in parts])
+        return Labels(values, np.result_type(*(part.dtype for part in parts)))
+    words = [part.vocabulary for part in parts if part.vocabulary is not None]
+    if len(words) < len(parts) and not all(
+        part.vocabulary is not None or np.isnan(part.values).all() for part in parts
+    ):
+        raise TypeError(f"{name} has a column of numbers beside a column of strings")
+    if any(part.declared for part in parts) and any(
+        len(word) != len(words[0]) or (word != words[0]).any() for word in words
+    ):
+        raise ValueError(
+            f"the Categorical columns of {name} must have the same categories, got "
+            + " and ".join(named(word) for word in words)
+        )
+    codes: dict[Any, int] = {}
+    columns = []
+    for part in parts:
+        vocabulary = [] if part.vocabulary is None else part.vocabulary.tolist()
+        lookup = np.array([*(codes.setdefault(word, len(codes)) for word in vocabulary), -1])
+        missing = np.full(len(part.values), -1)
+        columns.append(missing if part.vocabulary is None else lookup[part.values])
+    vocabulary = np.array(list(codes), dtype=first.dtype)
+    return first._replace(values=np.column_stack(columns), vocabulary=vocabulary)
+
+
+# --- Order and ranks -----------------------------------------------------------------------------
+
+
+def check_classes(classes: Any, *, name: str = "classes") -> Array:
+    """Return the classes a user gave, lowest first, as an array."""
+    given = read(classes, name=name, columns=(1,))
+    values = given.values[:, 0]
+    if len(values) == 0:
+        raise ValueError(f"{name} is empty: name at least one class, lowest first")
+    if given.missing().any():
+        t = int(np.flatnonzero(given.missing())[0])
+        raise ValueError(f"{name}, entry {t}: a class cannot be missing")
+    _, first, count = np.unique(values, return_index=True, return_counts=True)
+    if (count > 1).any():
+        t = int(first[count > 1].min())
+        raise ValueError(f"{name} names {given.row(t)!r} more than once: {named(classes)}")
+    if given.vocabulary is not None:
+        return given.vocabulary[values]
+    return values.astype(given.dtype)
+
+
+def order_classes(*tables: Labels, name: str = "y") -> Array:
+    """Return the classes of label tables, lowest first: declared order, else ascending."""
+    labels = tables[0]
+    if labels.vocabulary is not None and labels.declared:
+        if labels.ordered:
+            return labels.vocabulary
+        if len(labels.vocabulary) > 2:
+            raise ValueError(
+                f"{name} is an unordered Categorical with {len(labels.vocabulary)} categories "
+                f"{named(labels.vocabulary)}: make it ordered, or pass classes=, lowest first"
+            )
+    seen = [table.seen() for table in tables]
+    classes = np.unique(np.concatenate(seen)) if len(seen) > 1 else seen[0]
+    if len(classes) == 0:
+        raise ValueError(f"every label in {name} is missing: pass classes=, lowest first")
+    if classes.dtype.kind == "f" and (classes != np.floor(classes)).any():
+        t = int(np.flatnonzero((labels.values % 1 > 0).any(axis=1))[0])
+        raise ValueError(
+            f"Unknown label type: continuous. {name}, row {t}: {labels.row(t)!r} is not a whole "
+            "number; pass classes= if such numbers are classes"
+        )
+    if labels.vocabulary is not None:
+        if len(classes) > 2:
+            warnings.warn(
+                f"the classes of {name} were sorted as strings, {named(classes)}: pass classes= "
+                "to say which order they have, lowest first",
+                ClassOrderWarning,
+                stacklevel=2,
+            )
+        return classes
+    return classes.astype(labels.dtype)
+
+
+def to_ranks(labels: Labels, classes: Array) -> Ranks:
+    """Return each row's lowest and highest rank, `UNKNOWN` for a value not among the classes."""
+    n_classes = len(classes)
+    values = labels.values
+    if labels.vocabulary is not None or classes.dtype.kind not in "biuf":
+        ranks = _look_up(labels, classes)
+    elif _is_contiguous(classes):
+        first = int(classes[0])
+        if values.dtype.kind == "f":
+            inside = (values >= first) & (values < first + n_classes) & (values == np.floor(values))
+            ranks = np.where(inside, values - first, UNKNOWN).astype(np.int64)
+        else:
+            ranks = values - first if first else values
+            if ranks.size and (ranks.min() < 0 or ranks.max() >= n_classes):
+                ranks = np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
+    else:
+        order = np.argsort(classes)
+        at = np.minimum(np.searchsorted(classes, values, sorter=order), n_classes - 1)
+        ranks = np.where(classes[order[at]] == values, order[at], UNKNOWN)
+    if labels.vocabulary is not None or values.dtype.kind == "f":
+        missing = labels.missing()
+        if missing.any():
+            ranks = np.where(missing, (0, n_classes - 1), ranks)
+    if ranks.shape[1] == 1:
+        ranks = np.repeat(ranks, 2, axis=1)
+    return np.ascontiguousarray(ranks)
+
+
+def _look_up(labels: Labels, classes: Array) -> Ranks:
+    rank = {plain(value): r for r, value in enumerate(classes)}
+    if labels.vocabulary is None:  # numbers, while the classes are strings
+        return np.full(labels.values.shape, UNKNOWN, dtype=np.int64)
+    words = [rank.get(plain(word), UNKNOWN) for word in labels.vocabulary]
+    return np.array([*words, UNKNOWN], dtype=np.int64)[labels.values]
+
+
+def _is_contiguous(classes: Array) -> bool:
+    """Tell whether the classes are whole numbers, each one more than the last."""
+    first = classes[0]
+    return bool(first == np.floor(first) and (classes == first + np.arange(len(classes))).all())
+
+
+def check_ranks(ranks: Ranks, labels: Labels, classes: Array, *, name: str = "y") -> Ranks:
+    """Return the ranks if every label is known and none ends before it begins."""
+    if len(ranks) and ranks.min() == UNKNOWN:
+        t, column = np.argwhere(ranks == UNKNOWN)[0]
+        value = labels.cell(t, min(column, labels.values.shape[1] - 1))
+        raise ValueError(f"{name}, row {t}: {value!r} is not one of the classes {named(classes)}")
+    backwards = ranks[:, 0] > ranks[:, 1]
+    if backwards.any():
+        t = int(np.argmax(backwards))
+        lower, upper = labels.row(t)
+        raise ValueError(f"{name}, row {t}: lower end {lower!r} is above upper end {upper!r}")
+    return ranks
+
+
+def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:
+    """Return the classes, lowest first, and each row's interval of ranks."""
+    if classes is not None:
+        classes = check_classes(classes)
+        return classes, check_ranks(to_ranks(labels, classes), labels, classes, name=name)
+    classes = order_classes(labels, name=name)
+    ranks = check_ranks(to_ranks(labels, classes), labels, classes, name=name)
+    if not labels.declared:
+        _warn_of_gaps(labels, ranks, classes, name)
+    return classes, ranks
+
+
+def interval_loss(intervals: Ranks, rank: Ranks) -> Ranks:
+    """Return by how many ranks each prediction misses its interval (the paper's L_I^MAE)."""
+    loss: Ranks = np.maximum(np.maximum(intervals[:, 0] - rank, rank - intervals[:, 1]), 0)
+    return loss
+
+
+def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> None:
+    """Warn if labels that the classes were taken from speak of more classes than were seen."""
+    if labels.values.shape[1] == 1:
+        return
+    doubtful = np.zeros(len(ranks), dtype=bool)
+    if labels.vocabulary is not None or labels.values.dtype.kind == "f":
+        doubtful = labels.missing().sum(axis=1) == 1
+    if labels.vocabulary is None:
+        spans = labels.values[:, 1] - labels.values[:, 0]
+        doubtful |= spans > ranks[:, 1] - ranks[:, 0]
+    if doubtful.any():
+        t = int(np.argmax(doubtful))
+        warnings.warn(
+            f"{name}, row {t}: {labels.row(t)!r} may include classes that never occur as an end; "
+            f"the classes were taken to be {named(classes)}: pass classes= to name them all",
+            ClassOrderWarning,
+            stacklevel=3,
+        )
+
+
+# --- Intervals from other things -----------------------------------------------------------------
+
+
+def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
+    """Turn a table of ratings into intervals, lowest to highest vote of each row.
+
+    Parameters
+    ----------
+    votes : array-like or DataFrame of shape (n_samples, n_raters)
+        One column a rater; a missing value (None, NaN) is a rater who did not vote.
+    trim : float, default=0.0
+        Share of the votes to leave out at each end, below 0.5. With 0.25 an interval reaches from
+        the lower to the upper quartile; it always begins and ends at a vote that was cast.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from the votes, as `fit` does.
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples, 2)
+        Lower and upper end; both missing where nobody voted.
+
+    Examples
+    --------
+    >>> from pril.labels import from_votes
+    >>> from_votes([[3, 4, 4], [2, 2, None]])
+    array([[3., 4.],
+           [2., 2.]])
+    >>> from_votes([["B", "A"], ["C", None]], classes=["C", "B", "A"])
+    array([['B', 'A'],
+           ['C', 'C']], dtype=object)
+    """
+    if not 0.0 <= trim < 0.5:
+        raise ValueError(f"trim must be at least 0 and below 0.5, got {trim!r}")
+    table = read(votes, name="votes", columns=())
+    order = check_classes(classes) if classes is not None else order_classes(table, name="votes")
+    if table.values.shape[1] == 0:
+        raise ValueError("votes needs at least one column, one for each rater")
+    cast = ~table.missing()
+    ranks = np.empty(table.values.shape, dtype=np.int64)
+    for rater in range(ranks.shape[1]):
+        column = table._replace(values=table.values[:, [rater]])
+        ranks[:, rater] = check_ranks(to_ranks(column, order), column, order, name="votes")[:, 0]
+    # Votes that were cast come first, in order; so many of them are left out at each end.
+    ranks = np.sort(np.where(cast, ranks, len(order)), axis=1)
+    n_votes = np.sum(cast, axis=1)
+    skipped = np.floor(trim * np.maximum(n_votes - 1, 0)).astype(np.int64)
+    rows = np.arange(len(ranks))
+    lower = ranks[rows, skipped]
+    upper = ranks[rows, np.maximum(n_votes - 1 - skipped, 0)]
+    return _spell(np.column_stack([lower, upper]), order, silent=n_votes == 0)
+
+
+def _spell(ranks: Ranks, classes: Array, silent: NDArray[np.bool_]) -> Array:
+    """Return ranks as labels, both ends missing in the silent rows."""
+    if not silent.any():
+        return classes[ranks]
+    labels = classes[np.where(silent[:, np.newaxis], 0, ranks)]
+    labels = labels.astype(np.float64 if classes.dtype.kind in "biuf" else object)
+    labels[silent] = np.nan if labels.dtype.kind == "f" else None
+    return labels
+
+
+def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
+    """Turn numeric ranges into intervals of ordered bins.
+
+    Bin 0 holds what is below ``edges[0]``, bin k what is in ``[edges[k - 1], edges[k])``, the last
+    bin everything from the last edge on. A range, like a bin, holds its lower end and not its
+    upper one, unless the two are equal: 30-40 on edges at 30 and 40 is one bin.
+
+    Parameters
+    ----------
+    lower, upper : array-like of shape (n_samples,)
+        Ends of each range; a missing or infinite one is open.
+    edges : array-like of shape (n_bins - 1,)
+        The cut points between the bins, ascending. Infinite ones change nothing.
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples, 2)
+        Lowest and highest bin that the range touches, from 0. Pass ``classes=range(n_bins)`` to
+        the estimator, since a bin may never be an end.
+
+    Examples
+    --------
+    >>> from pril.labels import from_bounds
+    >>> from_bounds([30, 60, None, 44], [40, None, 18, 44], edges=[18, 30, 40, 60])
+    array([[2, 2],
+           [4, 4],
+           [0, 0],
+           [3, 3]])
+    """
+    cuts = np.asarray(edges, dtype=np.float64)
+    if cuts.ndim != 1 or np.isnan(cuts).any() or (np.diff(cuts) <= 0).any():
+        raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
+    cuts = cuts[np.isfinite(cuts)]
+    low, high = (_bound(end, name) for end, name in ((lower, "lower"), (upper, "upper")))
+    if low.shape != high.shape:
+        raise ValueError(f"lower has {len(low)} values, upper has {len(high)}")
+    low = np.where(np.isnan(low), -np.inf, low)
+    high = np.where(np.isnan(high), np.inf, high)
+    backwards = low > high
+    if backwards.any():
+        t = int(np.argmax(backwards))
+        raise ValueError(f"lower, row {t}: {plain(low[t])!r} is above upper, {plain(high[t])!r}")
+    first = np.searchsorted(cuts, low, side="right")
+    last = np.searchsorted(cuts, high, side="left")
+    return np.column_stack([first, np.maximum(first, last)])
+
+
+def _bound(end: Any, name: str) -> Array:
+    array = np.asarray(end)
+    if array.dtype == object:
+        array = np.array([np.nan if _is_missing(value) else value for value in array.tolist()])
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be a 1d array of numbers, got {array.dtype} {array.shape}")
+    return array.astype(np.float64)
+
+
+def make_intervals(
+    y: Any,
+    kind: Literal[1, 2] = 1,
+    fraction: float = 0.75,
+    *,
+    classes: Any = None,
+    random_state: Any = None,
+) -> Array:
+    """Widen a share of exact labels to intervals, as in the paper's experiments.
+
+    Type 1 is ``[y - 1, y]`` or ``[y, y + 1]`` with equal chance, Type 2 is ``[y - 1, y + 1]``; at
+    both ends of the scale the interval is the outermost two ranks.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Exact labels.
+    kind : {1, 2}, default=1
+        The paper's label type.
+    fraction : float, default=0.75
+        Share of the rows that become intervals, chosen at random; the others stay exact.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y, as `fit` does.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the rows and the sides.
+
+    Returns
+    -------
+    intervals : ndarray of shape (n_samples, 2)
+        Lower and upper ends, in the labels of y.
+
+    Examples
+    --------
+    >>> from pril.labels import make_intervals
+    >>> make_intervals([1, 2, 3, 4, 5], kind=2, fraction=1.0)
+    array([[1, 2],
+           [1, 3],
+           [2, 4],
+           [3, 5],
+           [4, 5]])
+    """
+    if kind not in (1, 2):
+        raise ValueError(f"kind must be 1 or 2, got {kind!r}")
+    if not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"fraction must be between 0 and 1, got {fraction!r}")
+    labels = read(y, columns=(1,))
+    order = check_classes(classes) if classes is not None else order_classes(labels)
+    ranks = check_ranks(to_ranks(labels, order), labels, order)
+    unlabelled = ranks[:, 0] < ranks[:, 1]
+    if unlabelled.any():
+        raise ValueError(f"y, row {int(np.argmax(unlabelled))}: the label is missing")
+    rng = check_random_state(random_state)
+    top = len(order) - 1
+    rank = ranks[:, 0]
+    sides = np.array([[-1, 0], [0, 1]]) if kind == 1 else np.array([[-1, 1]])
+    side = sides[rng.randint(len(sides), size=len(rank))]
+    wide = rank[:, np.newaxis] + side
+    wide[rank == 0] = (0, min(1, top))
+    wide[rank == top] = (max(0, top - 1), top)
+    widened = rng.permutation(len(rank))[: round(fraction * len(rank))]
+    ranks[widened] = wide[widened]
+    return order[ranks]

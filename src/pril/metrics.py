@@ -1,0 +1,236 @@
+"""How good predictions are when the truth is a range, in ranks whatever the labels' coding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pril import labels
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Ranks = NDArray[np.int64]
+
+__all__ = [
+    "interval_absolute_error",
+    "interval_accuracy",
+    "interval_accuracy_scorer",
+    "interval_hinge_loss",
+    "neg_interval_absolute_error_scorer",
+]
+
+
+def interval_absolute_error(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    classes: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return the mean number of ranks by which a prediction misses its interval.
+
+    The paper's interval-insensitive loss L_I^MAE; for exact labels the mean absolute error.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends. A missing end is open.
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes all that occur in either argument, as `fit`
+        would; a class that does not occur then does not count as a rank.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row.
+
+    Returns
+    -------
+    loss : float
+        0 is best.
+
+    Examples
+    --------
+    >>> from pril.metrics import interval_absolute_error
+    >>> interval_absolute_error([(1, 2), (2, 3), (1, 1)], [2, 1, 3], classes=[1, 2, 3])
+    1.0
+    """
+    intervals, rank = _rank_both(y_true, y_pred, classes)
+    return float(np.average(labels.interval_loss(intervals, rank), weights=sample_weight))
+
+
+def interval_accuracy(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    classes: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return the share of predictions inside their interval; for exact labels the accuracy.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends. A missing end is open.
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes all that occur in either argument.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row.
+
+    Returns
+    -------
+    share : float
+        1 is best.
+
+    Examples
+    --------
+    >>> from pril.metrics import interval_accuracy
+    >>> interval_accuracy([(1, 2), (2, None), (1, 1), (3, 3)], [2, 3, 1, 1], classes=[1, 2, 3])
+    0.75
+    """
+    intervals, rank = _rank_both(y_true, y_pred, classes)
+    return float(np.average(labels.interval_loss(intervals, rank) == 0, weights=sample_weight))
+
+
+def interval_hinge_loss(
+    y_true: Any,
+    scores: ArrayLike,
+    thresholds: ArrayLike,
+    *,
+    classes: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return the mean of the convex surrogate that PRIL descends on, the paper's L_I^IMC.
+
+    For each row, the distances by which the score lies on the wrong side of thresholds, summed.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends. A missing end is open.
+    scores : array-like of shape (n_samples,)
+        Scores, as `latent` gives them.
+    thresholds : array-like of shape (n_classes - 1,)
+        Thresholds, ascending, as `thresholds_` holds them.
+    classes : array-like of shape (n_classes,), default=None
+        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row.
+
+    Returns
+    -------
+    loss : float
+        0 is best.
+
+    Examples
+    --------
+    >>> from pril.metrics import interval_hinge_loss
+    >>> interval_hinge_loss([(1, 1), (2, 3)], [0.5, -1.0], [0.0, 1.0], classes=[1, 2, 3])
+    0.75
+    """
+    order, intervals = labels.encode(labels.read(y_true, name="y_true"), classes, name="y_true")
+    cut = np.asarray(thresholds, dtype=np.float64)
+    score = np.asarray(scores, dtype=np.float64)
+    if cut.shape != (len(order) - 1,):
+        raise ValueError(
+            f"thresholds must have shape ({len(order) - 1},) for the classes {labels.named(order)}, "
+            f"got {cut.shape}; pass classes= if some do not occur in y_true"
+        )
+    if (np.diff(cut) < 0).any():
+        i = int(np.argmax(np.diff(cut) < 0))
+        raise ValueError(f"thresholds must ascend, got {cut[i]} before {cut[i + 1]} at {i}")
+    _check_length("scores", score, intervals)
+    index = np.arange(len(cut))
+    distance = score[:, np.newaxis] - cut
+    below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
+    above = np.where(index >= intervals[:, 1:], np.maximum(distance, 0.0), 0.0)
+    return float(np.average((below + above).sum(axis=1), weights=sample_weight))
+
+
+def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Score a fitted classifier by minus its `interval_absolute_error`, for model selection.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Features.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals.
+
+    Returns
+    -------
+    score : float
+        Higher is better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from pril import PRIL
+    >>> from pril.metrics import neg_interval_absolute_error_scorer
+    >>> X, y = np.arange(12.0).reshape(-1, 1), np.repeat([[1, 1], [1, 2], [2, 2]], 4, axis=0)
+    >>> search = GridSearchCV(
+    ...     PRIL(classes=[1, 2], random_state=0),
+    ...     {"average": [True, False]},
+    ...     scoring=neg_interval_absolute_error_scorer,
+    ...     cv=2,
+    ... ).fit(X, y)
+    >>> search.best_score_ <= 0
+    True
+    """
+    return -interval_absolute_error(y, estimator.predict(X), classes=estimator.classes_)
+
+
+def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Score a fitted classifier by its `interval_accuracy`, for model selection.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Features.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals.
+
+    Returns
+    -------
+    score : float
+        Higher is better.
+
+    Examples
+    --------
+    >>> from pril import PRIL
+    >>> from pril.metrics import interval_accuracy_scorer
+    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
+    >>> interval_accuracy_scorer(PRIL(random_state=0, max_iter=50).fit(X, y), X, y)
+    1.0
+    """
+    return interval_accuracy(y, estimator.predict(X), classes=estimator.classes_)
+
+
+def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
+    """Return the intervals of the truth and the ranks of the predictions."""
+    truth = labels.read(y_true, name="y_true")
+    guess = labels.read(y_pred, name="y_pred", columns=(1,))
+    if classes is None:
+        order = labels.order_classes(truth, guess, name="y_true")
+    else:
+        order = labels.check_classes(classes)
+    intervals = labels.check_ranks(labels.to_ranks(truth, order), truth, order, name="y_true")
+    ranks = labels.check_ranks(labels.to_ranks(guess, order), guess, order, name="y_pred")
+    unpredicted = ranks[:, 0] < ranks[:, 1]
+    if unpredicted.any():
+        raise ValueError(f"y_pred, row {int(np.argmax(unpredicted))}: the label is missing")
+    _check_length("y_pred", ranks, intervals)
+    return intervals, ranks[:, 0]
+
+
+def _check_length(name: str, values: NDArray[Any], intervals: Ranks) -> None:
+    if len(values) != len(intervals):
+        raise ValueError(f"{name} has {len(values)} rows, y_true has {len(intervals)}")

@@ -1,0 +1,95 @@
+"""Pictures from arrays and models. Needs matplotlib: ``pip install pril[plot]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pril import labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pril.estimators import _ThresholdClassifier
+
+__all__ = ["plot_scores"]
+
+INSIDE, OUTSIDE = "#0072b2", "#d55e00"  # told apart by the colour-blind too
+
+
+def plot_scores(
+    estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None
+) -> Axes:
+    """Draw the score axis with its thresholds, and each row's interval at the row's score.
+
+    A row's bar spans the classes its label allows; its dot is the class the model predicts.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted learner with thresholds.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Features.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals.
+    ax : matplotlib Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> from pril import PRIL
+    >>> from pril.plotting import plot_scores
+    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
+    >>> ax = plot_scores(PRIL(random_state=0, max_iter=50).fit(X, y), X, y)
+    >>> ax.get_xlabel()
+    'score'
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("pril.plotting needs matplotlib: pip install 'pril[plot]'") from error
+    if ax is None:
+        ax = plt.subplots(figsize=(8, 4.5), layout="constrained")[1]
+    rank, scores, cut = estimator._rate(X)
+    score = scores[:, 0]
+    table = labels.read(y)
+    ranks = labels.to_ranks(table, estimator.classes_)
+    intervals = labels.check_ranks(ranks, table, estimator.classes_)
+    inside = labels.interval_loss(intervals, rank) == 0
+    for hits, color, name in ((inside, INSIDE, "inside"), (~inside, OUTSIDE, "outside")):
+        lo, hi = intervals[hits].T
+        said = f"prediction {name} its interval ({hits.mean():.0%})"
+        ax.vlines(score[hits], lo - 0.3, hi + 0.3, color=color, alpha=0.3, linewidth=1.5)
+        ax.plot(score[hits], rank[hits], "o", color=color, markersize=3.5, label=said)
+    span = score.max() - score.min() or 1.0
+    left, right = score.min() - 0.04 * span, score.max() + 0.04 * span
+    ax.stairs(
+        np.arange(len(cut) - 1),
+        np.clip(cut, min(left, cut[1:-1].min(initial=left)), max(right, cut[1:-1].max(initial=right))),
+        color="black",
+        baseline=None,
+        linewidth=1,
+    )
+    for i, threshold in enumerate(cut[1:-1]):
+        ax.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
+        ax.annotate(
+            f"{threshold:.3g}",
+            (threshold, 1.0),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(0, 4 + 10 * (i % 2)),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    ax.set_yticks(np.arange(len(estimator.classes_)), [str(c) for c in estimator.classes_])
+    ax.set_ylim(-0.6, len(estimator.classes_) - 0.4)
+    ax.set_xlabel("score")
+    ax.set_ylabel("class")
+    ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
+    return ax
