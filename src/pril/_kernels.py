@@ -195,14 +195,20 @@ def _same(geometry, u, shift):
     return u
 
 
+@njit(nogil=True, forceinline=True)
+def _bounded_exp(a):
+    # One long step may leave the range before `settle` brings it back.
+    return exp(min(a, 2.0 * MAX_DRIFT))
+
+
 def _exp(geometry, u, shift):
-    return exp(geometry.eta * u - shift)
+    return _bounded_exp(geometry.eta * u - shift)
 
 
 def _sinh(geometry, u, shift):
     # Half the rounding of exp(a) - exp(-a), none of its cancellation, and exactly odd.
     a = geometry.eta * u
-    return copysign(exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
+    return copysign(_bounded_exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
 
 
 weight = on_type({Additive: _same, Ruler: _same, Exponential: _exp, SignedExponential: _sinh})
@@ -231,10 +237,9 @@ def _weights_shared(geometry, state):
 
 
 def _weights_curved(geometry, state):
-    w = np.empty_like(state.u)
-    for k in range(w.shape[0]):
-        for j in range(w.shape[1]):
-            w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
+    w = np.zeros_like(state.u)
+    for j in range(w.shape[1] - 1):  # there is no constant feature here
+        w[0, j] = weight(geometry, state.u[0, j], state.shift[0])
     return w
 
 
@@ -255,8 +260,9 @@ def _move_shared(geometry, state, w, mean, before, k, j, change):
 
 
 def _move_curved(geometry, state, w, mean, before, k, j, change):
-    state.u[k, j] += change
-    w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
+    if change != 0.0:
+        state.u[k, j] += change
+        w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
 
 
 move = on_type(
@@ -476,7 +482,8 @@ def _step_pril(rule, score, squared, cut, lo, hi, alpha, geometry, state, mean, 
 
 def _step_widrow_hoff(rule, score, squared, cut, lo, hi, alpha, geometry, state, mean, before):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
-    if residual == 0.0:
+    says_nothing = lo == 0 and hi == cut.shape[0] - 2  # though the score may be off the scale
+    if residual == 0.0 or says_nothing:
         return 0
     alpha[0] = rule.eta * residual
     if rule.normalize:

@@ -621,7 +621,7 @@ class MPRIL(_ThresholdClassifier):
         Whether each pass of `fit` takes the rows in a new order.
     random_state : int, RandomState instance or None, default=None
         Chooses the orders.
-    eta : float, default=0.01
+    eta : float, default=0.05
         Step size.
     signed : bool, default=True
         Whether weights and thresholds may be negative. False is the paper's algorithm, which
@@ -687,7 +687,7 @@ class MPRIL(_ThresholdClassifier):
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
-        eta: float = 0.01,
+        eta: float = 0.05,
         signed: bool = True,
         tol: float | None = None,
         n_iter_no_change: int = 3,

@@ -1,0 +1,371 @@
+"""The loop against its slow twins, and exact equalities between two ways to compute a thing.
+
+These tests also run without the compiler (`make test` does, with NUMBA_DISABLE_JIT=1).
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+import reference
+from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril.evaluate import progressive
+from strategies import cuts, exact_streams, smooth_streams
+
+LEARNERS = [
+    PRIL(),
+    PRIL(average=False),
+    MPRIL(signed=True),
+    MPRIL(signed=False),
+    WidrowHoff(),
+    WidrowHoff(average=False, normalize=False, eta=0.01, fit_intercept=False),
+    MulticlassPerceptron(),
+    MulticlassPerceptron(average=False, fit_intercept=False),
+]
+pytestmark = pytest.mark.filterwarnings("ignore::pril.estimators.FeatureRangeWarning")
+
+
+def fresh(learner):
+    return type(learner)(**learner.get_params())
+
+
+def learned(learner, X, y, classes):
+    return fresh(learner).partial_fit(X, y, classes=classes)
+
+
+def weights(model):
+    """Return all that a model has learned, as one array."""
+    parts = [model.coef_, getattr(model, "intercept_", 0.0), getattr(model, "thresholds_", 0.0)]
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+# --- Twins ---
+
+
+@pytest.mark.parametrize("average", [False, True])
+@given(stream=exact_streams())
+def test_pril_is_algorithm_1(stream, average):
+    model = PRIL(average=average)
+    progress = progressive(model, stream.X, stream.y, stream.classes)
+    predictions, models = reference.pril(*stream)
+    w, theta = reference.mean(models) if average else models[-1]
+    if average:
+        np.testing.assert_allclose(model.coef_, w, atol=1e-12)
+        np.testing.assert_allclose(model.thresholds_, theta, atol=1e-12)
+    else:
+        assert progress.predictions.tolist() == predictions
+        np.testing.assert_array_equal(model.coef_, w)
+        np.testing.assert_array_equal(model.thresholds_, theta)
+
+
+@given(stream=exact_streams(exact_labels=True))
+def test_prank_is_crammer_and_singers(stream):
+    model = PRank(average=False)
+    progress = progressive(model, stream.X, stream.y, stream.classes)
+    predictions, models = reference.pril(*stream, lenient=True)
+    assert progress.predictions.tolist() == predictions
+    np.testing.assert_array_equal(model.coef_, models[-1][0])
+    np.testing.assert_array_equal(model.thresholds_, models[-1][1])
+
+
+def test_pril_and_prank_differ_at_the_first_tie():
+    """All thresholds and the score start at 0, which predicts K: right, for label K."""
+    first = [[1.0]], [3]
+    pril = PRIL(average=False).partial_fit(*first, classes=[1, 2, 3])
+    prank = PRank(average=False).partial_fit(*first, classes=[1, 2, 3])
+    assert (pril.coef_, *pril.thresholds_) == (2, -1, -1)
+    assert (prank.coef_, *prank.thresholds_) == (0, 0, 0)
+
+
+def test_thresholds_move_although_alpha_is_zero():
+    """Left and right constraints fail together in the first round, and cancel in w only."""
+    model = PRIL(average=False).partial_fit([[1.0]], [(2, 2)], classes=[1, 2, 3])
+    assert model.coef_ == 0
+    assert model.thresholds_.tolist() == [-1, 1]
+    assert (model.t_, model.n_mistakes_, model.n_updates_) == (1, 1, 2)
+
+
+@given(stream=exact_streams())
+def test_pril_is_kernel_pril_with_a_linear_kernel(stream):
+    model = PRIL(average=False)
+    progress = progressive(model, stream.X, stream.y, stream.classes)
+    predictions, taus = reference.kernel_pril(*stream)
+    assert progress.predictions.tolist() == predictions
+    np.testing.assert_array_equal(model.coef_, taus.sum(axis=1) @ stream.X)
+    np.testing.assert_array_equal(model.thresholds_, -taus.sum(axis=0))
+    assert model.n_updates_ == np.abs(taus).sum()
+    assert model.n_mistakes_ == np.abs(taus).any(axis=1).sum()
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@given(stream=smooth_streams(), eta=st.sampled_from([0.05, 0.5, 2.0]))
+def test_mpril_is_algorithm_3_repaired(stream, signed, eta):
+    model = MPRIL(eta=eta, signed=signed)
+    progress = progressive(model, stream.X, stream.y, stream.classes)
+    predictions, models = reference.mpril(*stream, eta, signed)
+    assert progress.predictions.tolist() == predictions
+    np.testing.assert_allclose(model.coef_, models[-1][0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.thresholds_, models[-1][1], rtol=1e-9, atol=1e-12)
+    # ... and no decision depends on the normaliser.
+    assert reference.mpril(*stream, eta, signed, normalise=False)[0] == predictions
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_mpril_starts_where_the_proof_does(signed):
+    """A row without information leaves u = 0, n = 0."""
+    model = MPRIL(signed=signed).partial_fit([[0.5, -0.5]], [None], classes=[1, 2, 3, 4])
+    start = 0.0 if signed else 1 / (4 + 2 - 1)
+    np.testing.assert_allclose(model.coef_, [start] * 2)
+    np.testing.assert_allclose(model.thresholds_, [start] * 3)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@given(stream=smooth_streams(max_rows=12))
+def test_mpril_keeps_going_far_beyond_the_range_of_exp(stream, signed):
+    """Exponents of thousands: decisions and the state stay finite, weights stay normalised."""
+    model = MPRIL(eta=200.0, signed=signed)
+    for _ in range(20):
+        model.partial_fit(stream.X, stream.y, classes=stream.classes)
+    assert np.isfinite(weights(model)).all()
+    mass = np.abs(model.coef_).sum() + np.abs(model.thresholds_).sum()
+    if signed:
+        assert mass <= 1 + 1e-12
+    else:
+        assert mass == pytest.approx(1)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@given(stream=smooth_streams())
+def test_widrow_hoff_is_least_mean_squares(stream, normalize):
+    model = WidrowHoff(average=False, eta=0.2, normalize=normalize, fit_intercept=False)
+    progress = progressive(model, stream.X, stream.y, stream.classes)
+    predictions, models = reference.widrow_hoff(*stream, 0.2, normalize)
+    assert progress.predictions.tolist() == predictions
+    np.testing.assert_allclose(model.coef_, models[-1][0], atol=1e-12)
+
+
+@given(stream=exact_streams())
+def test_multiclass_perceptron(stream):
+    model = MulticlassPerceptron(average=False, fit_intercept=False)
+    progress = progressive(model, stream.X, stream.y, stream.classes)
+    predictions, models = reference.multiclass(*stream)
+    assert progress.predictions.tolist() == predictions
+    np.testing.assert_array_equal(model.coef_, models[-1][0])
+
+
+# --- Theorems and equalities ---
+
+
+@pytest.mark.parametrize("learner", [PRIL(average=False), PRIL(), MPRIL(), MPRIL(signed=False)])
+@given(stream=exact_streams())
+def test_thresholds_are_ordered_after_every_round(learner, stream):
+    model = fresh(learner)
+    for t in range(len(stream.X)):
+        model.partial_fit(stream.X[t : t + 1], stream.y[t : t + 1], classes=stream.classes)
+        assert (np.diff(model.thresholds_) >= 0).all()
+
+
+@given(stream=exact_streams())
+def test_pril_keeps_its_thresholds_on_integers(stream):
+    model = learned(PRIL(average=False), stream.X, stream.y, stream.classes)
+    np.testing.assert_array_equal(model.thresholds_, np.round(model.thresholds_))
+
+
+@given(stream=exact_streams(), eta=st.sampled_from([0.01, 1.0]))
+def test_mpril_keeps_integers_behind_its_thresholds(stream, eta):
+    model = learned(MPRIL(eta=eta), stream.X, stream.y, stream.classes)
+    n = model._memory.state.n
+    np.testing.assert_array_equal(n, np.round(n))
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=exact_streams())
+def test_dense_is_csr_bit_for_bit(learner, stream):
+    dense = learned(learner, stream.X, stream.y, stream.classes)
+    sparse = learned(learner, csr_array(stream.X), stream.y, stream.classes)
+    if isinstance(learner, WidrowHoff):
+        # Steps are not multiples of anything: sums differ in their last bits.
+        np.testing.assert_allclose(weights(dense), weights(sparse), atol=1e-12)
+    else:
+        np.testing.assert_array_equal(weights(dense), weights(sparse))
+        np.testing.assert_array_equal(
+            dense.predict(stream.X), sparse.predict(csr_array(stream.X))
+        )
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(data=st.data())
+def test_any_chunking_is_one_call_bit_for_bit(learner, container, data):
+    stream = data.draw(smooth_streams())
+    whole = learned(learner, container(stream.X), stream.y, stream.classes)
+    chunked = fresh(learner)
+    for start, stop in data.draw(cuts(len(stream.X))):
+        X = container(stream.X[start:stop])
+        chunked.partial_fit(X, stream.y[start:stop], classes=stream.classes)
+    np.testing.assert_array_equal(weights(whole), weights(chunked))
+    assert whole.t_ == chunked.t_ == len(stream.X)
+    assert whole.n_updates_ == chunked.n_updates_
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=smooth_streams())
+def test_one_unshuffled_pass_of_fit_is_partial_fit(learner, stream):
+    online = learned(learner, stream.X, stream.y, stream.classes)
+    batch = fresh(learner).set_params(max_iter=1, shuffle=False, classes=stream.classes)
+    batch.fit(stream.X, stream.y)
+    np.testing.assert_array_equal(weights(online), weights(batch))
+
+
+@pytest.mark.parametrize("learner", [PRIL(), WidrowHoff(), MulticlassPerceptron()], ids=repr)
+@given(stream=smooth_streams())
+def test_lazy_mean_is_the_naive_mean(learner, stream):
+    """The mean of the models that the same learner without averaging has after each round."""
+    last = fresh(learner).set_params(average=False)
+    iterates = []
+    for t in range(len(stream.X)):
+        last.partial_fit(stream.X[t : t + 1], stream.y[t : t + 1], classes=stream.classes)
+        iterates.append(weights(last))
+    lazy = learned(learner, stream.X, stream.y, stream.classes)
+    np.testing.assert_allclose(weights(lazy), np.mean(iterates, axis=0), atol=1e-11)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=exact_streams(), names=st.sampled_from(["codes", "strings", "floats"]))
+def test_a_relabelling_of_classes_changes_nothing(learner, stream, names):
+    spellings = {
+        "codes": np.arange(stream.K) * 2 - 3,
+        "strings": np.array([f"{chr(122 - k)}-{k}" for k in range(stream.K)], dtype=object),
+        "floats": np.arange(stream.K) / 4,
+    }
+    renamed = spellings[names]
+    plain = learned(learner, stream.X, stream.y, stream.classes)
+    other = learned(learner, stream.X, renamed[stream.y - 1], renamed)
+    np.testing.assert_array_equal(weights(plain), weights(other))
+    np.testing.assert_array_equal(renamed[plain.predict(stream.X) - 1], other.predict(stream.X))
+
+
+@pytest.mark.parametrize("learner", [WidrowHoff(), MulticlassPerceptron()], ids=repr)
+@given(stream=exact_streams())
+def test_an_intercept_is_a_constant_feature(learner, stream):
+    with_intercept = learned(learner, stream.X, stream.y, stream.classes)
+    X = np.column_stack([stream.X, np.ones(len(stream.X))])
+    without = learned(learner.set_params(fit_intercept=False), X, stream.y, stream.classes)
+    learner.set_params(fit_intercept=True)
+    np.testing.assert_allclose(
+        np.column_stack([np.atleast_2d(with_intercept.coef_), np.ravel(with_intercept.intercept_)]),
+        np.atleast_2d(without.coef_),
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=exact_streams())
+def test_rows_without_information_change_nothing_but_the_count(learner, stream):
+    learner = fresh(learner)
+    if getattr(learner, "average", False):
+        learner.set_params(average=False)  # a mean moves on with every round
+    silent = np.full((3, 2), np.nan)
+    before = learned(learner, stream.X, stream.y, stream.classes)
+    after = learned(learner, stream.X, stream.y, stream.classes)
+    after.partial_fit(np.ones((3, stream.X.shape[1])), silent)
+    np.testing.assert_array_equal(weights(before), weights(after))
+    assert after.t_ == before.t_ + 3
+    assert after.n_mistakes_ == before.n_mistakes_
+
+
+# --- What partial_fit and predict row by row would give ---
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=smooth_streams(max_rows=12))
+def test_progressive_is_predict_then_learn(learner, stream):
+    progress = progressive(fresh(learner), stream.X, stream.y, stream.classes)
+    model = fresh(learner)
+    silent = stream.X[:1] * 0, [None]
+    scores = []
+    for t in range(len(stream.X)):
+        row = stream.X[t : t + 1]
+        if t == 0:  # the zero start
+            start = fresh(learner).partial_fit(*silent, classes=stream.classes)
+            expected, score = start.predict(row), start.decision_function(row)
+        else:
+            expected, score = model.predict(row), model.decision_function(row)
+        scores.append(score)
+        assert progress.predictions[t] == expected[0]
+        model.partial_fit(row, stream.y[t : t + 1], classes=stream.classes)
+    np.testing.assert_array_equal(
+        weights(model), weights(learned(learner, stream.X, stream.y, stream.classes))
+    )
+
+
+@pytest.mark.parametrize("average", [False, True])
+@given(stream=smooth_streams())
+def test_recorded_losses_are_the_papers(stream, average):
+    progress = progressive(PRIL(average=average), stream.X, stream.y, stream.classes)
+    _, models = reference.pril(*stream)
+    zero = (np.zeros(stream.X.shape[1]), np.zeros(stream.K - 1))
+    for t, x in enumerate(stream.X):
+        seen = models[:t] if average and t else [zero, *models][t : t + 1]
+        w, theta = reference.mean(seen)
+        f = w @ x
+        assert progress.scores[t] == pytest.approx(f, abs=1e-12)
+        assert progress.hinge_losses[t] == pytest.approx(
+            reference.hinge(f, theta, *stream.y[t]), abs=1e-11
+        )
+        if np.abs(f - theta).min() > 1e-9 or not average:
+            assert progress.losses[t] == reference.absolute(f, theta, *stream.y[t])
+    np.testing.assert_allclose(
+        progress.running_loss, [progress.losses[: t + 1].mean() for t in range(len(stream.X))]
+    )
+
+
+# --- Kinds of rows ---
+
+
+def kinds_of_rows(X, folder):
+    """Return X in every shape of memory it may come in."""
+    np.save(folder / "X.npy", X)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    int64 = csr_array(X)
+    int64.indices, int64.indptr = int64.indices.astype(np.int64), int64.indptr.astype(np.int64)
+    return {
+        "fortran": np.asfortranarray(X),
+        "read-only": read_only,
+        "memory-mapped": np.load(folder / "X.npy", mmap_mode="r"),
+        "strided": np.repeat(X, 2, axis=1)[:, ::2],
+        "list": X.tolist(),
+        "csc": csr_array(X).tocsc(),
+        "coo": csr_array(X).tocoo(),
+        "int64 indices": int64,
+        "float32": X.astype(np.float32),
+        "float32 csr": csr_array(X.astype(np.float32)),
+    }
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_every_kind_of_row_gives_the_same_model(learner, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.integers(-64, 64, (40, 7)) / 64
+    y = np.sort(rng.integers(1, 5, (40, 2)), axis=1)
+    expected = learned(learner, X, y, [1, 2, 3, 4])
+    tolerance = {"rtol": 1e-9, "atol": 1e-12} if isinstance(learner, WidrowHoff) else {"rtol": 0}
+    for kind, rows in kinds_of_rows(X, tmp_path).items():
+        model = learned(learner, rows, y, [1, 2, 3, 4])
+        np.testing.assert_allclose(
+            weights(model), weights(expected), err_msg=kind, **tolerance
+        )
+        np.testing.assert_array_equal(model.predict(rows), expected.predict(X), err_msg=kind)
+
+
+def test_features_stored_twice_are_summed():
+    duplicated = csr_array(([0.25, 0.5, 1.0], [0, 0, 1], [0, 2, 3]), shape=(2, 2))
+    y = [1, 3]
+    for learner in (PRIL(), WidrowHoff()):
+        once = learned(learner, duplicated.toarray(), y, [1, 2, 3])
+        twice = learned(learner, duplicated, y, [1, 2, 3])
+        np.testing.assert_array_equal(weights(once), weights(twice))
+    assert duplicated.nnz == 3  # the caller's matrix is left alone
