@@ -190,9 +190,7 @@ def test_dense_is_csr_bit_for_bit(learner, stream):
         np.testing.assert_allclose(weights(dense), weights(sparse), atol=1e-12)
     else:
         np.testing.assert_array_equal(weights(dense), weights(sparse))
-        np.testing.assert_array_equal(
-            dense.predict(stream.X), sparse.predict(csr_array(stream.X))
-        )
+        np.testing.assert_array_equal(dense.predict(stream.X), sparse.predict(csr_array(stream.X)))
 
 
 @pytest.mark.parametrize("container", [np.asarray, csr_array], ids=["dense", "csr"])
@@ -355,9 +353,7 @@ def test_every_kind_of_row_gives_the_same_model(learner, tmp_path):
     tolerance = {"rtol": 1e-9, "atol": 1e-12} if isinstance(learner, WidrowHoff) else {"rtol": 0}
     for kind, rows in kinds_of_rows(X, tmp_path).items():
         model = learned(learner, rows, y, [1, 2, 3, 4])
-        np.testing.assert_allclose(
-            weights(model), weights(expected), err_msg=kind, **tolerance
-        )
+        np.testing.assert_allclose(weights(model), weights(expected), err_msg=kind, **tolerance)
         np.testing.assert_array_equal(model.predict(rows), expected.predict(X), err_msg=kind)
 
 

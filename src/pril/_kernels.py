@@ -397,12 +397,12 @@ def _squared_unused(rule, rows, t):
     return 0.0
 
 
-def _squared(rule, rows, t):
-    return square(rows, t)
+def _squared_if_normalized(rule, rows, t):
+    return square(rows, t) if rule.normalize else 0.0
 
 
 squared_length = on_type(
-    {Pril: _squared_unused, WidrowHoff: _squared, Multiclass: _squared_unused}
+    {Pril: _squared_unused, WidrowHoff: _squared_if_normalized, Multiclass: _squared_unused}
 )
 
 
@@ -485,9 +485,7 @@ def _step_widrow_hoff(rule, score, squared, cut, lo, hi, alpha, geometry, state,
     says_nothing = lo == 0 and hi == cut.shape[0] - 2  # though the score may be off the scale
     if residual == 0.0 or says_nothing:
         return 0
-    alpha[0] = rule.eta * residual
-    if rule.normalize:
-        alpha[0] /= 1.0 + squared
+    alpha[0] = rule.eta * residual / (1.0 + squared)
     return 1
 
 
@@ -501,9 +499,7 @@ def _step_multiclass(rule, scores, squared, cut, lo, hi, alpha, geometry, state,
     return 1
 
 
-step = on_type(
-    {Pril: _step_pril, WidrowHoff: _step_widrow_hoff, Multiclass: _step_multiclass}
-)
+step = on_type({Pril: _step_pril, WidrowHoff: _step_widrow_hoff, Multiclass: _step_multiclass})
 
 
 # --- The loop ------------------------------------------------------------------------------------
@@ -581,17 +577,15 @@ def run(rows, intervals, order, rule, geometry, state, mean, record):
         else:
             t = order[i]
         scores, total = measure(rule, rows, t, w, scratch)
-        if not isfinite(total):
+        squared = squared_length(rule, rows, t)
+        if not isfinite(total + squared):
             return i
         lo = intervals[t, 0]
         hi = intervals[t, 1]
         before = seen + i
         if record is not None:
             note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before)
-        squared = squared_length(rule, rows, t)
-        violated = step(
-            rule, scores, squared, cut, lo, hi, alpha, geometry, state, mean, before
-        )
+        violated = step(rule, scores, squared, cut, lo, hi, alpha, geometry, state, mean, before)
         if violated > 0:
             mistakes += 1
             updates += violated

@@ -1,4 +1,4 @@
-"""Rows: from anything a user may call X to rows the loop can walk, without copying what is right."""
+"""Rows: from anything a user may call X to rows the loop can walk, copied only if they must be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def read_rows(estimator: Any, X: Any, *, constant: float, reset: bool, min_rows: int) -> Dense | Csr:
+def read_rows(
+    estimator: Any, X: Any, *, constant: float, reset: bool, min_rows: int
+) -> Dense | Csr:
     """Check X for an estimator and return its rows; only a wrong dtype or order is copied.
 
     Values are not looked at: that pass would cost as much as learning. A row that is not finite

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _kernels as kernels
 from pril import labels
 from pril._rows import blame, n_rows, read_rows
+from pril.metrics import mean_over_rows
 
 if TYPE_CHECKING:
     from typing import Self
@@ -81,7 +82,7 @@ def _aligned_copy(array: Array) -> Array:
     return copy
 
 
-class _OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     """What all learners share: a pass over the rows, passes of `fit`, predictions.
 
     A learner supplies `_rule` and `_geometry`; a parameter it does not have is off.
@@ -245,7 +246,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
 
     def _agreed_classes(self, table: labels.Labels, classes: ArrayLike | None) -> Array:
-        known = getattr(self, "classes_", None)
+        known: Array | None = getattr(self, "classes_", None)
         if known is None and self.classes is not None:
             known = labels.check_classes(self.classes)
         if classes is not None:
@@ -313,7 +314,8 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels : ndarray of shape (n_samples,)
             The predicted classes.
         """
-        return self.classes_[self._rate(X)[0]]
+        rank = self._rate(X)[0]
+        return self.classes_[rank]
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their interval: accuracy, for exact labels.
@@ -339,7 +341,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"X has {len(rank)} rows, y has {len(intervals)} labels")
         known = (intervals != labels.UNKNOWN).all(axis=1)
         hits = known & (labels.interval_loss(intervals, rank) == 0)
-        return float(np.average(hits, weights=sample_weight))
+        return mean_over_rows(hits, sample_weight)
 
     def _rate(self, X: Any) -> tuple[Array, Array, Array]:
         """Return the rank and the scores of each row, and the thresholds, as they are reported."""
@@ -428,9 +430,8 @@ class _ThresholdClassifier(_OnlineClassifier):
             score equals a threshold.
         """
         _, scores, cut = self._rate(X)
-        if len(cut) == 3:
-            return scores[:, 0] - cut[1]
-        return np.minimum(scores - cut[:-1], cut[1:] - scores)
+        margins: Array = np.minimum(scores - cut[:-1], cut[1:] - scores)
+        return scores[:, 0] - cut[1] if len(cut) == 3 else margins
 
     @property
     def thresholds_(self) -> Array:
@@ -713,7 +714,7 @@ class MPRIL(_ThresholdClassifier):
         if cells.size == 0:
             return
         largest = max(cells.max(), cells.min(), key=abs)
-        if abs(largest) > 1.0:
+        if 1.0 < abs(largest) < np.inf:  # what is infinite is refused with its row
             warnings.warn(
                 f"X reaches {largest:.6g}: MPRIL expects features within [-1, 1]; scale them, for "
                 "example with MaxAbsScaler",

@@ -95,7 +95,7 @@ def named(values: Iterable[Any], most: int = 12) -> str:
 def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
     """Read a table of labels with one of the given numbers of columns (none given: any)."""
     if y is None:
-        raise ValueError(f"this estimator requires {name} to be passed, but {name} is None")
+        raise ValueError(f"requires {name} to be passed, but the target {name} is None")
     if hasattr(y, "tocsr"):
         raise TypeError(f"{name} must be a dense table of labels, got a sparse matrix")
     if hasattr(y, "iloc") and hasattr(y, "columns"):
@@ -128,7 +128,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
 
 def _read_array(y: Any, name: str) -> Labels:
     """Read one array, list or pandas column; its shape is checked by the caller."""
-    dtype = getattr(y, "dtype", None)
+    dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
         vocabulary = np.asarray(dtype.categories)
         codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
@@ -152,19 +152,21 @@ def _as_objects(y: Any, name: str) -> Array:
     """Return a list of labels or of pairs as an array of Python objects."""
     rows = list(y)
     pairs = [isinstance(row, (tuple, list, np.ndarray)) for row in rows]
-    if any(pairs) and not all(pairs):
-        t = pairs.index(not pairs[0])
-        raise TypeError(
-            f"{name} mixes single labels and pairs: row 0 is {plain(rows[0])!r}, row {t} is "
-            f"{plain(rows[t])!r}; write an exact label as a pair too, such as (4, 4)"
-        )
-    if any(pairs):
-        width = len(rows[0])
-        for t, row in enumerate(rows):
-            if len(row) != width:
-                raise ValueError(f"{name}, row {t}: {row!r} has {len(row)} values, row 0 has {width}")
-    array = np.empty((len(rows), width) if any(pairs) else len(rows), dtype=object)
+    if not any(pairs):
+        array = np.empty(len(rows), dtype=object)
+        array[:] = rows
+        return array
+    first = pairs.index(True)
+    width = len(rows[first])
+    array = np.empty((len(rows), width), dtype=object)
     for t, row in enumerate(rows):
+        if pairs[t] and len(row) != width:
+            raise ValueError(f"{name}, row {t}: {row!r} has {len(row)} values, others have {width}")
+        if not pairs[t] and not _is_missing(row):
+            raise TypeError(
+                f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
+                f"{rows[first]!r}; write an exact label as a pair too, such as (4, 4)"
+            )
         array[t] = row
     return array
 
@@ -298,8 +300,9 @@ def to_ranks(labels: Labels, classes: Array) -> Ranks:
             inside = (values >= first) & (values < first + n_classes) & (values == np.floor(values))
             ranks = np.where(inside, values - first, UNKNOWN).astype(np.int64)
         else:
-            ranks = values - first if first else values
-            if ranks.size and (ranks.min() < 0 or ranks.max() >= n_classes):
+            ranks = np.ascontiguousarray(values - first if first else values)
+            # Unsigned, a negative rank is a huge one: one comparison finds both kinds of stranger.
+            if ranks.size and ranks.view(np.uint64).max() >= n_classes:
                 ranks = np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
     else:
         order = np.argsort(classes)
@@ -340,6 +343,13 @@ def check_ranks(ranks: Ranks, labels: Labels, classes: Array, *, name: str = "y"
         lower, upper = labels.row(t)
         raise ValueError(f"{name}, row {t}: lower end {lower!r} is above upper end {upper!r}")
     return ranks
+
+
+def require_labels(labels: Labels, *, name: str = "y") -> None:
+    """Refuse a table of exact labels with a gap."""
+    missing = labels.missing()
+    if missing.any():
+        raise ValueError(f"{name}, row {int(np.argmax(missing))}: the label is missing")
 
 
 def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:
@@ -414,11 +424,11 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     if not 0.0 <= trim < 0.5:
         raise ValueError(f"trim must be at least 0 and below 0.5, got {trim!r}")
     table = read(votes, name="votes", columns=())
-    order = check_classes(classes) if classes is not None else order_classes(table, name="votes")
     if table.values.shape[1] == 0:
         raise ValueError("votes needs at least one column, one for each rater")
+    order = check_classes(classes) if classes is not None else order_classes(table, name="votes")
     cast = ~table.missing()
-    ranks = np.empty(table.values.shape, dtype=np.int64)
+    ranks: Array = np.empty(table.values.shape, dtype=np.int64)
     for rater in range(ranks.shape[1]):
         column = table._replace(values=table.values[:, [rater]])
         ranks[:, rater] = check_ranks(to_ranks(column, order), column, order, name="votes")[:, 0]
@@ -546,9 +556,7 @@ def make_intervals(
     labels = read(y, columns=(1,))
     order = check_classes(classes) if classes is not None else order_classes(labels)
     ranks = check_ranks(to_ranks(labels, order), labels, order)
-    unlabelled = ranks[:, 0] < ranks[:, 1]
-    if unlabelled.any():
-        raise ValueError(f"y, row {int(np.argmax(unlabelled))}: the label is missing")
+    require_labels(labels)
     rng = check_random_state(random_state)
     top = len(order) - 1
     rank = ranks[:, 0]

@@ -57,7 +57,7 @@ def interval_absolute_error(
     1.0
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    return float(np.average(labels.interval_loss(intervals, rank), weights=sample_weight))
+    return mean_over_rows(labels.interval_loss(intervals, rank), sample_weight)
 
 
 def interval_accuracy(
@@ -92,7 +92,7 @@ def interval_accuracy(
     0.75
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    return float(np.average(labels.interval_loss(intervals, rank) == 0, weights=sample_weight))
+    return mean_over_rows(labels.interval_loss(intervals, rank) == 0, sample_weight)
 
 
 def interval_hinge_loss(
@@ -136,8 +136,8 @@ def interval_hinge_loss(
     score = np.asarray(scores, dtype=np.float64)
     if cut.shape != (len(order) - 1,):
         raise ValueError(
-            f"thresholds must have shape ({len(order) - 1},) for the classes {labels.named(order)}, "
-            f"got {cut.shape}; pass classes= if some do not occur in y_true"
+            f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
+            f"{labels.named(order)}; pass classes= if some do not occur in y_true"
         )
     if (np.diff(cut) < 0).any():
         i = int(np.argmax(np.diff(cut) < 0))
@@ -147,7 +147,7 @@ def interval_hinge_loss(
     distance = score[:, np.newaxis] - cut
     below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
     above = np.where(index >= intervals[:, 1:], np.maximum(distance, 0.0), 0.0)
-    return float(np.average((below + above).sum(axis=1), weights=sample_weight))
+    return mean_over_rows((below + above).sum(axis=1), sample_weight)
 
 
 def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
@@ -214,6 +214,16 @@ def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
     return interval_accuracy(y, estimator.predict(X), classes=estimator.classes_)
 
 
+def mean_over_rows(values: NDArray[Any], sample_weight: ArrayLike | None) -> float:
+    """Return the weighted mean of one value a row."""
+    if sample_weight is None:
+        return float(values.mean())
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != values.shape:
+        raise ValueError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
+    return float(np.average(values.astype(np.float64), weights=weights))
+
+
 def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
     """Return the intervals of the truth and the ranks of the predictions."""
     truth = labels.read(y_true, name="y_true")
@@ -224,9 +234,7 @@ def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
         order = labels.check_classes(classes)
     intervals = labels.check_ranks(labels.to_ranks(truth, order), truth, order, name="y_true")
     ranks = labels.check_ranks(labels.to_ranks(guess, order), guess, order, name="y_pred")
-    unpredicted = ranks[:, 0] < ranks[:, 1]
-    if unpredicted.any():
-        raise ValueError(f"y_pred, row {int(np.argmax(unpredicted))}: the label is missing")
+    labels.require_labels(guess, name="y_pred")
     _check_length("y_pred", ranks, intervals)
     return intervals, ranks[:, 0]
 

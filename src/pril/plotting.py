@@ -18,9 +18,7 @@ __all__ = ["plot_scores"]
 INSIDE, OUTSIDE = "#0072b2", "#d55e00"  # told apart by the colour-blind too
 
 
-def plot_scores(
-    estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None
-) -> Axes:
+def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
     """Draw the score axis with its thresholds, and each row's interval at the row's score.
 
     A row's bar spans the classes its label allows; its dot is the class the model predicts.
@@ -71,7 +69,9 @@ def plot_scores(
     left, right = score.min() - 0.04 * span, score.max() + 0.04 * span
     ax.stairs(
         np.arange(len(cut) - 1),
-        np.clip(cut, min(left, cut[1:-1].min(initial=left)), max(right, cut[1:-1].max(initial=right))),
+        np.clip(
+            cut, min(left, cut[1:-1].min(initial=left)), max(right, cut[1:-1].max(initial=right))
+        ),
         color="black",
         baseline=None,
         linewidth=1,

@@ -1,0 +1,438 @@
+"""The learners as scikit-learn classifiers: its own checks, the contract, bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril.estimators import FeatureRangeWarning
+from pril.labels import ClassOrderWarning
+from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
+
+ALL = [PRIL, MPRIL, PRank, WidrowHoff, MulticlassPerceptron]
+THRESHOLDED = [PRIL, MPRIL, PRank, WidrowHoff]
+INTERVALS = [PRIL, MPRIL, WidrowHoff, MulticlassPerceptron]
+
+quiet = pytest.mark.filterwarnings(
+    "ignore::pril.estimators.FeatureRangeWarning", "ignore::pril.labels.ClassOrderWarning"
+)
+
+
+@quiet
+@parametrize_with_checks(
+    [cls() for cls in ALL]
+    + [
+        PRIL(average=False),
+        PRIL(tol=1e-3),
+        MPRIL(signed=False),
+        WidrowHoff(normalize=False, eta=1e-4),
+    ]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def table(n=200, d=4, K=4, seed=0):
+    """Return features, exact labels 1..K on a noisy line, and intervals around them."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d))
+    score = X @ rng.normal(size=d) + 0.1 * rng.normal(size=n)
+    y = np.digitize(score, np.quantile(score, np.arange(1, K) / K)) + 1
+    intervals = np.column_stack(
+        [np.maximum(y - rng.integers(0, 2, n), 1), np.minimum(y + rng.integers(0, 2, n), K)]
+    )
+    return X, y, intervals
+
+
+# --- Another project's number ---
+
+
+def test_prank_on_diabetes_has_lightnings_training_error():
+    """lightning's test_prank.py: linear PRank, 10 passes in order, last iterate."""
+    X, target = load_diabetes(return_X_y=True)
+    y = np.round(target, decimals=-2)
+    model = PRank(max_iter=10, shuffle=False, average=False).fit(X, y)
+    assert np.abs(y - model.predict(X)).mean() == pytest.approx(41.86, abs=0.005)
+
+
+# --- What each part means ---
+
+
+@pytest.mark.parametrize("cls", THRESHOLDED)
+def test_latent_thresholds_and_predict_agree(cls):
+    X, y, _ = table()
+    model = cls(random_state=0).fit(X, y)
+    score = model.latent(X)
+    intercept = getattr(model, "intercept_", 0.0)
+    np.testing.assert_allclose(score, X @ model.coef_ + intercept, atol=1e-9)
+    rank = (score[:, np.newaxis] >= model.thresholds_).sum(axis=1)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[rank])
+    assert (np.diff(model.thresholds_) >= 0).all()
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_decision_function_agrees_with_predict(cls, K):
+    X, y, _ = table(K=K)
+    model = cls(random_state=0).fit(X, y)
+    margins = model.decision_function(X)
+    if K == 2:
+        assert margins.shape == (len(X),)
+        winner = (margins > 0).astype(int)
+    else:
+        assert margins.shape == (len(X), K)
+        winner = margins.argmax(axis=1)
+    np.testing.assert_array_equal(model.classes_[winner], model.predict(X))
+
+
+def test_widrow_hoff_thresholds_lie_between_the_ranks():
+    X, y, _ = table(K=4)
+    assert WidrowHoff().fit(X, y).thresholds_.tolist() == [1.5, 2.5, 3.5]
+
+
+def test_multiclass_perceptron_has_no_score_axis():
+    X, y, _ = table()
+    model = MulticlassPerceptron().fit(X, y)
+    assert model.coef_.shape == (4, 4)
+    assert model.intercept_.shape == (4,)
+    assert not hasattr(model, "latent")
+    assert not hasattr(model, "thresholds_")
+
+
+@pytest.mark.parametrize("cls", [PRIL, WidrowHoff, MulticlassPerceptron])
+def test_averaging_predicts_with_the_mean_and_learns_from_the_iterate(cls):
+    X, _, y = table()
+    both = {average: cls(average=average, classes=[1, 2, 3, 4]) for average in (True, False)}
+    for model in both.values():
+        model.partial_fit(X, y).partial_fit(X, y)
+    np.testing.assert_array_equal(both[True]._memory.state.u, both[False]._memory.state.u)
+    assert not np.array_equal(both[True].coef_, both[False].coef_)
+
+
+@pytest.mark.parametrize("cls", INTERVALS)
+def test_score_is_the_share_inside_the_interval(cls):
+    X, y, intervals = table()
+    model = cls(random_state=0).fit(X, intervals)
+    predicted = model.predict(X)
+    inside = (intervals[:, 0] <= predicted) & (predicted <= intervals[:, 1])
+    assert model.score(X, intervals) == inside.mean()
+    assert model.score(X, y) == (predicted == y).mean()
+    weight = np.arange(len(y))
+    assert model.score(X, y, weight) == pytest.approx(np.average(predicted == y, weights=weight))
+
+
+def test_score_counts_an_unknown_label_as_a_miss():
+    X, y, _ = table(K=3)
+    model = PRIL(random_state=0).fit(X, y)
+    strange = y.copy()
+    strange[:50] = 99
+    assert model.score(X, strange) == (model.predict(X)[50:] == y[50:]).sum() / len(y)
+
+
+# --- Passes and stopping ---
+
+
+def test_fit_stops_after_a_pass_without_a_mistake():
+    X = np.array([[-1.0], [0.0], [1.0]])
+    model = PRIL(max_iter=1000, random_state=0).fit(X, [1, 2, 3])
+    assert model.n_iter_ < 1000
+    assert model.t_ == 3 * model.n_iter_
+    before = model.n_mistakes_
+    assert model.partial_fit(X, [1, 2, 3]).n_mistakes_ == before
+
+
+def test_tol_stops_when_the_progressive_loss_no_longer_falls():
+    """Labels without relation to the features: no pass is clearly better than another."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 3)), rng.integers(1, 5, 300)
+    patient = {k: PRIL(max_iter=50, tol=1.0, n_iter_no_change=k, random_state=0) for k in (1, 4)}
+    passes = {k: model.fit(X, y).n_iter_ for k, model in patient.items()}
+    assert passes == {1: 2, 4: 5}  # the first pass has nothing to be compared with
+    assert PRIL(max_iter=50, random_state=0).fit(X, y).n_iter_ == 50
+
+
+def test_a_seed_fixes_the_order_and_no_seed_does_not():
+    X, y, _ = table()
+    one, two = (PRIL(random_state=7).fit(X, y).coef_ for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, PRIL(random_state=8).fit(X, y).coef_)
+
+
+# --- In scikit-learn's company ---
+
+
+@pytest.mark.parametrize("scoring", [None, neg_interval_absolute_error_scorer])
+def test_model_selection_on_intervals(scoring):
+    X, _, intervals = table()
+    pipe = make_pipeline(StandardScaler(), PRIL(classes=[1, 2, 3, 4], random_state=0))
+    search = GridSearchCV(pipe, {"pril__average": [True, False]}, scoring=scoring, cv=3)
+    search.fit(X, intervals)
+    assert np.isfinite(search.best_score_)
+    scores = cross_val_score(pipe, X, intervals, scoring=interval_accuracy_scorer, cv=3)
+    np.testing.assert_allclose(scores, cross_val_score(pipe, X, intervals, cv=3))
+
+
+def test_a_data_frame_keeps_its_names():
+    X, _, intervals = table()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    labels = pd.DataFrame(intervals, columns=["lower", "upper"])
+    model = PRIL(random_state=0).fit(frame, labels)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    np.testing.assert_array_equal(
+        model.predict(frame), PRIL(random_state=0).fit(X, intervals).predict(X)
+    )
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"a": "z"}))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.partial_fit(frame[["b", "a", "c", "d"]], labels)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_a_pickled_model_goes_on_as_the_original(cls):
+    X, y, _ = table()
+    model = cls(classes=[1, 2, 3, 4]).partial_fit(X[:100], y[:100])
+    twin = pickle.loads(pickle.dumps(model))  # noqa: S301
+    for each in (model, twin):
+        each.partial_fit(X[100:], y[100:])
+    np.testing.assert_array_equal(model.coef_, twin.coef_)
+    np.testing.assert_array_equal(model.predict(X), twin.predict(X))
+    assert clone(model).get_params() == model.get_params()
+
+
+# --- partial_fit and its classes ---
+
+
+def test_the_first_partial_fit_needs_an_order():
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        PRIL().partial_fit([[0.0]], [1])
+    for model in (
+        PRIL(classes=[1, 2]).partial_fit([[0.0]], [1]),
+        PRIL().partial_fit([[0.0]], [1], classes=[1, 2]),
+        PRIL().partial_fit([[0.0]], pd.Categorical([1], categories=[1, 2], ordered=True)),
+    ):
+        assert model.classes_.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("own", "given"), [([1, 2], [2, 1]), ([1, 2], [1, 2, 3]), (["a", "b"], ["b", "a"])]
+)
+def test_classes_in_both_places_must_agree(own, given):
+    with pytest.raises(ValueError, match="classes must stay the same"):
+        PRIL(classes=own).partial_fit([[0.0]], own[:1], classes=given)
+    model = PRIL().partial_fit([[0.0]], own[:1], classes=own)
+    with pytest.raises(ValueError, match="classes must stay the same"):
+        model.partial_fit([[0.0]], own[:1], classes=given)
+    model.partial_fit([[0.0]], own[:1], classes=own)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_no_rows(cls):
+    nothing = np.empty((0, 2)), []
+    fresh = cls().partial_fit(*nothing, classes=[1, 2])
+    with pytest.raises(NotFittedError):
+        fresh.predict([[0.0, 0.0]])
+    model = cls(classes=[1, 2]).partial_fit([[0.1, 0.2]], [1])
+    before = pickle.dumps(model)
+    assert pickle.dumps(model.partial_fit(*nothing)) == before
+    with pytest.raises(ValueError, match="0 sample"):
+        cls().fit(*nothing)
+
+
+# --- Bad input: argument, row and value, and the model stays as it was ---
+
+X3 = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
+NAN = X3.copy()
+NAN[1, 1] = np.nan
+INF = X3.copy()
+INF[2, 0] = -np.inf
+REFUSED = {
+    "lower above upper": (X3, [(1, 2), (1, 1), (3, 2)], ValueError, r"y, row 2: lower end 3 is above upper end 2"),
+    "unknown label": (X3, [1, 2, 9], ValueError, r"y, row 2: 9 is not one of the classes \[1, 2, 3\]"),
+    "unknown end": (X3, [(1, 2), (0, 2), (3, 3)], ValueError, r"y, row 1: 0 is not one of the classes"),
+    "fraction": (X3, [1, 2.5, 3], ValueError, r"y, row 1: 2.5 is not one of the classes"),
+    "string label": (X3, ["1", "2", "3"], ValueError, r"y, row 0: '1' is not one of the classes"),
+    "infinite label": (X3, [1, np.inf, 3], ValueError, r"y, row 1: inf is not one of the classes"),
+    "open on the wrong side": (X3, [(1, 2), (np.inf, 2), (1, 1)], ValueError, r"y, row 1: inf is not"),
+    "mixed types": (X3, [1, "2", 3], TypeError, r"y, row 1: labels must be all numbers or all strings, got '2'"),
+    "pairs and labels": (X3, [1, (1, 2), 3], TypeError, r"y, row 0: 1 is a single label, but row 1 is a pair, \(1, 2\)"),
+    "ragged pairs": (X3, [(1, 2), (1, 2, 3), (1, 1)], ValueError, r"y, row 1: \(1, 2, 3\) has 3 values"),
+    "dates": (X3, np.array(["2020", "2021", "2022"], dtype="M8[Y]"), TypeError, r"y, row 0: labels must be"),
+    "too few labels": (X3, [1, 2], ValueError, r"X has 3 rows, y has 2 labels"),
+    "three columns": (X3, [(1, 2, 3)] * 3, ValueError, r"y should be a 1d array .* shape \(3, 3\)"),
+    "two rows": (X3, np.array([[1, 1, 1], [2, 2, 2]]), ValueError, r"numpy.column_stack"),
+    "one label": (X3, 1, ValueError, r"y should be a 1d array of labels, got 1 instead"),
+    "no labels": (X3, None, ValueError, r"requires y to be passed"),
+    "sparse labels": (X3, csr_array(np.ones((3, 1))), TypeError, r"y must be a dense table"),
+    "NaN": (NAN, [1, 2, 3], ValueError, r"X, row 1: feature 1 is NaN"),
+    "infinity": (INF, [1, 2, 3], ValueError, r"X, row 2: feature 0 is -inf"),
+    "sparse NaN": (csr_array(NAN), [1, 2, 3], ValueError, r"X, row 1: feature 1 is NaN"),
+    "named NaN": (pd.DataFrame(NAN, columns=["age", "size"]), [1, 2, 3], ValueError, r"X, row 1: feature 'size' is NaN"),
+    "strings": ([["a", "b"]] * 3, [1, 2, 3], ValueError, r"could not convert string to float"),
+    "one-dimensional X": ([0.1, 0.2, 0.3], [1, 2, 3], ValueError, r"Expected 2D array"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_refused_and_changes_nothing(cls, case):
+    X, y, error, message = REFUSED[case]
+    unfitted = cls(classes=[1, 2, 3])
+    before = pickle.dumps(unfitted)
+    for method in (unfitted.fit, unfitted.partial_fit):
+        with pytest.raises(error, match=message):
+            method(X, y)
+        assert pickle.dumps(unfitted) == before
+    if case == "named NaN":
+        unfitted.partial_fit(pd.DataFrame(X3, columns=X.columns), [1, 2, 3])
+    else:
+        unfitted.partial_fit(X3, [1, 2, 3])
+    before = pickle.dumps(unfitted)
+    for method in (unfitted.fit, unfitted.partial_fit):
+        with pytest.raises(error, match=message):
+            method(X, y)
+        assert pickle.dumps(unfitted) == before
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("case", ["NaN", "infinity", "sparse NaN"])
+def test_predict_refuses_what_is_not_finite(cls, case):
+    X, _, error, message = REFUSED[case]
+    model = cls(classes=[1, 2, 3]).partial_fit(X3, [1, 2, 3])
+    for method in ("predict", "decision_function"):
+        with pytest.raises(error, match=message):
+            getattr(model, method)(X)
+
+
+def test_a_damaged_matrix_is_refused_before_it_is_read():
+    """SciPy does not look at the indices; an unchecked one would read memory that is not ours."""
+    X = csr_array(X3)
+    X.indices = X.indices.copy()
+    X.indices[3] = 10**6
+    with pytest.raises(ValueError, match=r"X is damaged: a column index is not within 0..1"):
+        PRIL(classes=[1, 2, 3]).partial_fit(X, [1, 2, 3])
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_wrong_number_of_features(cls):
+    model = cls(classes=[1, 2]).partial_fit([[0.1, 0.2]], [1])
+    for call in (lambda X: model.predict(X), lambda X: model.partial_fit(X, [1])):
+        with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 2"):
+            call([[0.1, 0.2, 0.3]])
+
+
+def test_prank_refuses_intervals_and_skips_what_is_not_labelled():
+    X, y, intervals = table(K=2)
+    t = int(np.argmax(intervals[:, 0] < intervals[:, 1]))
+    with pytest.raises(ValueError, match=rf"y, row {t}: PRank learns from exact .* \(1, 2\)"):
+        PRank().fit(X, intervals)
+    silent = np.column_stack([y, y]).astype(float)
+    silent[:10] = np.nan
+    model = PRank(shuffle=False, max_iter=1, average=False).fit(X, silent)
+    without = PRank(shuffle=False, max_iter=1, average=False).fit(X[10:], y[10:])
+    np.testing.assert_array_equal(model.coef_, without.coef_)
+
+
+@pytest.mark.parametrize(
+    ("cls", "parameters"),
+    [
+        (PRIL, {"max_iter": 0}),
+        (PRIL, {"tol": -1.0}),
+        (PRIL, {"n_iter_no_change": 0}),
+        (PRIL, {"average": "yes"}),
+        (MPRIL, {"eta": 0.0}),
+        (WidrowHoff, {"eta": -1.0}),
+        (WidrowHoff, {"normalize": 2}),
+        (MulticlassPerceptron, {"fit_intercept": "no"}),
+    ],
+)
+def test_parameters_are_checked_at_fit(cls, parameters):
+    name = next(iter(parameters))
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
+        cls(**parameters).fit(X3, [1, 2, 3])
+
+
+# --- Sensible at the edges ---
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_one_class_is_always_predicted(cls):
+    model = cls().fit(X3, [5, 5, 5])
+    assert model.classes_.tolist() == [5]
+    assert model.predict(X3).tolist() == [5, 5, 5]
+    assert model.score(X3, [5, 5, 5]) == 1.0
+    assert model.n_mistakes_ == 0
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("K", [2, 100])
+def test_few_and_many_classes(cls, K):
+    X, y, _ = table(n=2000, d=1, K=K)
+    model = cls(random_state=0, max_iter=20).fit(X, y)
+    assert len(model.classes_) == K
+    best_constant = np.abs(y - np.median(y)).mean()
+    error = np.abs(model.predict(X) - y).mean()
+    if cls is not MulticlassPerceptron or K == 2:  # which knows no order
+        assert error < best_constant / 2
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_one_row_and_constant_features(cls):
+    model = cls(classes=["low", "mid", "high"], max_iter=100).fit([[0.5]], ["mid"])
+    assert model.predict([[0.5]]).tolist() == ["mid"]
+    constant = cls(classes=[1, 2], random_state=0).fit(np.ones((10, 2)), [1] * 9 + [2])
+    assert np.isfinite(constant.coef_).all()
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_denormal_features_are_learned_from(cls):
+    tiny = np.array([[-5e-324], [5e-324]])
+    model = cls(classes=[1, 2]).partial_fit(tiny, [1, 2])
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.decision_function(tiny)).all()
+
+
+@quiet
+@pytest.mark.parametrize("cls", ALL)
+def test_huge_features_are_refused_or_survived(cls):
+    """Squares of 1e300 do not exist in float64: an error that says so, or a finite model."""
+    huge = np.array([[1e300], [-1e300], [1e300], [-1e300]])
+    model = cls(classes=[1, 2], max_iter=3, random_state=0)
+    try:
+        model.fit(huge, [2, 1, 2, 1])
+    except ValueError as error:
+        assert "overflowed" in str(error)  # noqa: PT017 - either outcome is right
+        assert not hasattr(model, "classes_")
+    else:
+        assert np.isfinite(model.coef_).all()
+        assert model.predict(huge).tolist() == [2, 1, 2, 1]
+
+
+def test_a_weight_that_overflows_in_the_last_row_is_noticed():
+    """No score is computed any more, so the loop cannot see it."""
+    model = PRIL(classes=[1, 2, 3], average=False)
+    with pytest.raises(ValueError, match="X is finite, but PRIL overflowed"):
+        model.partial_fit([[1.7e308]], [3])
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_mpril_warns_of_features_out_of_range():
+    X = np.array([[0.5, -3.0], [0.25, 1.0]])
+    with pytest.warns(FeatureRangeWarning, match=r"X reaches -3: MPRIL expects .* \[-1, 1\]"):
+        MPRIL(classes=[1, 2]).fit(X, [1, 2])
+
+
+def test_strings_without_an_order_warn():
+    with pytest.warns(ClassOrderWarning, match=r"sorted as strings, \['high', 'low', 'mid'\]"):
+        PRIL().fit(X3, ["low", "mid", "high"])
+    model = PRIL(classes=["low", "mid", "high"]).fit(X3, ["low", "mid", "high"])
+    assert model.classes_.tolist() == ["low", "mid", "high"]

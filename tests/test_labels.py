@@ -1,0 +1,310 @@
+"""Every spelling of a label, accepted and refused."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import DataConversionWarning
+
+from pril import labels
+from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals
+
+NAN, NONE = np.nan, None
+
+
+def encoded(y, classes=None):
+    found, ranks = labels.encode(labels.read(y), classes)
+    return found.tolist(), ranks.tolist()
+
+
+def ordered(values, categories):
+    return pd.Categorical(values, categories=categories, ordered=True)
+
+
+SIZES = ["S", "M", "L"]
+ACCEPTED = {
+    "integers": ([1, 2, 3], None, [1, 2, 3], [[0, 0], [1, 1], [2, 2]]),
+    "any coding": ([7, 3, 5], None, [3, 5, 7], [[2, 2], [0, 0], [1, 1]]),
+    "minus one and one": ([-1, 1], None, [-1, 1], [[0, 0], [1, 1]]),
+    "small unsigned": (np.array([2, 0], dtype=np.uint8), None, [0, 2], [[1, 1], [0, 0]]),
+    "booleans": ([True, False], None, [False, True], [[1, 1], [0, 0]]),
+    "whole floats": ([1.0, 3.0, 2.0], None, [1, 2, 3], [[0, 0], [2, 2], [1, 1]]),
+    "fractions, named": ([0.5, 1.5], [0.5, 1.0, 1.5], [0.5, 1.0, 1.5], [[0, 0], [2, 2]]),
+    "reversed classes": ([1, 2], [2, 1], [2, 1], [[1, 1], [0, 0]]),
+    "classes from a range": ([1], range(4), [0, 1, 2, 3], [[1, 1]]),
+    "two strings": (["yes", "no"], None, ["no", "yes"], [[1, 1], [0, 0]]),
+    "strings, named": (["M", "L"], SIZES, SIZES, [[1, 1], [2, 2]]),
+    "object strings": (np.array(["M", "S"], dtype=object), SIZES, SIZES, [[1, 1], [0, 0]]),
+    "categorical": (ordered(["M", "S"], SIZES), None, SIZES, [[1, 1], [0, 0]]),
+    "categorical series": (pd.Series(ordered(["L"], SIZES)), None, SIZES, [[2, 2]]),
+    "categorical numbers": (ordered([30, 10], [10, 20, 30]), None, [10, 20, 30], [[2, 2], [0, 0]]),
+    "unordered, named": (pd.Categorical(["M", "L", "S"]), SIZES, SIZES, [[1, 1], [2, 2], [0, 0]]),
+    "unordered, two levels": (pd.Categorical(["b", "a"]), None, ["a", "b"], [[1, 1], [0, 0]]),
+    "nullable integers": (pd.Series([2, None, 1], dtype="Int64"), None, [1, 2], [[1, 1], [0, 1], [0, 0]]),
+    "pandas strings": (pd.Series(["M", None], dtype="string"), SIZES, SIZES, [[1, 1], [0, 2]]),
+    "missing number": ([1.0, NAN, 3.0], None, [1, 3], [[0, 0], [0, 1], [1, 1]]),
+    "missing integer": ([1, NONE, 3], None, [1, 3], [[0, 0], [0, 1], [1, 1]]),
+    "missing string": (["S", NONE, NAN, pd.NA, pd.NaT], SIZES, SIZES, [[0, 0]] + [[0, 2]] * 4),
+    "missing category": (ordered(["S", NONE], SIZES), None, SIZES, [[0, 0], [0, 2]]),
+    "all missing, named": ([NAN, NAN], [1, 2], [1, 2], [[0, 1], [0, 1]]),
+    "pairs": ([(1, 2), (3, 3)], None, [1, 2, 3], [[0, 1], [2, 2]]),
+    "array of pairs": (np.array([[1, 2], [3, 3]]), None, [1, 2, 3], [[0, 1], [2, 2]]),
+    "open ends": ([(NONE, 2), (2, NONE), (NONE, NONE)], [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2], [0, 2]]),
+    "missing pair": ([(1, 2), NONE, NAN, (3, 3)], None, [1, 2, 3], [[0, 1], [0, 2], [0, 2], [2, 2]]),
+    "infinite ends": ([(-np.inf, 2), (2, np.inf)], [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
+    "NaN ends": (np.array([[NAN, 2], [2, NAN]]), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
+    "string pairs": ([("S", "M"), (NONE, "M"), ("M", NONE)], SIZES, SIZES, [[0, 1], [0, 1], [1, 2]]),
+    "string array of pairs": (np.array([["S", "M"]]), SIZES, SIZES, [[0, 1]]),
+    "frame": (pd.DataFrame({"lo": [1, 2], "hi": [2, 3]}), None, [1, 2, 3], [[0, 1], [1, 2]]),
+    "frame with gaps": (pd.DataFrame({"lo": [1, 2], "hi": [2.0, NAN]}), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
+    "frame of strings": (pd.DataFrame({"lo": ["S", NONE], "hi": ["M", "M"]}), SIZES, SIZES, [[0, 1], [0, 1]]),
+    "frame, one side open": (pd.DataFrame({"lo": ["S", "M"], "hi": [NAN, NAN]}), SIZES, SIZES, [[0, 2], [1, 2]]),
+    "frame of categories": (
+        pd.DataFrame({"lo": ordered(["S", NONE], SIZES), "hi": ordered(["M", "M"], SIZES)}),
+        None, SIZES, [[0, 1], [0, 1]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_accepted(case):
+    y, classes, expected_classes, expected_ranks = ACCEPTED[case]
+    assert encoded(y, classes) == (expected_classes, expected_ranks)
+
+
+REFUSED = {
+    "continuous": ([1.0, 2.5], None, ValueError, r"continuous. y, row 1: 2.5"),
+    "unordered": (pd.Categorical(["a", "b", "c"]), None, ValueError, r"unordered Categorical with 3 .*\['a', 'b', 'c'\]"),
+    "all missing": ([NAN, NAN], None, ValueError, r"every label in y is missing: pass classes="),
+    "mixed": (["a", 1], None, TypeError, r"y, row 1: .* got 1 of type int besides 'a'"),
+    "mixed pairs": ([(1, 2), ("a", 3)], None, TypeError, r"y, row 1: .* got 'a' of type str besides 1"),
+    "objects": ([{"a": 1}], None, TypeError, r"y, row 0: labels must be all numbers or all strings"),
+    "bytes": ([b"a"], None, TypeError, r"y, row 0: .* got b'a'"),
+    "mixed columns": (pd.DataFrame({"lo": [1], "hi": ["a"]}), None, TypeError, r"column of numbers beside a column of strings"),
+    "two vocabularies": (
+        pd.DataFrame({"lo": ordered(["S"], SIZES), "hi": ordered(["S"], ["S", "L"])}),
+        None, ValueError, r"same categories, got \['S', 'M', 'L'\] and \['S', 'L'\]",
+    ),
+    "backwards": ([("L", "S")], SIZES, ValueError, r"y, row 0: lower end 'L' is above upper end 'S'"),
+    "backwards in the given order": ([(1, 2)], [2, 1], ValueError, r"lower end 1 is above upper end 2"),
+    "unknown": (["S", "XL"], SIZES, ValueError, r"y, row 1: 'XL' is not one of the classes \['S', 'M', 'L'\]"),
+    "number among strings": ([1], SIZES, ValueError, r"y, row 0: 1 is not one of the classes"),
+    "no classes": ([1], [], ValueError, r"classes is empty"),
+    "class twice": ([1], [1, 2, 1], ValueError, r"classes names 1 more than once"),
+    "missing class": ([1], [1, None], ValueError, r"classes, entry 1: a class cannot be missing"),
+    "mixed classes": ([1], [1, "a"], TypeError, r"classes, row 1: .* got 'a'"),
+    "classes in a set": ([1], {1, 2}, ValueError, r"classes should be a 1d array"),
+    "a string of classes": (["a"], "ab", ValueError, r"classes should be a 1d array of labels, got 'ab'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    y, classes, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        encoded(y, classes)
+
+
+def test_a_long_list_of_classes_is_cut_short():
+    with pytest.raises(ValueError, match=r"\[0, 1, .*, \.\.\., 999\]$") as error:
+        encoded([1000], range(1000))
+    assert len(str(error.value)) < 120
+
+
+def test_a_column_vector_is_flattened_with_the_usual_warning():
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        assert encoded(np.array([[1], [2]])) == ([1, 2], [[0, 0], [1, 1]])
+
+
+def test_sorted_strings_warn_beyond_two():
+    with pytest.warns(ClassOrderWarning, match=r"\['A', 'AA', 'B'\]: pass classes="):
+        encoded(["AA", "A", "B"])
+
+
+@pytest.mark.parametrize(
+    ("y", "row"),
+    [
+        ([(1, 2), (2, 4)], r"y, row 1: \(2, 4\) may include classes that never occur"),
+        ([(1, 2), (2, None)], r"y, row 1: \(2, None\) may include"),
+        ([("a", "b"), (None, "b")], r"y, row 1: \(None, 'b'\) may include"),
+    ],
+)
+def test_guessed_classes_warn_of_gaps_and_open_ends(y, row):
+    with pytest.warns(ClassOrderWarning, match=row):
+        encoded(y)
+
+
+def test_named_or_declared_classes_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoded([(1, 2), (2, 4), (None, 1)], [1, 2, 3, 4])
+        encoded(pd.DataFrame({"lo": ordered(["S"], SIZES), "hi": ordered([None], SIZES)}))
+        encoded([3, 5, 7])
+        encoded([1, None, 4])
+        encoded([(3, 3), (5, 5)])
+
+
+@given(
+    st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 5)), min_size=1, max_size=30),
+    st.integers(-5, 5),
+    st.sampled_from([1, 2, 3]),
+)
+def test_fast_and_general_ways_to_ranks_agree(pairs, first, stride):
+    """Contiguous integers take a short way; floats, gaps and strings must find the same ranks."""
+    y = np.array([(lower, lower + width) for lower, width in pairs])
+    y = (y - y.min()) * stride + first
+    classes = np.arange(first, y.max() + 1, stride)
+    _, ranks = labels.encode(labels.read(y), classes)
+    np.testing.assert_array_equal(ranks, (y - first) // stride)
+    for spelled, names in (
+        (y.astype(float), classes),
+        (y.astype(str).astype(object), classes.astype(str)),
+        (y.tolist(), classes.tolist()),
+    ):
+        np.testing.assert_array_equal(labels.encode(labels.read(spelled), names)[1], ranks)
+
+
+# --- from_votes ---
+
+
+def test_votes_become_the_range_they_span():
+    votes = pd.DataFrame({"ann": [3, 2, np.nan], "bob": [5, 2, np.nan], "eve": [4, np.nan, np.nan]})
+    np.testing.assert_array_equal(from_votes(votes), [[3, 5], [2, 2], [NAN, NAN]])
+    assert from_votes([["M", "S"], [None, "L"], [None, None]], classes=SIZES).tolist() == [
+        ["S", "M"], ["L", "L"], [None, None],
+    ]  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.sampled_from([0, 0.1, 0.25, 0.4]))
+def test_trimmed_votes_are_quantiles(votes, trim):
+    """NumPy's own: the vote at or below, and the vote at or above, the trimmed share."""
+    lower = np.quantile(votes, trim, method="lower")
+    upper = np.quantile(votes, 1 - trim, method="higher")
+    np.testing.assert_array_equal(
+        from_votes([votes], trim=trim, classes=range(1, 10)), [[lower, upper]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("votes", "options", "message"),
+    [
+        ([[1, 2]], {"trim": 0.5}, "trim must be at least 0 and below 0.5, got 0.5"),
+        ([[1, 2], [3, 4]], {"classes": [1, 2, 3]}, "votes, row 1: 4 is not one of the classes"),
+        ([[None, None]], {}, "every label in votes is missing"),
+        (np.empty((2, 0)), {}, "at least one column"),
+    ],
+)
+def test_votes_refused(votes, options, message):
+    with pytest.raises(ValueError, match=message):
+        from_votes(votes, **options)
+
+
+# --- from_bounds ---
+
+
+def test_bounds_fall_into_bins():
+    edges = [18, 30, 40, 60]
+    cases = {
+        (30, 40): (2, 2),  # like a bin, a range does not hold its upper end
+        (30, 41): (2, 3),
+        (29, 40): (1, 2),
+        (40, 40): (3, 3),  # an exact value
+        (60, NAN): (4, 4),
+        (61, np.inf): (4, 4),
+        (NAN, 18): (0, 0),
+        (NAN, 19): (0, 1),
+        (-np.inf, np.inf): (0, 4),
+        (NAN, NAN): (0, 4),
+    }
+    lower, upper = zip(*cases, strict=True)
+    np.testing.assert_array_equal(from_bounds(lower, upper, edges), list(cases.values()))
+    np.testing.assert_array_equal(
+        from_bounds(lower, upper, [-np.inf, *edges, np.inf]), list(cases.values())
+    )
+    assert from_bounds([None, 50], [20, None], edges).tolist() == [[0, 1], [3, 4]]
+
+
+@given(st.floats(0, 10), st.floats(0, 10), st.floats(0, 1))
+def test_a_bin_inside_the_range_is_inside_the_interval(a, b, share):
+    lower, upper = sorted((a, b))
+    inside = lower + share * (upper - lower) if upper > lower else lower
+    if lower < upper and inside >= upper:
+        return
+    edges = [1, 2.5, 7]
+    lo, hi = from_bounds([lower], [upper], edges)[0]
+    assert lo <= np.digitize(inside, edges) <= hi
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 5], [2, 4], [3]), r"lower, row 1: 5.0 is above upper, 4.0"),
+        (([1], [2, 3], [3]), r"lower has 1 values, upper has 2"),
+        (([1], [2], [3, 3]), r"edges must be a 1d array of ascending numbers, got \[3, 3\]"),
+        (([1], [2], [NAN]), r"edges must be"),
+        ((["a"], [2], [3]), r"lower must be a 1d array of numbers"),
+    ],
+)
+def test_bounds_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        from_bounds(*arguments)
+
+
+# --- make_intervals ---
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=40),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0.0, 0.6, 0.75, 1.0]),
+    st.integers(0, 10),
+)
+def test_intervals_are_the_papers_types(y, kind, fraction, seed):
+    K = 5
+    made = make_intervals(y, kind, fraction, classes=range(1, K + 1), random_state=seed)
+    wide = made[:, 0] < made[:, 1]
+    assert wide.sum() == round(fraction * len(y))
+    for label, (lower, upper), widened in zip(y, made.tolist(), wide, strict=True):
+        if not widened:
+            assert (lower, upper) == (label, label)
+        elif label == 1:
+            assert (lower, upper) == (1, 2)
+        elif label == K:
+            assert (lower, upper) == (K - 1, K)
+        elif kind == 1:
+            assert (lower, upper) in {(label - 1, label), (label, label + 1)}
+        else:
+            assert (lower, upper) == (label - 1, label + 1)
+
+
+def test_both_sides_of_type_1_are_equally_likely():
+    made = make_intervals([2] * 4000, 1, 1.0, classes=[1, 2, 3], random_state=0)
+    below = (made[:, 0] == 1).sum()
+    assert abs(below - 2000) < 4 * np.sqrt(1000)  # four standard errors
+
+
+def test_intervals_keep_the_spelling_and_the_seed():
+    assert make_intervals(["S", "M", "L"], 2, 1.0, classes=SIZES).tolist() == [
+        ["S", "M"], ["S", "L"], ["M", "L"],
+    ]  # fmt: skip
+    assert make_intervals([0, 1], 1, 1.0).tolist() == [[0, 1], [0, 1]]
+    assert make_intervals([4, 4], 1, 1.0).tolist() == [[4, 4], [4, 4]]
+    one, two = (make_intervals([1, 2, 3] * 9, 1, 0.5, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 2], 3), "kind must be 1 or 2, got 3"),
+        (([1, 2], 1, 1.5), "fraction must be between 0 and 1, got 1.5"),
+        (([1, None], 1), "y, row 1: the label is missing"),
+        (([(1, 2)], 1), "y should be a 1d array"),
+    ],
+)
+def test_make_intervals_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_intervals(*arguments)

@@ -1,0 +1,102 @@
+"""Losses against the paper's equations, in ranks whatever the coding."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from pril import PRIL
+from pril.labels import ClassOrderWarning
+from pril.metrics import (
+    interval_absolute_error,
+    interval_accuracy,
+    interval_accuracy_scorer,
+    interval_hinge_loss,
+    neg_interval_absolute_error_scorer,
+)
+
+K = 5
+rounds = st.lists(
+    st.tuples(
+        st.floats(-10, 10),
+        st.tuples(st.integers(1, K), st.integers(1, K)).map(sorted),
+        st.integers(1, 9),
+    ),
+    min_size=1,
+    max_size=20,
+)
+thresholds = st.lists(st.floats(-10, 10), min_size=K - 1, max_size=K - 1).map(sorted)
+
+
+@given(rounds, thresholds)
+def test_losses_are_the_papers_equations(rounds, theta):
+    scores, y, weight = map(list, zip(*rounds, strict=True))
+    predicted = [reference.predict(f, theta) for f in scores]
+    known = {"classes": range(1, K + 1), "sample_weight": weight}
+    errors = [reference.absolute(f, theta, *ends) for f, ends in zip(scores, y, strict=True)]
+    hinges = [reference.hinge(f, theta, *ends) for f, ends in zip(scores, y, strict=True)]
+    assert interval_absolute_error(y, predicted, **known) == pytest.approx(
+        np.average(errors, weights=weight)
+    )
+    assert interval_accuracy(y, predicted, **known) == pytest.approx(
+        np.average(np.equal(errors, 0), weights=weight)
+    )
+    assert interval_hinge_loss(y, scores, theta, **known) == pytest.approx(
+        np.average(hinges, weights=weight)
+    )
+
+
+def test_errors_count_ranks_not_codes():
+    assert interval_absolute_error([3, 3, 7], [7, 5, 7]) == 1.0
+    sizes = ["S", "M", "L"]
+    assert interval_absolute_error([("S", "M"), ("L", "L")], ["L", "S"], classes=sizes) == 1.5
+
+
+def test_predictions_bring_their_classes_along():
+    assert interval_absolute_error([1, 1], [1, 3]) == 0.5
+    assert interval_absolute_error([1, 1, 2], [1, 3, 2]) == pytest.approx(2 / 3)
+
+
+def test_open_ends():
+    y, classes = [(None, 2), (4, None), None], [1, 2, 3, 4, 5]
+    assert interval_accuracy(y, [1, 5, 3], classes=classes) == 1.0
+    assert interval_absolute_error(y, [4, 1, 1], classes=classes) == pytest.approx(5 / 3)
+
+
+def test_scorers_take_the_order_from_the_estimator():
+    X, y = np.arange(6.0).reshape(-1, 1), ["lo", "lo", "mid", "mid", "up", "up"]
+    model = PRIL(classes=["up", "mid", "lo"], max_iter=200, random_state=0).fit(X, y)
+    wrong = ["up"] * 6
+    error = interval_absolute_error(wrong, model.predict(X), classes=["up", "mid", "lo"])
+    assert neg_interval_absolute_error_scorer(model, X, wrong) == -error
+    assert interval_accuracy_scorer(model, X, y) == model.score(X, y)
+
+
+def test_strings_without_an_order_warn():
+    with pytest.warns(ClassOrderWarning, match="y_true were sorted"):
+        interval_absolute_error(["a", "b", "c"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: interval_absolute_error([1, 2], [1]), "y_pred has 1 rows, y_true has 2"),
+        (lambda: interval_absolute_error([1, 2], [1, None]), "y_pred, row 1: the label is missing"),
+        (lambda: interval_accuracy([1, 2], [1, 9], classes=[1, 2]), "y_pred, row 1: 9 is not one"),
+        (lambda: interval_accuracy([(2, 1)], [1]), "y_true, row 0: lower end 2 is above"),
+        (lambda: interval_accuracy([1, 2], [(1, 1), (2, 2)]), "y_pred should be a 1d array"),
+        (
+            lambda: interval_hinge_loss([1, 2], [0.0, 0.0], [0.0, 1.0]),
+            r"thresholds must have shape",
+        ),
+        (lambda: interval_hinge_loss([1, 2], [0.0], [0.0]), "scores has 1 rows, y_true has 2"),
+        (
+            lambda: interval_hinge_loss([1, 2, 3], [0.0] * 3, [1, 0]),
+            "thresholds must ascend, got 1",
+        ),
+    ],
+)
+def test_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,98 @@
+"""The package as installed: its names, what an import costs, what a newcomer runs."""
+
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import pril
+
+ROOT = Path(__file__).parents[1]
+MODULES = ["estimators", "evaluate", "labels", "metrics", "plotting"]
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True, **options
+    ).stdout
+
+
+def test_all_names_are_there():
+    for name in pril.__all__:
+        assert getattr(pril, name) is not None
+        assert name in dir(pril)
+    for module in MODULES:
+        loaded = importlib.import_module(f"pril.{module}")
+        assert set(loaded.__all__) <= set(dir(loaded))
+    with pytest.raises(AttributeError, match="has no attribute 'PRILL'"):
+        pril.PRILL  # noqa: B018
+
+
+def test_import_is_light_until_something_is_used():
+    heavy = {"numba", "sklearn", "scipy", "pandas", "matplotlib"}
+    loaded = run("-c", "import sys, pril; print(*{name.split('.')[0] for name in sys.modules})")
+    assert not heavy & set(loaded.split())
+    loaded = run("-c", "import sys, pril; pril.PRIL; print(*sys.modules)")
+    assert not {"pandas", "matplotlib"} & set(loaded.split())
+
+
+def public_objects():
+    for module in MODULES:
+        loaded = importlib.import_module(f"pril.{module}")
+        for name in loaded.__all__:
+            item = getattr(loaded, name)
+            yield f"pril.{module}.{name}"
+            if inspect.isclass(item):
+                for method, _ in inspect.getmembers(item, inspect.isfunction):
+                    own = any(
+                        method in vars(base)
+                        for base in item.__mro__
+                        if base.__module__.startswith("pril")
+                    )
+                    if own and not method.startswith("_"):
+                        yield f"pril.{module}.{name}.{method}"
+
+
+@pytest.mark.parametrize("name", public_objects())
+def test_docstrings_match_signatures(name):
+    """numpydoc's own checks: parameters documented, in order, with types, nothing invented."""
+    wanted = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT03"}
+    errors = [error for error in validate(name)["errors"] if error[0] in wanted]
+    if name.endswith("Warning") or name.endswith("Progress"):
+        errors = [error for error in errors if not error[0].startswith("PR")]
+    assert errors == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n for n in public_objects() if n.count(".") == 2 and not n.endswith(("Warning", "Progress"))],
+)
+def test_public_docstrings_have_an_example(name):
+    module, _, item = name.rpartition(".")
+    assert ">>>" in inspect.getdoc(getattr(importlib.import_module(module), item))
+
+
+def test_demo(tmp_path):
+    said = run(str(ROOT / "examples" / "demo.py"), "--output", str(tmp_path))
+    assert "thresholds" in said
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
+
+
+def test_compiled_code_is_cached_between_processes(tmp_path):
+    """A second process must load everything it needs, or every process pays for compiling."""
+    script = (
+        "import numpy as np, pril; from pril import _kernels\n"
+        "X, y = np.eye(3), [(1, 2), (2, 3), (3, 3)]\n"
+        "for cls in (pril.PRIL, pril.MPRIL, pril.WidrowHoff, pril.MulticlassPerceptron):\n"
+        "    cls(classes=[1, 2, 3]).fit(X, y).predict(X)\n"
+        "compiled = [f for f in vars(_kernels).values() if hasattr(f, 'stats')]\n"
+        "print(sum(sum(f.stats.cache_misses.values()) for f in compiled))\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert int(run("-c", script, env=environment)) > 0
+    assert int(run("-c", script, env=environment)) == 0
