@@ -1,0 +1,73 @@
+"""What does one row cost, and the first call of a process?"""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from pril import PRIL, _kernels, labels
+from pril._rows import read_rows
+from workloads import K, dense, table
+
+FIRST_CALL = """
+import time
+import numpy as np
+from pril import {name}
+X, y = np.eye(3), np.array([[1, 2], [2, 3], [3, 3]])
+start = time.perf_counter()
+{name}(classes=[1, 2, 3]).{method}(X, y)
+print(time.perf_counter() - start)
+"""
+
+
+def best_microseconds(call, repeats=3000):
+    """Return the best time of a short call."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return f"{best * 1e6:.0f}"
+
+
+def main():
+    """Print the tables."""
+    print("### One row (d = 10), microseconds\n")
+    X, intervals, _ = dense(10, 0.3)
+    x, label = X[:1].copy(), intervals[:1].copy()
+    model = PRIL(classes=range(K)).partial_fit(X[:100], intervals[:100])
+    rows = read_rows(model, x, constant=0.0, reset=False, min_rows=1)
+    memory = model._memory.copy()
+    known = labels.read(label)
+    parts = {
+        "`partial_fit`": lambda: model.partial_fit(x, label),
+        "— scikit-learn's `validate_data`": lambda: validate_data(
+            model, x, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32), order="C",
+            ensure_all_finite=False,
+        ),
+        "— reading the label": lambda: labels.read(label),
+        "— ranks and their checks": lambda: labels.check_ranks(
+            labels.to_ranks(known, model.classes_), known, model.classes_
+        ),
+        "— copying the memory, so that a failure changes nothing": model._memory.copy,
+        "— the compiled loop, its arguments unpacked": lambda: _kernels.run(
+            rows, label, None, model._rule(), model._geometry(), *memory, None
+        ),
+        "— looking whether a sum has overflowed": memory.is_finite,
+        "`predict`": lambda: model.predict(x),
+    }  # fmt: skip
+    table(["call", "best of 3000"], [[name, best_microseconds(f)] for name, f in parts.items()])
+
+    print("### First call in a new process, warm cache, beyond imports\n")
+    times = []
+    for name, method in (("PRIL", "partial_fit"), ("PRIL", "fit"), ("MPRIL", "fit")):
+        command = [sys.executable, "-c", FIRST_CALL.format(name=name, method=method)]
+        runs = [float(subprocess.check_output(command)) for _ in range(4)]  # noqa: S603
+        times.append([f"`{name}.{method}`", f"{min(runs[1:]):.2f} s"])
+    table(["call", "best of 3"], times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Run all benchmarks, single-threaded, and print their tables (`make bench`)."""
+
+import os
+import platform
+from pathlib import Path
+
+for library in ("OPENBLAS", "OMP", "MKL", "NUMBA"):
+    os.environ[f"{library}_NUM_THREADS"] = "1"
+
+import warnings
+
+import numba
+import numpy as np
+import sklearn
+
+import dense_speed
+import latency
+import quality
+import sparse_speed
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor()
+
+
+if __name__ == "__main__":
+    print(
+        f"Machine: {processor()}, {platform.system()}; Python {platform.python_version()}, "
+        f"NumPy {np.__version__}, scikit-learn {sklearn.__version__}, numba {numba.__version__}\n"
+    )
+    for benchmark in (dense_speed, sparse_speed, latency, quality):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            benchmark.main()
