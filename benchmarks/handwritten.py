@@ -1,4 +1,4 @@
-"""A PRIL loop written for one purpose, dense float64 rows and no average: the price of generality."""
+"""A PRIL loop for one purpose, dense float64 rows without average: what generality costs."""
 
 import numpy as np
 from numba import njit

@@ -499,8 +499,9 @@ class PRIL(_ThresholdClassifier):
 
     Notes
     -----
-    With ``average=False``, `partial_fit` is Algorithm 1 of the paper to the letter. Scale the
-    features: their length decides how much a row counts.
+    With ``average=False``, `partial_fit` is Algorithm 1 of the paper to the letter. Centre and
+    scale the features, for example with :class:`~sklearn.preprocessing.StandardScaler`: the length
+    of a row decides how much it counts.
 
     References
     ----------
@@ -509,11 +510,13 @@ class PRIL(_ThresholdClassifier):
     Examples
     --------
     >>> from pril import PRIL
-    >>> X = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]
-    >>> y = [(1, 1), (1, 2), (2, 2), (2, 3), (3, None), (3, 3)]
-    >>> model = PRIL(classes=[1, 2, 3], max_iter=100, random_state=0).fit(X, y)
-    >>> model.predict([[0.0], [2.6], [7.0]])
+    >>> X = [[-2.5], [-1.5], [-0.5], [0.5], [1.5], [2.5]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, None)]
+    >>> model = PRIL(classes=[1, 2, 3], random_state=1).fit(X, y)
+    >>> model.predict([[-3.0], [0.0], [3.0]])
     array([1, 2, 3])
+    >>> model.score(X, y)
+    1.0
     """
 
     def _rule(self) -> kernels.Pril:

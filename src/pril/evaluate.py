@@ -88,9 +88,9 @@ def progressive(
     >>> stream = [[1.0], [-1.0], [1.0], [-1.0]], [(2, 2), (1, 1), (1, 2), (1, 1)]
     >>> progress = progressive(PRIL(average=False), *stream, classes=[1, 2])
     >>> progress.predictions
-    array([2, 1, 2, 1])
+    array([2, 2, 2, 1])
     >>> progress.running_loss
-    array([0., 0., 0., 0.])
+    array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
     intervals, record = estimator._learn_once(X, y, classes, recording=True)
     if record is None:

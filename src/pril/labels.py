@@ -415,8 +415,8 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     --------
     >>> from pril.labels import from_votes
     >>> from_votes([[3, 4, 4], [2, 2, None]])
-    array([[3., 4.],
-           [2., 2.]])
+    array([[3, 4],
+           [2, 2]])
     >>> from_votes([["B", "A"], ["C", None]], classes=["C", "B", "A"])
     array([['B', 'A'],
            ['C', 'C']], dtype=object)

@@ -1,0 +1,37 @@
+"""The picture shows what the model says."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from pril import PRIL
+from pril.plotting import plot_scores
+
+
+@pytest.fixture
+def ax():
+    figure, ax = plt.subplots()
+    yield ax
+    plt.close(figure)
+
+
+def test_dots_bars_and_thresholds_are_the_models(ax):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = np.sort(rng.integers(1, 4, (30, 2)), axis=1)
+    model = PRIL(classes=[1, 2, 3], random_state=0).fit(X, y)
+    assert plot_scores(model, X, y, ax=ax) is ax
+    dots = np.concatenate([line.get_xydata() for line in ax.lines if line.get_marker() == "o"])
+    expected = np.column_stack([model.latent(X), model.predict(X) - 1])
+    np.testing.assert_allclose(dots[np.lexsort(dots.T)], expected[np.lexsort(expected.T)])
+    drawn = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":"]
+    np.testing.assert_allclose(drawn, model.thresholds_)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["1", "2", "3"]
+    inside = f"({model.score(X, y):.0%})"
+    assert inside in ax.get_legend().get_texts()[0].get_text()
+
+
+@pytest.mark.parametrize("K", [1, 2, 40])
+def test_few_and_many_classes_can_be_drawn(ax, K):
+    X, y = np.linspace(-1, 1, 2 * K).reshape(-1, 1), np.repeat(np.arange(K), 2)
+    plot_scores(PRIL(random_state=0).fit(X, y), X, y, ax=ax).figure.canvas.draw()
