@@ -24,7 +24,6 @@ format: .venv/installed
 	$(BIN)/ruff format .
 
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet mord
 	$(BIN)/python benchmarks/run.py
 
 clean:

@@ -91,6 +91,8 @@ REFUSED = {
     "backwards": ([("L", "S")], SIZES, ValueError, r"y, row 0: lower end 'L' is above upper end 'S'"),
     "backwards in the given order": ([(1, 2)], [2, 1], ValueError, r"lower end 1 is above upper end 2"),
     "unknown": (["S", "XL"], SIZES, ValueError, r"y, row 1: 'XL' is not one of the classes \['S', 'M', 'L'\]"),
+    "unknown between codes": ([3, 4], [3, 5, 7], ValueError, r"y, row 1: 4 is not one of the classes \[3, 5, 7\]"),
+    "unknown beyond codes": ([3.0, 9.0], [3, 5, 7], ValueError, r"y, row 1: 9.0 is not one of the classes"),
     "number among strings": ([1], SIZES, ValueError, r"y, row 0: 1 is not one of the classes"),
     "no classes": ([1], [], ValueError, r"classes is empty"),
     "class twice": ([1], [1, 2, 1], ValueError, r"classes names 1 more than once"),
