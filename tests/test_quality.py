@@ -14,7 +14,10 @@ from sklearn.preprocessing import StandardScaler
 from pril import PRIL
 from pril.labels import make_intervals
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:scipy.optimize"),  # mord's solver options
+]
 
 
 def abalone():
