@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pril import evaluate, labels, metrics, plotting
     from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+    from pril.kernel import KernelPRIL, PolynomialMap
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "MPRIL",
     "PRIL",
+    "KernelPRIL",
     "MulticlassPerceptron",
     "PRank",
+    "PolynomialMap",
     "WidrowHoff",
     "evaluate",
     "labels",
@@ -29,7 +32,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"pril.{name}")
     if name in __all__:
-        return getattr(import_module("pril.estimators"), name)
+        home = "pril.kernel" if name in ("KernelPRIL", "PolynomialMap") else "pril.estimators"
+        return getattr(import_module(home), name)
     raise AttributeError(f"module 'pril' has no attribute {name!r}")
 
 

@@ -80,6 +80,22 @@ class Csr(NamedTuple):
     constant: float
 
 
+class Gram(NamedTuple):
+    """Rows known by their kernel values alone: a block of them, and the support rows they may move.
+
+    The weights are one coefficient a row (Algorithm 2 of the paper). `scores` holds every row's
+    current score and `add` brings those of the rows to come up to date, so that `dot` is a look-up.
+    """
+
+    scores: Any  # (n,)
+    sums: Any  # (n,), scores under the sums of the mean; empty unless they are recorded
+    values: Any  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
+    slot: Any  # (n,), which coefficient is each row's own
+    since: Any  # (coefficients,), when the row behind it became a support row; -1: it is none
+    size: Any  # (2,), how many are, and how many were dropped to keep the budget
+    budget: int
+
+
 @any_order
 def _dense_product(X, t, w, k):
     total = 0.0
@@ -100,7 +116,11 @@ def _dot_csr(rows, t, w, k):
     return total + rows.constant * w[k, w.shape[1] - 1]
 
 
-dot = on_type({Dense: _dot_dense, Csr: _dot_csr})
+def _dot_gram(rows, t, w, k):
+    return rows.scores[t]
+
+
+dot = on_type({Dense: _dot_dense, Csr: _dot_csr, Gram: _dot_gram})
 
 
 @any_order
@@ -122,7 +142,11 @@ def _square_csr(rows, t):
     return total + rows.constant * rows.constant
 
 
-square = on_type({Dense: _square_dense, Csr: _square_csr})
+def _square_gram(rows, t):
+    return float(rows.values[rows.slot[t], t])
+
+
+square = on_type({Dense: _square_dense, Csr: _square_csr, Gram: _square_gram})
 
 
 def _add_dense(rows, t, alpha, k, geometry, state, w, mean, before):
@@ -138,7 +162,69 @@ def _add_csr(rows, t, alpha, k, geometry, state, w, mean, before):
     move(geometry, state, w, mean, before, k, w.shape[1] - 1, alpha * rows.constant)
 
 
-add = on_type({Dense: _add_dense, Csr: _add_csr})
+def _add_gram(rows, t, alpha, k, geometry, state, w, mean, before):
+    own = rows.slot[t]
+    move(geometry, state, w, mean, before, k, own, alpha)
+    if rows.since[own] < 0:
+        rows.since[own] = rows.since.shape[0] + t
+        rows.size[0] += 1
+    _shift_scores(rows, own, t + 1, alpha, before)
+    if rows.size[0] > rows.budget:
+        _drop_smallest(rows, t + 1, k, state)
+
+
+add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
+
+
+@njit(nogil=True)
+def _shift_scores(rows, own, start, alpha, before):
+    """Add alpha times a kernel row to the scores of the rows from `start` on."""
+    for i in range(start, rows.scores.shape[0]):
+        rows.scores[i] += alpha * rows.values[own, i]
+    for i in range(start, rows.sums.shape[0]):
+        rows.sums[i] += before * alpha * rows.values[own, i]
+
+
+@njit(nogil=True)
+def _drop_smallest(rows, start, k, state):
+    """Forget the smallest coefficient, the oldest of equal ones: it bends the function least."""
+    victim = -1
+    for s in range(rows.since.shape[0]):
+        if rows.since[s] < 0:
+            continue
+        size = abs(state.u[k, s])
+        least = abs(state.u[k, victim])
+        if victim < 0 or size < least or (size == least and rows.since[s] < rows.since[victim]):
+            victim = s
+    _shift_scores(rows, victim, start, -state.u[k, victim], 0)
+    state.u[k, victim] = 0.0
+    rows.since[victim] = -1
+    rows.size[0] -= 1
+    rows.size[1] += 1
+
+
+def _same_rows(rows):
+    return rows
+
+
+def _rows_of_sums(rows):
+    return Gram(rows.sums, rows.sums, rows.values, rows.slot, rows.since, rows.size, rows.budget)
+
+
+# Where a mean's scores are measured: a Gram row keeps them apart.
+under_sums = on_type({Dense: _same_rows, Csr: _same_rows, Gram: _rows_of_sums})
+
+
+def _never(rows):
+    return False
+
+
+def _has_dropped(rows):
+    return rows.size[1] > 0
+
+
+# A mean of iterates needs every row of all of them: it ends where one is dropped.
+mean_is_lost = on_type({Dense: _never, Csr: _never, Gram: _has_dropped})
 
 
 # --- State: the additive sums --------------------------------------------------------------------
@@ -546,8 +632,8 @@ def rate(rows, rule, w, cut, ranks, scores):
 def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before):
     """Record what the predicting model says of row t before it is learned."""
     if mean is not None:
-        if before > 0:
-            sums, _ = measure(rule, rows, t, mean.u, record.scores[i])
+        if before > 0 and not mean_is_lost(rows):
+            sums, _ = measure(rule, under_sums(rows), t, mean.u, record.scores[i])
             scores = scores - sums / before
             cut = cuts(geometry, state.n - mean.n / before, 0.0)
     unit = mass(geometry, state)

@@ -49,9 +49,9 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def n_rows(rows: Dense | Csr) -> int:
+def n_rows(rows: Any) -> int:
     """Return the number of rows."""
-    return len(rows.X) if isinstance(rows, Dense) else len(rows.indptr) - 1
+    return len(rows.indptr) - 1 if isinstance(rows, Csr) else int(rows.X.shape[0])
 
 
 def blame(rows: Dense | Csr, estimator: Any, block: int = 1 << 16) -> ValueError:

@@ -107,7 +107,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     classes_: Array
     n_features_in_: int
     n_iter_: int
-    _memory: Memory
+    _memory: Any
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     def _n_scores(self) -> int:
         return 1
 
-    def _inspect(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+    def _inspect(self, rows: Any, table: labels.Labels, intervals: Array) -> None:
         """Refuse, or warn of, what this learner cannot take."""
 
     # --- Learning ---
@@ -165,7 +165,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
             table = labels.read(y)
             self.classes_, intervals = labels.encode(table, self.classes)
             self._match(rows, table, intervals)
-            memory = self._blank_memory()
+            memory = self._blank_memory(rows)
             rng = check_random_state(self.random_state)
             best, stale = np.inf, 0
             for n_iter in range(1, self.max_iter + 1):
@@ -173,7 +173,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
                 order = rng.permutation(len(intervals)) if self.shuffle else None
                 record = None if self.tol is None else self._blank_record(len(intervals))
                 mistakes = memory.state.counts[1]
-                self._learn(memory, rows, intervals, order, record)
+                memory = self._learn(memory, rows, intervals, order, record)
                 if memory.state.counts[1] == mistakes:
                     break
                 if self.tol is not None and record is not None:
@@ -226,10 +226,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
             ranks = labels.to_ranks(table, self.classes_)
             intervals = labels.check_ranks(ranks, table, self.classes_)
             self._match(rows, table, intervals)
-            memory = self._memory.copy() if fitted else self._blank_memory()
+            memory = self._memory.copy() if fitted else self._blank_memory(rows)
             record = self._blank_record(len(intervals)) if recording else None
-            self._learn(memory, rows, intervals, None, record)
-            self._memory = memory
+            self._memory = self._learn(memory, rows, intervals, None, record)
         return intervals, record
 
     @contextmanager
@@ -241,7 +240,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__ = before
             raise
 
-    def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Rows:
+    def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Any:
         constant = float(getattr(self, "fit_intercept", False))
         return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
 
@@ -266,7 +265,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
             )
         return known
 
-    def _match(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+    def _match(self, rows: Any, table: labels.Labels, intervals: Array) -> None:
         if len(intervals) != n_rows(rows):
             raise ValueError(
                 f"X and y have inconsistent numbers of samples: X has {n_rows(rows)} rows, "
@@ -274,7 +273,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
             )
         self._inspect(rows, table, intervals)
 
-    def _blank_memory(self) -> Memory:
+    def _blank_memory(self, rows: Any) -> Any:
         average = getattr(self, "average", False)
         return Memory.blank(
             self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
@@ -286,18 +285,19 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     def _learn(
         self,
-        memory: Memory,
-        rows: Rows,
+        memory: Any,
+        rows: Any,
         intervals: Array,
         order: Array | None,
         record: kernels.Record | None,
-    ) -> None:
-        """Run the loop on a memory; if it fails, the memory is half-way and must be dropped."""
+    ) -> Any:
+        """Run the loop and return the memory; if it fails, the one given must be dropped."""
         rule, geometry = self._rule(), self._geometry()
         state, mean = memory
         bad = kernels.run(rows, intervals, order, rule, geometry, state, mean, record)
         if bad >= 0 or not memory.is_finite():
             raise blame(rows, self)
+        return memory
 
     # --- Predicting ---
 
@@ -357,7 +357,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     def _parameters(self) -> tuple[Array, Array, float]:
         """Return weights, thresholds between sentinels, and the number that divides them."""
         check_is_fitted(self)
-        state, mean = self._memory
+        state, mean = self._memory.state, self._memory.mean
         rounds = state.counts[0]
         if mean is not None and rounds > 0:
             state = state._replace(u=state.u - mean.u / rounds, n=state.n - mean.n / rounds)
@@ -590,7 +590,7 @@ class PRank(_ThresholdClassifier):
     def _rule(self) -> kernels.Pril:
         return kernels.Pril(lenient=True)
 
-    def _inspect(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+    def _inspect(self, rows: Any, table: labels.Labels, intervals: Array) -> None:
         if table.values.shape[1] == 1:
             return
         ranges = intervals[:, 0] < intervals[:, 1]
@@ -712,7 +712,7 @@ class MPRIL(_ThresholdClassifier):
         geometry = kernels.SignedExponential if self.signed else kernels.Exponential
         return geometry(float(self.eta))
 
-    def _inspect(self, rows: Rows, table: labels.Labels, intervals: Array) -> None:
+    def _inspect(self, rows: Any, table: labels.Labels, intervals: Array) -> None:
         cells = rows.X if isinstance(rows, kernels.Dense) else rows.data
         if cells.size == 0:
             return

@@ -1,0 +1,699 @@
+"""Kernel PRIL, block by block on whatever device the rows live, and the polynomial feature map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse, vstack
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils import _safe_indexing
+from sklearn.utils._array_api import _convert_to_numpy, get_namespace, get_namespace_and_device
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pril import _kernels as kernels
+from pril import labels
+from pril._rows import blame
+from pril.estimators import _OnlineClassifier, _ThresholdClassifier
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["KernelPRIL", "PolynomialMap"]
+
+BLOCK = 1024  # rows whose own kernel matrix is held at once
+CHUNK = 1 << 18  # kernel values against support rows held at once on a CPU: 2 MB, in cache
+DEVICE_CHUNK = 1 << 26  # and on an accelerator, where a call must be worth its launch
+
+
+class Support(NamedTuple):
+    """What the learner keeps: rows, where they live, with their coefficients; thresholds."""
+
+    rows: Any  # the support rows, or their positions where the kernel is precomputed
+    coef: Any  # (m,), on the rows' device
+    sums: Any  # (m,), each coefficient's moves times the rounds before them
+    source: Array  # (m,), the round, or the row of `fit`, that each came from
+    origin: int  # what the sources of the next rows count from
+    place: Array | None  # in `fit`: each row's position in `source`, -1 if it has none
+    state: kernels.State  # thresholds and counters; its u belongs to a block
+    mean: kernels.Mean | None
+
+    def copy(self) -> Support:
+        """Return a copy for rows not seen before; arrays of rows are replaced, never changed."""
+        state = kernels.State(*(part.copy() for part in self.state))
+        mean = self.mean and kernels.Mean(*(part.copy() for part in self.mean))
+        return self._replace(state=state, mean=mean, origin=int(state.counts[0]), place=None)
+
+    def compact(self) -> Support:
+        """Return the support without the rows that have lost their coefficient."""
+        used = _to_numpy(self.coef) != 0.0
+        if self.mean is not None:
+            used |= _to_numpy(self.sums) != 0.0
+        return self.keep(np.flatnonzero(used))._replace(place=None)
+
+    def extend(self, rows: Any, coef: Array, sums: Array, source: Array) -> Support:
+        """Return the support with more rows."""
+        return self._replace(
+            rows=_joined(self.rows, rows),
+            coef=_joined(self.coef, _like(coef, self.coef)),
+            sums=_joined(self.sums, _like(sums, self.coef)),
+            source=np.concatenate([self.source, source]),
+        )
+
+    def keep(self, chosen: Array) -> Support:
+        """Return the support with the chosen rows only."""
+        parts = (_safe_indexing(part, chosen) for part in self[:4])
+        return self._replace(**dict(zip(self._fields[:4], parts, strict=True)))
+
+
+class Points(NamedTuple):
+    """Checked rows, to be compared by the kernel."""
+
+    X: Any
+
+
+def _to_numpy(array: Any) -> Array:
+    """Return an array of any namespace and device as NumPy."""
+    return (
+        array
+        if isinstance(array, np.ndarray)
+        else _convert_to_numpy(array, get_namespace(array)[0])
+    )
+
+
+def _batches(n: int, size: int) -> Iterator[slice]:
+    """Cut n rows into batches; scikit-learn's own function wants at least one row."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Return the rows of both, one after the other."""
+    if issparse(one):
+        return vstack([one, other], format="csr")
+    return get_namespace(one)[0].concat([one, other])
+
+
+def _scattered(values: Array, places: Array, array: Any) -> Any:
+    """Return zeros like an array, with values in some places."""
+    spread = np.zeros(array.shape[0])
+    spread[places] = values
+    return _like(spread, array)
+
+
+def _like(values: Array, array: Any) -> Any:
+    """Return NumPy values in the namespace and on the device of an array."""
+    xp, _, device = get_namespace_and_device(array)
+    return xp.asarray(values, device=device)
+
+
+class KernelPRIL(_ThresholdClassifier):
+    """Kernel PRIL: the score is a sum of kernel values at the rows that were mistakes.
+
+    A row whose label ``lo..hi`` is violated in s more constraints on one side than on the other
+    becomes a support row with coefficient s, and the score is
+
+        ``f(x) = sum_t s_t kernel(x_t, x)``,  ``theta_i -= z`` for each violated constraint i
+
+    Rows are taken in blocks: scores of a block against all support rows by matrix products, then
+    the online loop of `PRIL` over the block's own kernel matrix. That is exact: the result does not
+    depend on the size of a block, up to the rounding of sums.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. The mean needs every row of
+        all of them, so from the first row that a budget drops on the last iterate predicts.
+    kernel : str or callable, default="rbf"
+        A name that :func:`~sklearn.metrics.pairwise.pairwise_kernels` knows, "precomputed" (`fit`
+        takes the square matrix of kernel values, `predict` the values against the rows of `fit`),
+        or a function of two matrices, or of two rows, that returns kernel values.
+    gamma : float, default=None
+        Of the kernels that have it. None is the kernel's own default, mostly ``1 / n_features``.
+    degree : float, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=1
+        Of the polynomial and sigmoid kernels.
+    kernel_params : dict, default=None
+        More keyword arguments of the kernel.
+    budget : int, default=None
+        Largest number of support rows kept. Beyond it the smallest coefficient is dropped, the
+        oldest of equal ones, in the round that would exceed it. The thresholds stay.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    support_ : ndarray of shape (n_support,)
+        Row of `fit`, or round of the stream, that each support row came from.
+    support_vectors_ : array of shape (n_support, n_features)
+        The support rows, where X lives.
+    dual_coef_ : array of shape (n_support,)
+        Their coefficients, where X lives.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    PolynomialMap : With `PRIL`, the same as a polynomial kernel, and faster on few features.
+
+    Notes
+    -----
+    With scikit-learn's array API dispatch (``sklearn.set_config(array_api_dispatch=True)``) X may
+    be a PyTorch tensor or another array, on any device: kernel values are computed there, support
+    rows stay there, and `latent` answers there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import KernelPRIL
+    >>> X = np.linspace(-2, 2, 21).reshape(-1, 1)
+    >>> y = np.digitize(np.abs(X[:, 0]), [0.7, 1.3])  # no line can rate this
+    >>> model = KernelPRIL(gamma=2.0, max_iter=50, random_state=0).fit(X, y)
+    >>> model.predict([[0.0], [1.0], [-1.0], [2.0]])
+    array([0, 1, 1, 2])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_OnlineClassifier._parameter_constraints,
+        "kernel": [StrOptions(set(PAIRWISE_KERNEL_FUNCTIONS) | {"precomputed"}), callable],
+        "gamma": [Interval(Real, 0, None, closed="left"), None],
+        "degree": [Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "budget": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        kernel: str | Callable[[Any, Any], Any] = "rbf",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        budget: int | None = None,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.budget = budget
+
+    def _rule(self) -> kernels.Pril:
+        return kernels.Pril(lenient=False)
+
+    # --- Learning ---
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from scratch, in `max_iter` passes over the rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features; for a precomputed kernel its values, of shape (n_samples, n_samples).
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        super().fit(X, y)
+        self._memory = self._memory.compact()
+        return self
+
+    def _learn_once(
+        self, X: Any, y: Any, classes: ArrayLike | None, *, recording: bool
+    ) -> tuple[Array, kernels.Record | None]:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "kernel='precomputed' cannot be learned from a stream, whose later rows it does "
+                "not know: use fit, or a kernel that is a name or a function"
+            )
+        return super()._learn_once(X, y, classes, recording=recording)
+
+    def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
+        xp, _ = get_namespace(X)
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse=False if self.kernel == "precomputed" else "csr",
+            dtype=(xp.float64, xp.float32),
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
+        )
+        # A bounded kernel can hide what is not finite, so here it is looked for.
+        if issparse(X):
+            if not np.isfinite(X.data).all():
+                raise blame(kernels.Csr(X.data, X.indices, X.indptr, 0.0), self)
+        elif not bool(xp.all(xp.isfinite(X))):
+            raise blame(kernels.Dense(_to_numpy(X), 0.0), self)
+        if self.kernel == "precomputed" and reset and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                "kernel='precomputed' needs a square matrix, the kernel of each row of fit with "
+                f"each, got X of shape {tuple(X.shape)}"
+            )
+        return Points(X)
+
+    def _blank_memory(self, rows: Points) -> Support:
+        blank = super()._blank_memory(rows)
+        n = rows.X.shape[0]
+        xp, _, device = get_namespace_and_device(rows.X)
+        empty = np.empty(0) if issparse(rows.X) else xp.empty(0, dtype=xp.float64, device=device)
+        none = np.empty(0, dtype=np.int64)
+        first = none if self.kernel == "precomputed" else rows.X[:0, ...]
+        return Support(first, empty, empty, none, 0, np.full(n, -1), blank.state, blank.mean)
+
+    def _learn(
+        self,
+        memory: Support,
+        rows: Points,
+        intervals: Array,
+        order: Array | None,
+        record: kernels.Record | None,
+    ) -> Support:
+        if order is None:
+            order = np.arange(len(intervals))
+        for batch in _batches(len(order), BLOCK):
+            chosen = order[batch]
+            block = _safe_indexing(rows.X, chosen)
+            noted = record and kernels.Record(*(part[batch] for part in record))
+            memory = self._learn_block(memory, block, chosen, intervals[chosen], noted)
+        return memory
+
+    def _learn_block(
+        self,
+        memory: Support,
+        block: Any,
+        chosen: Array,
+        intervals: Array,
+        record: kernels.Record | None,
+    ) -> Support:
+        """Learn from a block of rows, given with their positions among the rows of this call."""
+        source = memory.origin + chosen
+        own = source if self.kernel == "precomputed" else block
+        place = np.full(len(chosen), -1) if memory.place is None else memory.place[chosen]
+        within = self._checked_kernel(block, own)
+        n_kept = len(memory.source)
+        if self.budget is None:
+            columns = [memory.coef] if record is None else [memory.coef, memory.sums]
+            scores = [_to_numpy(self._scores(block, memory.rows, column)) for column in columns]
+            values, slot = within, np.arange(len(chosen))
+            u = mean_u = np.zeros(len(chosen) + 1)
+        else:
+            # A row that is dropped changes all scores to come, so its kernel values are kept.
+            across = self._checked_kernel(block, memory.rows)
+            u = np.concatenate([_to_numpy(memory.coef), np.zeros(len(chosen) + 1)])
+            mean_u = np.concatenate([_to_numpy(memory.sums), np.zeros(len(chosen) + 1)])
+            scores = [across @ column[:n_kept] for column in (u, mean_u)]
+            values = np.concatenate([across.T, within])
+            slot = np.where(place >= 0, place, n_kept + np.arange(len(chosen)))
+        n_pool = len(u) - 1 - len(chosen)
+        gram = kernels.Gram(
+            scores=scores[0],
+            sums=np.empty(0) if record is None else scores[1],
+            values=values,
+            slot=slot,
+            since=np.concatenate([np.arange(n_pool), np.full(len(chosen), -1)]),
+            size=np.array([n_pool, 0]),
+            budget=np.iinfo(np.int64).max if self.budget is None else int(self.budget),
+        )
+        state = memory.state._replace(u=u[np.newaxis].copy())
+        mean = memory.mean and memory.mean._replace(u=mean_u[np.newaxis].copy())
+        bad = kernels.run(
+            gram, intervals, None, self._rule(), self._geometry(), state, mean, record
+        )
+        if bad >= 0:
+            raise ValueError(f"{self._kernel_name()} gives scores that are not finite")
+        u = state.u[0, :-1]
+        mean_u = np.zeros_like(u) if mean is None else mean.u[0, :-1]
+        if self.budget is not None:
+            memory = memory.extend(own, u[n_kept:], mean_u[n_kept:], source)
+            memory = memory._replace(coef=_like(u, memory.coef), sums=_like(mean_u, memory.coef))
+            if gram.size[1] > 0:
+                memory = memory._replace(mean=None)
+            if memory.place is not None:
+                memory.place[memory.source] = -1
+            order = np.argsort(gram.since, kind="stable")  # oldest first
+            memory = memory.keep(order[np.count_nonzero(gram.since < 0) :])
+            if memory.place is not None:
+                memory.place[memory.source] = np.arange(len(memory.source))
+        else:
+            again = place >= 0
+            if again.any():
+                memory = memory._replace(
+                    coef=memory.coef + _scattered(u[again], place[again], memory.coef),
+                    sums=memory.sums + _scattered(mean_u[again], place[again], memory.sums),
+                )
+            new = np.flatnonzero(~again & (gram.since >= 0))
+            memory = memory.extend(_safe_indexing(own, new), u[new], mean_u[new], source[new])
+            if memory.place is not None:
+                memory.place[source[new]] = n_kept + np.arange(len(new))
+        return memory
+
+    # --- The kernel ---
+
+    def _kernel_name(self) -> str:
+        return f"kernel={self.kernel!r}" if isinstance(self.kernel, str) else "the kernel function"
+
+    def _kernel(self, A: Any, B: Any) -> Any:
+        """Return the kernel of each row of A with each of B, where they live."""
+        if self.kernel == "precomputed":
+            return A[:, B]
+        params = dict(self.kernel_params or {})
+        if callable(self.kernel):
+            return self._called_kernel(A, B, params)
+        params |= {"degree": self.degree, "coef0": self.coef0}
+        if self.gamma is not None:
+            params["gamma"] = self.gamma
+        with np.errstate(all="ignore"):  # what overflows is refused below
+            if self.kernel == "rbf" and not issparse(A):
+                return _rbf(A, B, params.get("gamma", 1.0 / A.shape[1]))
+            return pairwise_kernels(A, B, metric=self.kernel, filter_params=True, **params)
+
+    def _called_kernel(self, A: Any, B: Any, params: dict[str, Any]) -> Any:
+        """Call the user's function, on matrices if it takes them, else on each pair of rows."""
+        function: Any = self.kernel
+        try:
+            if self._takes_matrices(A, params):
+                values = function(A, B, **params)
+            else:
+                values = pairwise_kernels(A, B, metric=function, **params)
+        except Exception as error:
+            raise ValueError(f"the kernel function raised {error!r}") from error
+        if np.shape(values) != (A.shape[0], B.shape[0]):
+            raise ValueError(
+                f"the kernel function returned shape {np.shape(values)} for {A.shape[0]} and "
+                f"{B.shape[0]} rows; it should return ({A.shape[0]}, {B.shape[0]})"
+            )
+        return values
+
+    def _takes_matrices(self, A: Any, params: dict[str, Any]) -> bool:
+        """Tell a function of two matrices from a function of two rows, by trying it."""
+        if A.shape[0] == 0:
+            return True
+        function: Any = self.kernel
+        row = _safe_indexing(A, np.zeros(1, dtype=np.int64))
+        if issparse(A):
+            return True
+        try:
+            number = function(row[0, :], row[0, :], **params)
+        except Exception:  # a function of rows that fails is told of by the call itself
+            return True
+        if np.shape(number) != ():
+            return True
+        two, three = (_safe_indexing(A, np.zeros(n, dtype=np.int64)) for n in (2, 3))
+        try:
+            return bool(np.shape(function(two, three, **params)) == (2, 3))
+        except Exception:
+            return False
+
+    def _checked_kernel(self, A: Any, B: Any) -> Array:
+        """Return the kernel as a NumPy array, or refuse what is not finite."""
+        if B.shape[0] == 0:
+            return np.empty((A.shape[0], 0))
+        values = _to_numpy(self._kernel(A, B))
+        finite = np.isfinite(values)
+        if not finite.all():
+            i, j = np.argwhere(~finite)[0]
+            raise ValueError(
+                f"{self._kernel_name()} returned {labels.plain(values[i, j])} for two finite rows"
+            )
+        return np.ascontiguousarray(values)
+
+    def _scores(self, A: Any, B: Any, coef: Any) -> Any:
+        """Return the kernel of A and B times the coefficients, never holding all of it."""
+        xp, _, device = get_namespace_and_device(coef)
+        scores = xp.zeros(A.shape[0], dtype=xp.float64, device=device)
+        width = max(1, (CHUNK if xp.__name__.endswith("numpy") else DEVICE_CHUNK) // A.shape[0])
+        for chunk in _batches(coef.shape[0], width):
+            values = self._kernel(A, B[chunk, ...])
+            weights = xp.astype(coef[chunk], values.dtype)
+            scores = scores + xp.astype(values @ weights, xp.float64)
+        return scores
+
+    # --- Predicting ---
+
+    def latent(self, X: Any) -> Any:
+        """Return the score f(x) that the thresholds cut into classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features; for a precomputed kernel its values, of shape (n_samples, n_samples_fit).
+
+        Returns
+        -------
+        scores : array of shape (n_samples,)
+            Comparable to `thresholds_`, in the namespace and on the device of X.
+        """
+        check_is_fitted(self)
+        rows = self._read_rows(X, reset=False, min_rows=1).X
+        coef = self.dual_coef_
+        blocks = [
+            self._scores(rows[block, ...], self._memory.rows, coef)
+            for block in _batches(rows.shape[0], BLOCK)
+        ]
+        return get_namespace(coef)[0].concat(blocks)
+
+    def _rate(self, X: Any) -> tuple[Array, Array, Array]:
+        scores = _to_numpy(self.latent(X))
+        w, cut, _ = self._parameters()
+        ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
+        gram = kernels.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
+        if kernels.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
+            raise ValueError(f"{self._kernel_name()} gives scores that are not finite")
+        return ranks, written, cut
+
+    @property
+    def coef_(self) -> Array:
+        """There is none: the weights live in the kernel's feature space."""
+        raise AttributeError("KernelPRIL has no coef_; see dual_coef_ and support_vectors_")
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Coefficients of the support rows."""
+        check_is_fitted(self)
+        rounds = int(self._memory.state.counts[0])
+        if self._memory.mean is None or rounds == 0:
+            return self._memory.coef
+        return self._memory.coef - self._memory.sums / rounds
+
+    @property
+    def support_(self) -> Array:
+        """Row of `fit`, or round of the stream, that each support row came from."""
+        check_is_fitted(self)
+        source: Array = self._memory.source
+        return source
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The support rows."""
+        check_is_fitted(self)
+        if self.kernel == "precomputed":
+            raise AttributeError("a precomputed kernel has no support_vectors_; see support_")
+        return self._memory.rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        return tags
+
+
+def _rbf(A: Any, B: Any, gamma: float) -> Any:
+    """Return exp(-gamma |a - b|^2) as the exponential of one product of lengthened rows.
+
+    ``(a, -gamma |a|^2, 1) . (2 gamma b, 1, -gamma |b|^2)`` is the exponent: two passes over the
+    result instead of pairwise_kernels' seven.
+    """
+    xp, _ = get_namespace(A)
+    a, b = (-gamma * xp.sum(rows * rows, axis=1, keepdims=True) for rows in (A, B))
+    left = xp.concat([A, a, xp.ones_like(a)], axis=1)
+    right = xp.concat([2.0 * gamma * B, xp.ones_like(b), b], axis=1)
+    exponent = left @ right.T
+    return np.exp(exponent, out=exponent) if isinstance(exponent, np.ndarray) else xp.exp(exponent)
+
+
+class PolynomialMap(TransformerMixin, BaseEstimator):
+    """The exact feature map of the polynomial kernel ``(gamma x . x' + coef0) ** degree``.
+
+    Inner products of mapped rows are kernel values, so `PRIL` behind this map is `KernelPRIL` with
+    that kernel, at a cost per row that does not grow with the rows seen. There are
+    ``C(n_features + degree, degree)`` features: prefer the map while that is less than the number
+    of support rows times `n_features`, the kernel beyond.
+
+    Parameters
+    ----------
+    degree : int, default=2
+        Degree of the polynomial.
+    gamma : float, default=None
+        Factor of the inner product. None: ``1 / n_features``.
+    coef0 : float, default=1
+        Constant that is added, not negative.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_output_features_ : int
+        Number of features of the map.
+
+    See Also
+    --------
+    KernelPRIL : Any kernel, without the map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import PolynomialMap
+    >>> X = np.array([[1.0, 2.0], [3.0, -1.0]])
+    >>> mapped = PolynomialMap(degree=2, gamma=1.0, coef0=1.0).fit_transform(X)
+    >>> np.allclose(mapped @ mapped.T, (X @ X.T + 1) ** 2)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "coef0": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(self, degree: int = 2, *, gamma: float | None = None, coef0: float = 1) -> None:
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the number of features.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        lowest = 0 if self.coef0 > 0 else self.degree
+        self._monomials = PolynomialFeatures((lowest, self.degree)).fit(X)
+        gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
+        powers = self._monomials.powers_
+        total = powers.sum(axis=1)
+        # The multinomial coefficient of each monomial, spread evenly over both factors.
+        log = math.lgamma(self.degree + 1) - np.array(
+            [sum(math.lgamma(p + 1) for p in row) for row in powers]
+        )
+        rest = self.degree - total
+        log -= np.array([math.lgamma(r + 1) for r in rest])
+        scale = np.rint(np.exp(log)) * gamma**total * np.power(float(self.coef0), rest)
+        self._scale = np.sqrt(scale)
+        self.n_output_features_ = len(powers)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Map rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        mapped : {ndarray, sparse matrix} of shape (n_samples, n_output_features_)
+            Monomials, scaled.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        mapped = self._monomials.transform(X)
+        scale = self._scale.astype(mapped.dtype)
+        return mapped.multiply(scale).tocsr() if issparse(mapped) else mapped * scale
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
+        """Return the monomials' names.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the features; None takes those of `fit`.
+
+        Returns
+        -------
+        names : ndarray of str
+            One a monomial.
+        """
+        check_is_fitted(self)
+        if input_features is None:
+            input_features = getattr(self, "feature_names_in_", None)
+        names: Array = self._monomials.get_feature_names_out(input_features)
+        return names
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
