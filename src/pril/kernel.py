@@ -18,7 +18,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _kernels as kernels
-from pril import labels
 from pril._rows import blame
 from pril.estimators import _OnlineClassifier, _ThresholdClassifier
 
@@ -31,9 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelPRIL", "PolynomialMap"]
 
-BLOCK = 1024  # rows whose own kernel matrix is held at once
-CHUNK = 1 << 18  # kernel values against support rows held at once on a CPU: 2 MB, in cache
-DEVICE_CHUNK = 1 << 26  # and on an accelerator, where a call must be worth its launch
+# Measured (benchmarks/kernel_speed.py): rows whose own kernel matrix is held at once, and kernel
+# values against support rows held at once. On a CPU the latter stay in cache; on an accelerator
+# they must be worth a launch, and the former cross to the host.
+BLOCK, CHUNK = 1024, 1 << 18
+DEVICE_BLOCK, DEVICE_CHUNK = 512, 1 << 25
 
 
 class Support(NamedTuple):
@@ -80,6 +81,10 @@ class Points(NamedTuple):
     """Checked rows, to be compared by the kernel."""
 
     X: Any
+
+
+def _on_host(array: Any) -> bool:
+    return isinstance(array, np.ndarray) or issparse(array)
 
 
 def _to_numpy(array: Any) -> Array:
@@ -329,7 +334,7 @@ class KernelPRIL(_ThresholdClassifier):
     ) -> Support:
         if order is None:
             order = np.arange(len(intervals))
-        for batch in _batches(len(order), BLOCK):
+        for batch in _batches(len(order), BLOCK if _on_host(rows.X) else DEVICE_BLOCK):
             chosen = order[batch]
             block = _safe_indexing(rows.X, chosen)
             noted = record and kernels.Record(*(part[batch] for part in record))
@@ -467,20 +472,20 @@ class KernelPRIL(_ThresholdClassifier):
         """Return the kernel as a NumPy array, or refuse what is not finite."""
         if B.shape[0] == 0:
             return np.empty((A.shape[0], 0))
-        values = _to_numpy(self._kernel(A, B))
-        finite = np.isfinite(values)
-        if not finite.all():
-            i, j = np.argwhere(~finite)[0]
+        values = self._kernel(A, B)
+        xp, _ = get_namespace(values)
+        if not bool(xp.all(xp.isfinite(values))):
+            bad = _to_numpy(values)
             raise ValueError(
-                f"{self._kernel_name()} returned {labels.plain(values[i, j])} for two finite rows"
+                f"{self._kernel_name()} returned {bad[~np.isfinite(bad)][0]} for two finite rows"
             )
-        return np.ascontiguousarray(values)
+        return np.ascontiguousarray(_to_numpy(values))
 
     def _scores(self, A: Any, B: Any, coef: Any) -> Any:
         """Return the kernel of A and B times the coefficients, never holding all of it."""
         xp, _, device = get_namespace_and_device(coef)
         scores = xp.zeros(A.shape[0], dtype=xp.float64, device=device)
-        width = max(1, (CHUNK if xp.__name__.endswith("numpy") else DEVICE_CHUNK) // A.shape[0])
+        width = max(1, (CHUNK if _on_host(coef) else DEVICE_CHUNK) // A.shape[0])
         for chunk in _batches(coef.shape[0], width):
             values = self._kernel(A, B[chunk, ...])
             weights = xp.astype(coef[chunk], values.dtype)

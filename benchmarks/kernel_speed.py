@@ -1,0 +1,172 @@
+"""How fast is `KernelPRIL`, how much memory does it take, and what does an accelerator bring?
+
+Five equal-frequency classes of sin(2 x_0) + x_1 x_2 on 20 standard normal features, exact labels,
+RBF kernel with gamma 0.05, one pass. With a CUDA device: `python benchmarks/kernel_speed.py cuda`.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.metrics.pairwise import pairwise_kernels
+
+import pril.kernel
+from pril import PRIL, KernelPRIL, PolynomialMap
+from workloads import K, table
+
+GAMMA = 0.05
+
+
+def rows(n, n_features=20):
+    """Return n rows and their labels."""
+    X = np.random.default_rng(0).normal(size=(n, n_features))
+    score = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    return X, np.digitize(score, np.quantile(score, np.arange(1, K) / K))
+
+
+def seconds(call):
+    """Return a call's time and its result."""
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def learn(X, y, **options):
+    """Learn from the rows once."""
+    return KernelPRIL(gamma=GAMMA, **options).partial_fit(X, y, classes=range(K))
+
+
+def same_blocks(X, model):
+    """Evaluate the kernel blocks that learning needed, and throw them away."""
+    for start in range(0, len(X), pril.kernel.BLOCK):
+        block = X[start : start + pril.kernel.BLOCK]
+        pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
+        known = model.support_vectors_[: np.searchsorted(model.support_, start)]
+        width = pril.kernel.CHUNK // len(block)
+        for first in range(0, len(known), width):
+            pairwise_kernels(block, known[first : first + width], metric="rbf", gamma=GAMMA)
+
+
+def row_at_a_time(X, y):
+    """Do what the algorithm box says: one kernel row a round."""
+    support, coef, cut, mistakes = np.empty_like(X), np.zeros(len(X)), np.zeros(K - 1), 0
+    for x, label in zip(X, y, strict=True):
+        f = 0.0
+        if mistakes:
+            values = pairwise_kernels(x[np.newaxis], support[:mistakes], metric="rbf", gamma=GAMMA)
+            f = values[0] @ coef[:mistakes]
+        i = np.arange(K - 1)
+        tau = ((i < label) & (f <= cut)).astype(int) - ((i >= label) & (f >= cut))
+        if tau.any():
+            support[mistakes], coef[mistakes] = x, tau.sum()
+            cut = cut - tau
+            mistakes += 1
+    return mistakes
+
+
+def peak_megabytes(n):
+    """Return the peak memory of a process that learns from n rows."""
+    command = [sys.executable, __file__, "memory", str(n)]
+    return int(subprocess.check_output(command, cwd=Path(__file__).parent)) // 1000  # noqa: S603
+
+
+def main():
+    """Print the tables."""
+    print("### Kernel PRIL on a CPU, d = 20, RBF, one pass\n")
+    learn(*rows(3000))
+    results = []
+    for n in (10_000, 20_000, 40_000, 80_000):
+        X, y = rows(n)
+        ours, model = min((seconds(lambda: learn(X, y)) for _ in range(3)), key=lambda r: r[0])
+        theirs = min(seconds(lambda: same_blocks(X, model))[0] for _ in range(2))
+        slow = seconds(lambda: row_at_a_time(X, y)) if n <= 40_000 else (float("nan"), 0)
+        results.append(
+            [n, len(model.support_), ours, ours / theirs, slow[0] / ours, peak_megabytes(n)]
+        )
+    table(
+        [
+            "rows",
+            "support rows",
+            "seconds",
+            "/ the same blocks by `pairwise_kernels`",
+            "row at a time / ours",
+            "peak MB of the process",
+        ],
+        results,
+    )
+
+    print("### Cost model: seconds for 20 000 rows\n")
+    results = []
+    for n_features in (2, 20, 200):
+        X, y = rows(20_000, max(n_features, 3))
+        taken, model = min((seconds(lambda: learn(X, y)) for _ in range(2)), key=lambda r: r[0])
+        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.kernel.BLOCK
+        results.append(
+            [max(n_features, 3), len(model.support_), taken, f"{taken / pairs * 1e9:.1f}"]
+        )
+    table(["d", "support rows", "seconds", "ns a kernel value"], results)
+
+    print("### A budget: error on 5000 later rows after a stream of 40 000\n")
+    X, y = rows(45_000)
+    results = []
+    for budget in (100, 500, 2000, 8000, None):
+        taken, model = seconds(lambda b=budget: learn(X[:40_000], y[:40_000], budget=b))
+        error = np.abs(model.predict(X[40_000:]) - y[40_000:]).mean()
+        results.append([str(budget), len(model.support_), taken, error])
+    table(["budget", "support rows", "seconds", "mean absolute error"], results)
+
+    print("### `PolynomialMap` or kernel: 10 000 rows in two dimensions, (x.x' + 1)^2\n")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (10_000, 2))
+    score = 10 * (X[:, 0] - 0.5) * (X[:, 1] - 0.5) + 0.125 * rng.normal(size=len(X))
+    y = np.digitize(score, [-1, -0.1, 0.25, 1])
+    kernel = {"degree": 2, "gamma": 1.0, "coef0": 1.0}
+
+    def mapped():
+        return PRIL().partial_fit(PolynomialMap(**kernel).fit_transform(X), y, classes=range(5))
+
+    def direct():
+        return KernelPRIL(kernel="poly", **kernel).partial_fit(X, y, classes=range(5))
+
+    mapped(), direct()
+    results = [
+        [name, f"{min(seconds(call)[0] for _ in range(5)) * 1e3:.1f}"]
+        for name, call in (("`PolynomialMap` and `PRIL`", mapped), ("`KernelPRIL`", direct))
+    ]
+    table(["", "milliseconds"], results)
+
+
+def on_cuda(n):
+    """Print the table for a CUDA device."""
+    import sklearn
+    import torch
+
+    sklearn.set_config(array_api_dispatch=True)
+    print(f"### {torch.cuda.get_device_name()}, {n} rows, d = 20, RBF, one pass\n")
+    X, y = rows(n)
+    expected = learn(X[:40_000], y[:40_000], average=False).n_mistakes_
+    results = []
+    for dtype in (torch.float64, torch.float32):
+        there = torch.asarray(X, dtype=dtype, device="cuda")
+        few = learn(there[:40_000], y[:40_000], average=False).n_mistakes_
+        times = [seconds(lambda t=there: learn(t, y)) for _ in range(2)]
+        taken, model = min(times, key=lambda result: result[0])
+        off = abs(few / expected - 1)
+        results.append([str(dtype), len(model.support_), taken, f"{few} ({off:.2%} off)"])
+    table(["dtype", "support rows", "seconds", f"mistakes in 40 000 (CPU: {expected})"], results)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["memory"]:
+        learn(*rows(int(sys.argv[2])))
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    elif sys.argv[1:2] == ["cuda"]:
+        if os.environ.get("SCIPY_ARRAY_API") != "1":
+            sys.exit("set SCIPY_ARRAY_API=1, which SciPy reads when it is imported")
+        on_cuda(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+    else:
+        main()
