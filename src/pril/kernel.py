@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import _safe_indexing
-from sklearn.utils._array_api import _convert_to_numpy, get_namespace, get_namespace_and_device
+from sklearn.utils._array_api import _convert_to_numpy, get_namespace
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,7 +34,7 @@ __all__ = ["KernelPRIL", "PolynomialMap"]
 # values against support rows held at once. On a CPU the latter stay in cache; on an accelerator
 # they must be worth a launch, and the former cross to the host.
 BLOCK, CHUNK = 1024, 1 << 18
-DEVICE_BLOCK, DEVICE_CHUNK = 512, 1 << 25
+DEVICE_BLOCK, DEVICE_CHUNK = 1024, 1 << 26
 
 
 class Support(NamedTuple):
@@ -87,13 +87,22 @@ def _on_host(array: Any) -> bool:
     return isinstance(array, np.ndarray) or issparse(array)
 
 
+_NAMESPACES: dict[type, Any] = {}
+
+
+def _namespace(array: Any) -> Any:
+    """Return an array's namespace; scikit-learn's look-up takes as long as a small product."""
+    if _on_host(array):
+        return np
+    if type(array) not in _NAMESPACES:
+        _NAMESPACES[type(array)] = get_namespace(array)[0]
+    return _NAMESPACES[type(array)]
+
+
 def _to_numpy(array: Any) -> Array:
     """Return an array of any namespace and device as NumPy."""
-    return (
-        array
-        if isinstance(array, np.ndarray)
-        else _convert_to_numpy(array, get_namespace(array)[0])
-    )
+    host: Array = array if _on_host(array) else _convert_to_numpy(array, _namespace(array))
+    return host
 
 
 def _batches(n: int, size: int) -> Iterator[slice]:
@@ -105,7 +114,7 @@ def _joined(one: Any, other: Any) -> Any:
     """Return the rows of both, one after the other."""
     if issparse(one):
         return vstack([one, other], format="csr")
-    return get_namespace(one)[0].concat([one, other])
+    return _namespace(one).concat([one, other])
 
 
 def _scattered(values: Array, places: Array, array: Any) -> Any:
@@ -117,8 +126,7 @@ def _scattered(values: Array, places: Array, array: Any) -> Any:
 
 def _like(values: Array, array: Any) -> Any:
     """Return NumPy values in the namespace and on the device of an array."""
-    xp, _, device = get_namespace_and_device(array)
-    return xp.asarray(values, device=device)
+    return _namespace(array).asarray(values, device=array.device)
 
 
 class KernelPRIL(_ThresholdClassifier):
@@ -318,8 +326,7 @@ class KernelPRIL(_ThresholdClassifier):
     def _blank_memory(self, rows: Points) -> Support:
         blank = super()._blank_memory(rows)
         n = rows.X.shape[0]
-        xp, _, device = get_namespace_and_device(rows.X)
-        empty = np.empty(0) if issparse(rows.X) else xp.empty(0, dtype=xp.float64, device=device)
+        empty = np.empty(0) if issparse(rows.X) else _like(np.empty(0), rows.X)
         none = np.empty(0, dtype=np.int64)
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
         return Support(first, empty, empty, none, 0, np.full(n, -1), blank.state, blank.mean)
@@ -332,11 +339,11 @@ class KernelPRIL(_ThresholdClassifier):
         order: Array | None,
         record: kernels.Record | None,
     ) -> Support:
-        if order is None:
-            order = np.arange(len(intervals))
-        for batch in _batches(len(order), BLOCK if _on_host(rows.X) else DEVICE_BLOCK):
-            chosen = order[batch]
-            block = _safe_indexing(rows.X, chosen)
+        for batch in _batches(len(intervals), BLOCK if _on_host(rows.X) else DEVICE_BLOCK):
+            if order is None:
+                chosen, block = np.arange(batch.start, batch.stop), rows.X[batch, ...]
+            else:
+                chosen, block = order[batch], _safe_indexing(rows.X, order[batch])
             noted = record and kernels.Record(*(part[batch] for part in record))
             memory = self._learn_block(memory, block, chosen, intervals[chosen], noted)
         return memory
@@ -416,20 +423,26 @@ class KernelPRIL(_ThresholdClassifier):
     def _kernel_name(self) -> str:
         return f"kernel={self.kernel!r}" if isinstance(self.kernel, str) else "the kernel function"
 
-    def _kernel(self, A: Any, B: Any) -> Any:
-        """Return the kernel of each row of A with each of B, where they live."""
+    def _kernel(self, A: Any, B: Any) -> Callable[[slice], Any]:
+        """Return a function from a part of B's rows to their kernel with A's, where they live."""
         if self.kernel == "precomputed":
-            return A[:, B]
+            return lambda part: A[:, B[part]]
         params = dict(self.kernel_params or {})
         if callable(self.kernel):
-            return self._called_kernel(A, B, params)
+            return lambda part: self._called_kernel(A, B[part, ...], params)
         params |= {"degree": self.degree, "coef0": self.coef0}
         if self.gamma is not None:
             params["gamma"] = self.gamma
-        with np.errstate(all="ignore"):  # what overflows is refused below
-            if self.kernel == "rbf" and not issparse(A):
-                return _rbf(A, B, params.get("gamma", 1.0 / A.shape[1]))
-            return pairwise_kernels(A, B, metric=self.kernel, filter_params=True, **params)
+        if self.kernel == "rbf" and not issparse(A):
+            return _rbf(A, B, params.get("gamma", 1.0 / A.shape[1]))
+
+        def compare(part: slice) -> Any:
+            with np.errstate(all="ignore"):  # what overflows is refused
+                return pairwise_kernels(
+                    A, B[part, ...], metric=self.kernel, filter_params=True, **params
+                )
+
+        return compare
 
     def _called_kernel(self, A: Any, B: Any, params: dict[str, Any]) -> Any:
         """Call the user's function, on matrices if it takes them, else on each pair of rows."""
@@ -472,8 +485,8 @@ class KernelPRIL(_ThresholdClassifier):
         """Return the kernel as a NumPy array, or refuse what is not finite."""
         if B.shape[0] == 0:
             return np.empty((A.shape[0], 0))
-        values = self._kernel(A, B)
-        xp, _ = get_namespace(values)
+        values = self._kernel(A, B)(slice(0, B.shape[0]))
+        xp = _namespace(values)
         if not bool(xp.all(xp.isfinite(values))):
             bad = _to_numpy(values)
             raise ValueError(
@@ -483,13 +496,14 @@ class KernelPRIL(_ThresholdClassifier):
 
     def _scores(self, A: Any, B: Any, coef: Any) -> Any:
         """Return the kernel of A and B times the coefficients, never holding all of it."""
-        xp, _, device = get_namespace_and_device(coef)
-        scores = xp.zeros(A.shape[0], dtype=xp.float64, device=device)
+        xp = _namespace(coef)
+        scores = _like(np.zeros(A.shape[0]), coef)
+        if coef.shape[0] == 0:
+            return scores
+        kernel, weights = self._kernel(A, B), xp.astype(coef, A.dtype)
         width = max(1, (CHUNK if _on_host(coef) else DEVICE_CHUNK) // A.shape[0])
-        for chunk in _batches(coef.shape[0], width):
-            values = self._kernel(A, B[chunk, ...])
-            weights = xp.astype(coef[chunk], values.dtype)
-            scores = scores + xp.astype(values @ weights, xp.float64)
+        for part in _batches(coef.shape[0], width):
+            scores = scores + xp.astype(kernel(part) @ weights[part], scores.dtype)
         return scores
 
     # --- Predicting ---
@@ -514,7 +528,7 @@ class KernelPRIL(_ThresholdClassifier):
             self._scores(rows[block, ...], self._memory.rows, coef)
             for block in _batches(rows.shape[0], BLOCK)
         ]
-        return get_namespace(coef)[0].concat(blocks)
+        return _namespace(coef).concat(blocks)
 
     def _rate(self, X: Any) -> tuple[Array, Array, Array]:
         scores = _to_numpy(self.latent(X))
@@ -561,18 +575,22 @@ class KernelPRIL(_ThresholdClassifier):
         return tags
 
 
-def _rbf(A: Any, B: Any, gamma: float) -> Any:
+def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     """Return exp(-gamma |a - b|^2) as the exponential of one product of lengthened rows.
 
     ``(a, -gamma |a|^2, 1) . (2 gamma b, 1, -gamma |b|^2)`` is the exponent: two passes over the
     result instead of pairwise_kernels' seven.
     """
-    xp, _ = get_namespace(A)
+    xp = _namespace(A)
     a, b = (-gamma * xp.sum(rows * rows, axis=1, keepdims=True) for rows in (A, B))
     left = xp.concat([A, a, xp.ones_like(a)], axis=1)
     right = xp.concat([2.0 * gamma * B, xp.ones_like(b), b], axis=1)
-    exponent = left @ right.T
-    return np.exp(exponent, out=exponent) if isinstance(exponent, np.ndarray) else xp.exp(exponent)
+
+    def compare(part: slice) -> Any:
+        exponent = left @ right[part, ...].T
+        return np.exp(exponent, out=exponent) if _on_host(exponent) else xp.exp(exponent)
+
+    return compare
 
 
 class PolynomialMap(TransformerMixin, BaseEstimator):

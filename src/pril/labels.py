@@ -98,6 +98,9 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
         raise ValueError(f"requires {name} to be passed, but the target {name} is None")
     if hasattr(y, "tocsr"):
         raise TypeError(f"{name} must be a dense table of labels, got a sparse matrix")
+    if hasattr(y, "__dlpack_device__"):  # labels are read on the host, wherever they come from
+        fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
+        y = fetch() if callable(fetch) else y
     if hasattr(y, "iloc") and hasattr(y, "columns"):
         labels = _join([_read_array(y.iloc[:, column], name) for column in range(y.shape[1])], name)
     else:
