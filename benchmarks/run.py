@@ -14,6 +14,7 @@ import numpy as np
 import sklearn
 
 import dense_speed
+import kernel_speed
 import latency
 import quality
 import sparse_speed
@@ -32,7 +33,7 @@ if __name__ == "__main__":
         f"Machine: {processor()}, {platform.system()}; Python {platform.python_version()}, "
         f"NumPy {np.__version__}, scikit-learn {sklearn.__version__}, numba {numba.__version__}\n"
     )
-    for benchmark in (dense_speed, sparse_speed, latency, quality):
+    for benchmark in (dense_speed, sparse_speed, latency, kernel_speed, quality):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             benchmark.main()

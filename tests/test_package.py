@@ -13,7 +13,7 @@ from numpydoc.validate import validate
 import pril
 
 ROOT = Path(__file__).parents[1]
-MODULES = ["estimators", "evaluate", "labels", "metrics", "plotting"]
+MODULES = ["estimators", "evaluate", "kernel", "labels", "metrics", "plotting"]
 
 
 def run(*arguments, **options):
