@@ -110,6 +110,7 @@ def test_linear_kernel_is_pril(stream, average, shuffle):
     np.testing.assert_allclose(functions(kernel, stream.X), functions(linear, stream.X), atol=1e-9)
     if not average:
         np.testing.assert_array_equal(functions(kernel, stream.X), functions(linear, stream.X))
+        assert (kernel.dual_coef_ != 0).all()  # a row that lost its coefficient is let go
 
 
 @given(stream=smooth_streams())

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pril import evaluate, labels, metrics, plotting
+    from pril import evaluate, labels, metrics, plotting, theory
     from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
     from pril.kernel import KernelPRIL, PolynomialMap
 
@@ -22,9 +22,10 @@ __all__ = [
     "labels",
     "metrics",
     "plotting",
+    "theory",
 ]
 
-_MODULES = ("evaluate", "labels", "metrics", "plotting")
+_MODULES = ("evaluate", "labels", "metrics", "plotting", "theory")
 
 
 def __getattr__(name: str) -> Any:
