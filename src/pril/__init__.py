@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pril import evaluate, labels, metrics, plotting, theory
+    from pril import datasets, evaluate, experiments, labels, metrics, plotting, theory
     from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
     from pril.kernel import KernelPRIL, PolynomialMap
 
@@ -18,14 +18,16 @@ __all__ = [
     "PRank",
     "PolynomialMap",
     "WidrowHoff",
+    "datasets",
     "evaluate",
+    "experiments",
     "labels",
     "metrics",
     "plotting",
     "theory",
 ]
 
-_MODULES = ("evaluate", "labels", "metrics", "plotting", "theory")
+_MODULES = ("datasets", "evaluate", "experiments", "labels", "metrics", "plotting", "theory")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,8 @@
+"""The paper's experiments: its figures as arrays, and what they say about its claims."""
+
+from pril.experiments.claims import judge
+from pril.experiments.figures import draw
+from pril.experiments.protocol import Curve, Settings, figure1, figure2, figure3
+from pril.experiments.report import reproduce
+
+__all__ = ["Curve", "Settings", "draw", "figure1", "figure2", "figure3", "judge", "reproduce"]

@@ -1,0 +1,283 @@
+"""How the experiments are run: streams, label types, learners, running means of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from pril import PRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
+from pril.datasets import load_abalone, load_parkinsons, make_synthetic
+from pril.evaluate import progressive
+from pril.labels import make_intervals
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+SYNTHETIC, PARKINSONS, ABALONE = "Synthetic", "Parkinsons", "Abalone"
+DATA_SETS = (SYNTHETIC, PARKINSONS, ABALONE)
+N_CLASSES = {SYNTHETIC: 5, PARKINSONS: 10, ABALONE: 4}
+FRACTIONS = (0.0, 0.6, 0.7, 0.8, 0.9, 1.0)
+TYPES: tuple[Literal[1, 2], ...] = (1, 2)
+STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of Widrow-Hoff
+POINTS = 120  # rounds at which a curve is kept
+TASK = 5  # repetitions of one task, whatever the number of jobs: sums come out the same
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How often, from which seed, on how many cores.
+
+    Attributes
+    ----------
+    runs : int
+        Repetitions, each with a fresh order or sequence.
+    seed : int
+        All randomness derives from it.
+    jobs : int
+        Processes; the result does not depend on it.
+    """
+
+    runs: int = 100
+    seed: int = 0
+    jobs: int = 1
+
+
+class Curve(NamedTuple):
+    """A running mean of losses over rounds, averaged over repetitions."""
+
+    data: str
+    name: str
+    rounds: Array
+    mean: Array
+    error: Array  # standard error of the mean over repetitions
+
+
+# --- Streams -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)
+def _table(data: str, variant: str) -> tuple[Array, Array]:
+    """Return a real data set behind its kernel's feature map."""
+    if data == ABALONE:
+        X, y = load_abalone(sex="one-hot" if variant == "one-hot" else "code")
+        return PolynomialMap(3, gamma=1.0, coef0=1.0).fit_transform(X), y
+    return load_parkinsons(
+        drop="motor" if variant == "motor" else "subject",
+        parts="deciles" if variant == "deciles" else "width",
+    )
+
+
+def _generator(seed: list[int]) -> np.random.RandomState:
+    """Return a generator of its own for every key, however near the keys."""
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+
+
+def stream(data: str, seed: list[int], variant: str = "") -> tuple[Array, Array]:
+    """Return one repetition's rows, in order, and their exact ranks."""
+    rng = _generator(seed)
+    if data == SYNTHETIC:
+        X, y = make_synthetic(random_state=rng)
+        return PolynomialMap(2, gamma=1.0, coef0=1.0).fit_transform(X), y
+    X, y = _table(data, variant)
+    order = rng.permutation(len(y))
+    return X[order], y[order]
+
+
+# --- Runs ----------------------------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """One curve to compute: a learner, its labels, and what it is judged on."""
+
+    name: str
+    learner: Any
+    kind: Literal[0, 1, 2] = 0  # label type; 0: exact
+    fraction: float = 0.0
+    judged_on_exact: bool = True
+
+
+def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -> Array:
+    target = y
+    if trial.kind:
+        chosen = [*seed, trial.kind, round(100 * trial.fraction)]
+        target = make_intervals(
+            y, trial.kind, trial.fraction, classes=classes, random_state=_generator(chosen)
+        )
+    learner = type(trial.learner)(**trial.learner.get_params())
+    try:
+        progress = progressive(learner, X, target, classes)
+    except ValueError:  # a step that is too long overflows; the sweep shows it as infinitely bad
+        return np.full(len(y), np.inf)
+    losses: Array = np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
+    return losses
+
+
+def _task(
+    data: str, trials: list[Trial], variant: str, seed: int, runs: range, rounds: Array
+) -> tuple[Array, Array]:
+    """Return sums and sums of squares of running means over some repetitions."""
+    total = np.zeros((len(trials), len(rounds)))
+    squares = np.zeros_like(total)
+    classes = range(1, N_CLASSES[data] + 1)
+    for run in runs:
+        key = [seed, DATA_SETS.index(data), run]
+        X, y = stream(data, key, variant)
+        for k, trial in enumerate(trials):
+            losses = _losses(trial, X, y, classes, key)
+            means = np.cumsum(losses)[rounds - 1] / rounds
+            total[k] += means
+            squares[k] += means * means
+    return total, squares
+
+
+def curves(
+    data: str, trials: list[Trial], settings: Settings, variant: str = "", *, advance: Any = None
+) -> list[Curve]:
+    """Run trials on a data set and return their curves."""
+    n_rounds = 10_000 if data == SYNTHETIC else len(_table(data, variant)[1])
+    rounds = np.unique(np.geomspace(10, n_rounds, POINTS).astype(int))
+    parts = [
+        range(start, min(start + TASK, settings.runs)) for start in range(0, settings.runs, TASK)
+    ]
+    jobs = Parallel(n_jobs=settings.jobs, return_as="generator")(
+        delayed(_task)(data, trials, variant, settings.seed, part, rounds) for part in parts
+    )
+    total = squares = 0.0
+    for sums, square_sums in jobs:
+        total, squares = total + sums, squares + square_sums
+        if advance is not None:
+            advance()
+    n = settings.runs
+    means = np.asarray(total) / n
+    with np.errstate(invalid="ignore"):
+        spread = np.maximum(np.asarray(squares) / n - means**2, 0.0) / max(n - 1, 1)
+    errors = np.sqrt(spread)
+    return [
+        Curve(data, trial.name, rounds, mean, error)
+        for trial, mean, error in zip(trials, means, errors, strict=True)
+    ]
+
+
+# --- The figures' trials -------------------------------------------------------------------------
+
+
+def figure1(settings: Settings) -> tuple[Array, Array]:
+    """Return the synthetic set of the first repetition: points and ranks.
+
+    Parameters
+    ----------
+    settings : Settings
+        Only its seed matters.
+
+    Returns
+    -------
+    X : ndarray of shape (10000, 2)
+        Points.
+    y : ndarray of shape (10000,)
+        Ranks.
+    """
+    return make_synthetic(random_state=_generator([settings.seed, 0, 0]))
+
+
+def fraction_trials() -> list[Trial]:
+    """Return Figure 2's trials: PRIL, judged on the labels it learns from."""
+    return [
+        Trial(f"Type {kind}, {fraction:.0%}", PRIL(average=False), kind, fraction, False)
+        for kind in TYPES
+        for fraction in FRACTIONS
+    ]
+
+
+def comparison_trials() -> list[Trial]:
+    """Return Figure 3's trials: all judged on exact labels; the baselines learn from them."""
+    trials = [Trial(f"PRIL, Type {kind}", PRIL(average=False), kind, 1.0) for kind in TYPES] + [
+        Trial("PRank", PRank(average=False))
+    ]
+    trials += [Trial(f"averaged PRIL, Type {kind}", PRIL(), kind, 1.0) for kind in TYPES]
+    for intercept, suffix in ((False, ""), (True, " with intercept")):
+        perceptron = MulticlassPerceptron(average=False, fit_intercept=intercept)
+        trials.append(Trial(f"MCP{suffix}", perceptron))
+        for normalize in (False, True):
+            for eta in STEPS:
+                name = f"Widrow-Hoff{suffix}, {'normalised ' if normalize else ''}step {eta}"
+                learner = WidrowHoff(
+                    average=False, eta=eta, normalize=normalize, fit_intercept=intercept
+                )
+                trials.append(Trial(name, learner))
+    return trials
+
+
+def figure2(
+    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Any = None
+) -> list[Curve]:
+    """Run Figure 2: average interval loss against rounds, for each share of interval labels.
+
+    Parameters
+    ----------
+    settings : Settings
+        Repetitions, seed, jobs.
+    data_sets : tuple of str, default=("Synthetic", "Parkinsons", "Abalone")
+        Which to run.
+    advance : callable, default=None
+        Called after each task.
+
+    Returns
+    -------
+    curves : list of Curve
+        One a data set, label type and share.
+    """
+    return [
+        curve
+        for data in data_sets
+        for curve in curves(data, fraction_trials(), settings, advance=advance)
+    ]
+
+
+def figure3(
+    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Any = None
+) -> list[Curve]:
+    """Run Figure 3: average absolute error on exact labels, PRIL against the baselines.
+
+    Parameters
+    ----------
+    settings : Settings
+        Repetitions, seed, jobs.
+    data_sets : tuple of str, default=("Synthetic", "Parkinsons", "Abalone")
+        Which to run.
+    advance : callable, default=None
+        Called after each task.
+
+    Returns
+    -------
+    curves : list of Curve
+        One a data set and learner; Widrow-Hoff's for every step, and the best in hindsight.
+    """
+    found = []
+    for data in data_sets:
+        ran = curves(data, comparison_trials(), settings, advance=advance)
+        found += [curve for curve in ran if "Widrow-Hoff" not in curve.name]
+        for suffix in ("", " with intercept"):
+            swept = [curve for curve in ran if curve.name.startswith(f"Widrow-Hoff{suffix}, ")]
+            best = min(swept, key=lambda curve: curve.mean[-1])
+            found.append(best._replace(name=f"Widrow-Hoff{suffix}, best step"))
+            found += swept
+    return found
+
+
+def n_tasks(settings: Settings) -> int:
+    """Return how often a figure's run on one data set calls `advance`."""
+    return -(-settings.runs // TASK)
+
+
+def variants() -> Iterator[tuple[str, str, str]]:
+    """Yield the other readings of the data: data set, variant, what it means."""
+    yield PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"
+    yield PARKINSONS, "deciles", "Parkinsons in deciles"
+    yield ABALONE, "one-hot", "Abalone with one-hot Sex"
