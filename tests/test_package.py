@@ -12,9 +12,19 @@ from numpydoc.validate import validate
 
 import pril
 
-RECORDS = ("Warning", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
+RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
-MODULES = ["estimators", "evaluate", "kernel", "labels", "metrics", "plotting", "theory"]
+MODULES = [
+    "datasets",
+    "estimators",
+    "evaluate",
+    "kernel",
+    "labels",
+    "metrics",
+    "plotting",
+    "theory",
+    "experiments",
+]
 
 
 def run(*arguments, **options):

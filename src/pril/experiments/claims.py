@@ -13,6 +13,7 @@ from pril.experiments.protocol import ABALONE, FRACTIONS, PARKINSONS, SYNTHETIC,
 __all__ = ["Verdict", "judge"]
 
 CLEAR = 2.0  # standard errors that make a difference clear
+DEFAULT_STEP = "normalised step 0.1"  # of our WidrowHoff
 ALIKE = 0.10  # relative difference up to which two learners are "about as good"
 
 
@@ -47,6 +48,15 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
     -------
     verdicts : list of Verdict
         One a claim: holds, holds only if ..., or fails.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, figure2, figure3, judge
+    >>> settings = Settings(runs=2)
+    >>> sets = ("Synthetic",)
+    >>> verdicts = judge(figure2(settings, sets), figure3(settings, sets))
+    >>> verdicts[0].claim, verdicts[0].verdict
+    ('C1', 'holds')
     """
     by_name = {(curve.data, curve.name): curve for curve in [*figure2, *figure3]}
     sets = list(dict.fromkeys(curve.data for curve in figure2))
@@ -75,10 +85,11 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
             "C3",
             "PRIL on intervals, judged on exact labels, beats Widrow-Hoff.",
             [
-                _beats(by_name, data, kind, f"Widrow-Hoff{suffix}, best step")
+                _beats(by_name, data, kind, f"Widrow-Hoff{suffix}, {step}")
                 for data in judged
                 for kind in TYPES
                 for suffix in ("", " with intercept")
+                for step in ("best step", DEFAULT_STEP)
             ],
         ),
         (
@@ -104,7 +115,7 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
         ),
         (
             "C6",
-            "Training with no interval labels gives the largest loss, each judged on its own labels.",
+            "Training with no interval labels gives the largest loss, each judged on its own.",
             [_is_largest(f"{data}, Type {kind}", group) for (data, kind), group in shares.items()],
         ),
     ]
@@ -119,7 +130,7 @@ def _verdict(claim: str, text: str, cases: list[_Case]) -> Verdict:
         verdict = "fails"
     else:
         where = "; ".join(case.condition for case in good)
-        verdict = f"holds only in {len(good)} of {len(cases)} cases: {where}"
+        verdict = f"holds only if it is one of these {len(good)} of {len(cases)} cases: {where}"
     evidence = [
         f"{'yes' if case.holds else 'no'}: {case.condition}: {case.numbers}" for case in cases
     ]

@@ -50,6 +50,12 @@ def draw(
     -------
     figures : dict
         Matplotlib figures by name.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, draw, figure1
+    >>> list(draw(points=figure1(Settings())))
+    ['figure1']
     """
     drawn = {}
     if points is not None:

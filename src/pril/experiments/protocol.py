@@ -74,6 +74,12 @@ def _table(data: str, variant: str) -> tuple[Array, Array]:
     )
 
 
+def check_data() -> None:
+    """Load the real data sets, or fail."""
+    for data in (PARKINSONS, ABALONE):
+        _table(data, "")
+
+
 def _generator(seed: list[int]) -> np.random.RandomState:
     """Return a generator of its own for every key, however near the keys."""
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
@@ -182,6 +188,13 @@ def figure1(settings: Settings) -> tuple[Array, Array]:
         Points.
     y : ndarray of shape (10000,)
         Ranks.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, figure1
+    >>> X, y = figure1(Settings(seed=0))
+    >>> X.shape
+    (10000, 2)
     """
     return make_synthetic(random_state=_generator([settings.seed, 0, 0]))
 
@@ -232,6 +245,13 @@ def figure2(
     -------
     curves : list of Curve
         One a data set, label type and share.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, figure2
+    >>> curves = figure2(Settings(runs=1), ("Synthetic",))
+    >>> len(curves), curves[0].name
+    (12, 'Type 1, 0%')
     """
     return [
         curve
@@ -258,6 +278,13 @@ def figure3(
     -------
     curves : list of Curve
         One a data set and learner; Widrow-Hoff's for every step, and the best in hindsight.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, figure3
+    >>> curves = figure3(Settings(runs=1), ("Synthetic",))
+    >>> curves[0].name
+    'PRIL, Type 1'
     """
     found = []
     for data in data_sets:

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from pril.experiments.claims import Verdict, judge
 from pril.experiments.figures import FIGURE3_STYLES, draw
 from pril.experiments.protocol import (
     DATA_SETS,
     Curve,
     Settings,
+    check_data,
     comparison_trials,
     curves,
     figure1,
@@ -66,11 +69,11 @@ def reproduce(
     []
     """
     settings = settings or Settings()
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     wanted = ("figure1", "figure2", "figure3") if which == "all" else (which,)
     runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))
     runs += len(list(variants())) if which == "all" else 0
+    if runs:
+        check_data()  # what is missing is said at once, and nothing is written
     advance = progress(runs * n_tasks(settings)) if progress else None
 
     points = figure1(settings) if "figure1" in wanted else None
@@ -84,6 +87,8 @@ def reproduce(
             others += [curve._replace(data=meaning) for curve in found]
     verdicts = judge(second, third) if second and third else []
 
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
     drawn = draw(points, second, third)
     for name, figure in drawn.items():
         figure.savefig(folder / f"{name}.png", dpi=200)
@@ -134,7 +139,7 @@ def _sections(
         rows = [[v.claim, v.text, v.verdict] for v in verdicts]
         blocks.append(("table", (["", "the paper says", "verdict"], rows)))
     for name, figure in drawn.items():
-        blocks += [("h2", name.capitalize()), ("figure", (name, figure))]
+        blocks += [("h2", f"Figure {name[-1]}"), ("figure", (name, figure))]
     if second:
         blocks.append(("h2", "Average interval loss at the end (Figure 2)"))
         blocks.append(("table", _final_table(second, [c.name for c in second])))
@@ -144,8 +149,8 @@ def _sections(
         blocks.append(
             (
                 "p",
-                "Infinite: the step is so long that Widrow-Hoff overflows. The best step is the "
-                "best in hindsight, normalised or not.",
+                "The best step is the best in hindsight, normalised or not; the default is the "
+                "normalised 0.1. A step that is too long overflows.",
             )
         )
         blocks.append(("table", _final_table(third, shown)))
@@ -171,11 +176,15 @@ def _final_table(found: list[Curve], names: list[str]) -> tuple[list[str], list[
     sets = list(dict.fromkeys(curve.data for curve in found))
     by_name = {(curve.data, curve.name): curve for curve in found}
     rows = [
-        [name]
-        + [f"{by_name[d, name].mean[-1]:.4f} ± {by_name[d, name].error[-1]:.4f}" for d in sets]
-        for name in dict.fromkeys(names)
+        [name, *(_final(by_name[data, name]) for data in sets)] for name in dict.fromkeys(names)
     ]
     return ["", *sets], rows
+
+
+def _final(curve: Curve) -> str:
+    if not np.isfinite(curve.mean[-1]):
+        return "overflows"
+    return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"
 
 
 def _markdown(blocks: list[Block]) -> str:
