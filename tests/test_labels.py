@@ -62,6 +62,17 @@ ACCEPTED = {
     "frame with gaps": (pd.DataFrame({"lo": [1, 2], "hi": [2.0, NAN]}), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
     "frame of strings": (pd.DataFrame({"lo": ["S", NONE], "hi": ["M", "M"]}), SIZES, SIZES, [[0, 1], [0, 1]]),
     "frame, one side open": (pd.DataFrame({"lo": ["S", "M"], "hi": [NAN, NAN]}), SIZES, SIZES, [[0, 2], [1, 2]]),
+    "frame, lower side open": (pd.DataFrame({"lo": [NONE, NONE], "hi": ["S", "M"]}), SIZES, SIZES, [[0, 0], [0, 1]]),
+    "frame, strings beside categories": (
+        pd.DataFrame({"lo": ["S", "M"], "hi": ordered(["L", "M"], SIZES)}), None, SIZES, [[0, 2], [1, 1]],
+    ),
+    "frame, nothing beside categories": (
+        pd.DataFrame({"lo": [NAN, NAN], "hi": ordered(["L", "M"], SIZES)}), None, SIZES, [[0, 2], [0, 1]],
+    ),
+    "series of pairs": (pd.Series([(1, 1), (1, 2)]), None, [1, 2], [[0, 0], [0, 1]]),
+    "NumPy booleans among objects": (np.array([np.True_, np.False_], dtype=object), None, [0, 1], [[1, 1], [0, 0]]),
+    "huge codes": (np.array([-6 * 10**18, 6 * 10**18]), None, [-6 * 10**18, 6 * 10**18], [[0, 0], [1, 1]]),
+    "categories that are fractions": (pd.Categorical([0.5, 1.5]), None, [0.5, 1.5], [[0, 0], [1, 1]]),
     "frame of categories": (
         pd.DataFrame({"lo": ordered(["S", NONE], SIZES), "hi": ordered(["M", "M"], SIZES)}),
         None, SIZES, [[0, 1], [0, 1]],
@@ -94,6 +105,13 @@ REFUSED = {
     "unknown between codes": ([3, 4], [3, 5, 7], ValueError, r"y, row 1: 4 is not one of the classes \[3, 5, 7\]"),
     "unknown beyond codes": ([3.0, 9.0], [3, 5, 7], ValueError, r"y, row 1: 9.0 is not one of the classes"),
     "number among strings": ([1], SIZES, ValueError, r"y, row 0: 1 is not one of the classes"),
+    "dates": (np.array(["2020-01-01"], dtype="M8[ns]"), None, TypeError, r"y, row 0: labels must be numbers or strings, got datetime64"),
+    "beyond int64": (np.array([2**63], dtype=np.uint64), None, ValueError, r"y: 9223372036854775808 is too large for a label"),
+    "beyond float64 with gaps": ([2**60, NONE], [2**60], ValueError, r"too large for a label among Python objects"),
+    "a word beside categories": (
+        pd.DataFrame({"lo": ["XS"], "hi": ordered(["L"], SIZES)}), None, ValueError, r"'XS' is not one of the categories",
+    ),
+    "the first wrong row": ([(3, 1), (9, 9)], [1, 2, 3], ValueError, r"y, row 0: lower end 3 is above upper end 1"),
     "no classes": ([1], [], ValueError, r"classes is empty"),
     "class twice": ([1], [1, 2, 1], ValueError, r"classes names 1 more than once"),
     "missing class": ([1], [1, None], ValueError, r"classes, entry 1: a class cannot be missing"),
@@ -196,6 +214,8 @@ def test_trimmed_votes_are_quantiles(votes, trim):
         ([[1, 2]], {"trim": 0.5}, "trim must be at least 0 and below 0.5, got 0.5"),
         ([[1, 2], [3, 4]], {"classes": [1, 2, 3]}, "votes, row 1: 4 is not one of the classes"),
         ([[None, None]], {}, "every label in votes is missing"),
+        ([[1, np.inf]], {"classes": [1, 2]}, "votes, row 0: inf is not one of the classes"),
+        ([[1, 2]], {"trim": "a"}, "trim must be at least 0 and below 0.5, got 'a'"),
         (np.empty((2, 0)), {}, "at least one column"),
     ],
 )
@@ -247,7 +267,9 @@ def test_a_bin_inside_the_range_is_inside_the_interval(a, b, share):
         (([1], [2, 3], [3]), r"lower has 1 values, upper has 2"),
         (([1], [2], [3, 3]), r"edges must be a 1d array of ascending numbers, got \[3, 3\]"),
         (([1], [2], [NAN]), r"edges must be"),
-        ((["a"], [2], [3]), r"lower must be a 1d array of numbers"),
+        ((None, [2], [3]), r"lower must be a 1d array of numbers: requires lower to be passed"),
+        (([1], [2], ["a"]), r"edges, row 0: 'a' is not a number"),
+        ((["a"], [2], [3]), r"lower, row 0: 'a' is not a number"),
     ],
 )
 def test_bounds_refused(arguments, message):

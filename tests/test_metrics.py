@@ -81,7 +81,7 @@ def test_strings_without_an_order_warn():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: interval_absolute_error([1, 2], [1]), "y_pred has 1 rows, y_true has 2"),
+        (lambda: interval_absolute_error([1, 2], [1]), "y_true has 2 rows, y_pred has 1 labels"),
         (lambda: interval_absolute_error([1, 2], [1, None]), "y_pred, row 1: the label is missing"),
         (lambda: interval_accuracy([1, 2], [1, 9], classes=[1, 2]), "y_pred, row 1: 9 is not one"),
         (lambda: interval_accuracy([(2, 1)], [1]), "y_true, row 0: lower end 2 is above"),
@@ -90,13 +90,34 @@ def test_strings_without_an_order_warn():
             lambda: interval_hinge_loss([1, 2], [0.0, 0.0], [0.0, 1.0]),
             r"thresholds must have shape",
         ),
-        (lambda: interval_hinge_loss([1, 2], [0.0], [0.0]), "scores has 1 rows, y_true has 2"),
+        (
+            lambda: interval_hinge_loss([1, 2], [0.0], [0.0]),
+            "y_true has 2 rows, scores has 1 labels",
+        ),
         (
             lambda: interval_hinge_loss([1, 2, 3], [0.0] * 3, [1, 0]),
-            "thresholds must ascend, got 1",
+            r"thresholds must be finite and ascend, got \[1.0, 0.0\]",
         ),
+        (lambda: interval_hinge_loss([1, 2], [[0.0], [0.0]], [0.0]), "scores must be a 1d array"),
+        (lambda: interval_hinge_loss([1, 2], 0.0, [0.0]), "scores must be a 1d array"),
+        (lambda: interval_hinge_loss([1, 2], [0.0, 0.0], [np.nan]), "thresholds must be finite"),
+        (lambda: interval_absolute_error([1, 2], [1.5, 2]), "continuous. y_pred, row 0: 1.5"),
+        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[0, 0]), "sample_weight must be"),
+        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1]), "sample_weight has shape"),
+        (lambda: interval_accuracy([], [], classes=[1]), "no rows"),
     ],
 )
 def test_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_numbers_and_strings_cannot_be_compared():
+    with pytest.raises(
+        TypeError, match="y_true and y_pred must both be numbers or both be strings"
+    ):
+        interval_accuracy(["a", "b"], [1, 2])
+
+
+def test_classes_are_wide_enough_for_both():
+    assert interval_absolute_error(np.array([1, 2], dtype=np.int8), [300, 2]) == 1.0

@@ -11,7 +11,7 @@ table (`order_classes`), and `to_ranks` looks the values up. `encode` is all thr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -56,7 +56,9 @@ class Labels(NamedTuple):
             return np.sort(self.vocabulary[codes[codes >= 0]])
         if self.values.dtype.kind == "f":
             return np.unique(self.values[np.isfinite(self.values)])
-        low, high = (self.values.min(), self.values.max()) if self.values.size else (0, -1)
+        low, high = (
+            (int(self.values.min()), int(self.values.max())) if self.values.size else (0, -1)
+        )
         if high - low < self.values.size:
             return np.flatnonzero(np.bincount(self.values.ravel() - low)) + low
         return np.unique(self.values)
@@ -122,7 +124,12 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
             + (" or have two columns, the lower and the upper end" if 2 in columns else "")
             + f", got an array of shape {np.shape(y)} instead{hint}"
         )
-    if values.dtype.kind == "f" and values.shape[1] == 2 and np.isinf(values).any():
+    if (
+        values.dtype.kind == "f"
+        and 2 in columns
+        and values.shape[1] == 2
+        and np.isinf(values).any()
+    ):
         # An infinite end on its own side is an open one.
         open_ends = values == (-np.inf, np.inf)
         values = np.where(open_ends, np.nan, values)
@@ -143,12 +150,18 @@ def _read_array(y: Any, name: str) -> Labels:
     if array.ndim == 0:
         raise ValueError(f"{name} should be a 1d array of labels, got {y!r} instead")
     kind = array.dtype.kind
+    if kind in "mM":
+        raise TypeError(f"{name}, row 0: labels must be numbers or strings, got {array.dtype}")
+    if kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name}: {array.max()} is too large for a label")
     if kind in "biu":
         return Labels(array.astype(np.int64, copy=False), array.dtype)
     if kind == "f":
         return Labels(array.astype(np.float64, copy=False), array.dtype)
     # NumPy turns the numbers and the gaps of a mixed list into strings: look at what was written.
-    return _read_objects(array if dtype is not None else _as_objects(y, name), name)
+    return _read_objects(
+        array if array.ndim > 1 and dtype is not None else _as_objects(y, name), name
+    )
 
 
 def _as_objects(y: Any, name: str) -> Array:
@@ -179,10 +192,11 @@ def _read_objects(array: Array, name: str) -> Labels:
     codes: dict[Any, int] = {}
     known: dict[type, bool] = {}
     flat = np.empty(array.size, dtype=np.int64)
-    for p, value in enumerate(array.ravel().tolist()):
-        if _is_missing(value):
+    for p, cell in enumerate(array.ravel().tolist()):
+        if _is_missing(cell):
             flat[p] = -1
             continue
+        value = plain(cell)
         number = known.get(type(value))
         if number is None:
             number = known[type(value)] = isinstance(value, Real)
@@ -197,6 +211,9 @@ def _read_objects(array: Array, name: str) -> Labels:
     found = list(codes)
     if not found or not isinstance(found[0], str):
         whole = bool(found) and all(isinstance(value, Integral) for value in found)
+        if whole and max(map(abs, found)) > 2**53:
+            largest = max(found, key=abs)
+            raise ValueError(f"{name}: {largest!r} is too large for a label among Python objects")
         lookup = np.array([*found, np.nan], dtype=np.float64)
         dtype = np.dtype(np.int64 if whole else np.float64)
         return Labels(lookup[flat].reshape(array.shape), dtype)
@@ -210,29 +227,35 @@ def _is_missing(value: Any) -> bool:
 
 def _join(parts: list[Labels], name: str) -> Labels:
     """Put the columns of a DataFrame side by side."""
-    first = parts[0] if parts else Labels(np.empty((0, 0)), np.dtype(float))
-    if all(part.vocabulary is None for part in parts) and parts:
-        values = np.column_stack([part.values for part in parts])
-        return Labels(values, np.result_type(*(part.dtype for part in parts)))
-    words = [part.vocabulary for part in parts if part.vocabulary is not None]
-    if len(words) < len(parts) and not all(
-        part.vocabulary is not None or np.isnan(part.values).all() for part in parts
-    ):
-        raise TypeError(f"{name} has a column of numbers beside a column of strings")
-    if any(part.declared for part in parts) and any(
-        len(word) != len(words[0]) or (word != words[0]).any() for word in words
-    ):
+    worded = [part for part in parts if part.vocabulary is not None]
+    if not worded:
+        dtype = np.result_type(*(part.dtype for part in parts)) if parts else np.dtype(float)
+        values = np.column_stack([part.values for part in parts]) if parts else np.empty((0, 0))
+        return Labels(values, dtype)
+    # A Categorical knows more than a column of strings, a column without a value knows nothing.
+    first = next((part for part in worded if part.declared), worded[0])
+    words = [part.vocabulary for part in worded if part.vocabulary is not None and part.declared]
+    if any(part.vocabulary is None and not np.isnan(part.values).all() for part in parts):
+        raise TypeError(f"{name} has a column of numbers beside a column of strings or categories")
+    if any(len(word) != len(words[0]) or (word != words[0]).any() for word in words):
         raise ValueError(
             f"the Categorical columns of {name} must have the same categories, got "
             + " and ".join(named(word) for word in words)
         )
     codes: dict[Any, int] = {}
+    if first.declared and first.vocabulary is not None:
+        codes = {word: code for code, word in enumerate(first.vocabulary.tolist())}
     columns = []
     for part in parts:
         vocabulary = [] if part.vocabulary is None else part.vocabulary.tolist()
         lookup = np.array([*(codes.setdefault(word, len(codes)) for word in vocabulary), -1])
         missing = np.full(len(part.values), -1)
         columns.append(missing if part.vocabulary is None else lookup[part.values])
+    if first.declared and first.vocabulary is not None and len(codes) > len(first.vocabulary):
+        stranger = list(codes)[len(first.vocabulary)]
+        raise ValueError(
+            f"{name}: {stranger!r} is not one of the categories {named(first.vocabulary)}"
+        )
     vocabulary = np.array(list(codes), dtype=first.dtype)
     return first._replace(values=np.column_stack(columns), vocabulary=vocabulary)
 
@@ -269,26 +292,31 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
                 f"{name} is an unordered Categorical with {len(labels.vocabulary)} categories "
                 f"{named(labels.vocabulary)}: make it ordered, or pass classes=, lowest first"
             )
-    seen = [table.seen() for table in tables]
-    classes = np.unique(np.concatenate(seen)) if len(seen) > 1 else seen[0]
-    if len(classes) == 0:
+    found = [(table, table.seen()) for table in tables]
+    spoken = [table for table, seen in found if seen.size]
+    if not spoken:
         raise ValueError(f"every label in {name} is missing: pass classes=, lowest first")
-    if classes.dtype.kind == "f" and (classes != np.floor(classes)).any():
-        t = int(np.flatnonzero((labels.values % 1 > 0).any(axis=1))[0])
-        raise ValueError(
-            f"Unknown label type: continuous. {name}, row {t}: {labels.row(t)!r} is not a whole "
-            "number; pass classes= if such numbers are classes"
+    if len({table.vocabulary is None for table in spoken}) > 1:
+        raise TypeError(f"{name} and y_pred must both be numbers or both be strings")
+    classes = np.unique(np.concatenate([seen for _, seen in found if seen.size]))
+    if spoken[0].vocabulary is None:
+        for table, argument in zip(tables, (name, "y_pred"), strict=False):
+            fractions = np.flatnonzero((table.values % 1 > 0).any(axis=1))
+            if fractions.size:
+                t = int(fractions[0])
+                raise ValueError(
+                    f"Unknown label type: continuous. {argument}, row {t}: {table.row(t)!r} is not "
+                    "a whole number; pass classes= if such numbers are classes"
+                )
+        return classes.astype(np.result_type(*(table.dtype for table in spoken)))
+    if len(classes) > 2:
+        warnings.warn(
+            f"the classes of {name} were sorted as strings, {named(classes)}: pass classes= "
+            "to say which order they have, lowest first",
+            ClassOrderWarning,
+            stacklevel=2,
         )
-    if labels.vocabulary is not None:
-        if len(classes) > 2:
-            warnings.warn(
-                f"the classes of {name} were sorted as strings, {named(classes)}: pass classes= "
-                "to say which order they have, lowest first",
-                ClassOrderWarning,
-                stacklevel=2,
-            )
-        return classes
-    return classes.astype(labels.dtype)
+    return classes
 
 
 def to_ranks(labels: Labels, classes: Array) -> Ranks:
@@ -334,18 +362,33 @@ def _is_contiguous(classes: Array) -> bool:
     return bool(first == np.floor(first) and (classes == first + np.arange(len(classes))).all())
 
 
-def check_ranks(ranks: Ranks, labels: Labels, classes: Array, *, name: str = "y") -> Ranks:
-    """Return the ranks if every label is known and none ends before it begins."""
-    if len(ranks) and ranks.min() == UNKNOWN:
-        t, column = np.argwhere(ranks == UNKNOWN)[0]
-        value = labels.cell(t, min(column, labels.values.shape[1] - 1))
-        raise ValueError(f"{name}, row {t}: {value!r} is not one of the classes {named(classes)}")
+def check_ranks(
+    ranks: Ranks, labels: Labels, classes: Array, *, name: str = "y", strangers: bool = False
+) -> Ranks:
+    """Return the ranks if no label ends before it begins and, unless allowed, all are known."""
+    unknown = (ranks == UNKNOWN).any(axis=1) if len(ranks) and ranks.min() == UNKNOWN else None
     backwards = ranks[:, 0] > ranks[:, 1]
-    if backwards.any():
-        t = int(np.argmax(backwards))
+    if unknown is not None:
+        backwards &= ~unknown
+    wrong = backwards if unknown is None or strangers else backwards | unknown
+    if not wrong.any():
+        return ranks
+    t = int(np.argmax(wrong))
+    if backwards[t]:
         lower, upper = labels.row(t)
         raise ValueError(f"{name}, row {t}: lower end {lower!r} is above upper end {upper!r}")
-    return ranks
+    column = int(np.argmax(ranks[t] == UNKNOWN))
+    value = labels.cell(t, min(column, labels.values.shape[1] - 1))
+    raise ValueError(f"{name}, row {t}: {value!r} is not one of the classes {named(classes)}")
+
+
+def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
+    """Refuse labels that are more or fewer than the rows."""
+    if len(labels) != len(rows):
+        raise ValueError(
+            f"{other} and {name} have inconsistent numbers of samples: {other} has {len(rows)} "
+            f"rows, {name} has {len(labels)} labels"
+        )
 
 
 def require_labels(labels: Labels, *, name: str = "y") -> None:
@@ -396,6 +439,11 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
 # --- Intervals from other things -----------------------------------------------------------------
 
 
+def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
+    if not isinstance(share, Real) or not test(share):
+        raise ValueError(f"{name} must be {wanted}, got {share!r}")
+
+
 def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     """Turn a table of ratings into intervals, lowest to highest vote of each row.
 
@@ -424,8 +472,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     array([['B', 'A'],
            ['C', 'C']], dtype=object)
     """
-    if not 0.0 <= trim < 0.5:
-        raise ValueError(f"trim must be at least 0 and below 0.5, got {trim!r}")
+    _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
     table = read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
         raise ValueError("votes needs at least one column, one for each rater")
@@ -484,11 +531,11 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
            [0, 0],
            [3, 3]])
     """
-    cuts = np.asarray(edges, dtype=np.float64)
-    if cuts.ndim != 1 or np.isnan(cuts).any() or (np.diff(cuts) <= 0).any():
+    cuts = _numbers(edges, "edges")
+    if np.isnan(cuts).any() or (np.diff(cuts) <= 0).any():
         raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
     cuts = cuts[np.isfinite(cuts)]
-    low, high = (_bound(end, name) for end, name in ((lower, "lower"), (upper, "upper")))
+    low, high = (_numbers(end, name) for end, name in ((lower, "lower"), (upper, "upper")))
     if low.shape != high.shape:
         raise ValueError(f"lower has {len(low)} values, upper has {len(high)}")
     low = np.where(np.isnan(low), -np.inf, low)
@@ -502,13 +549,15 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
     return np.column_stack([first, np.maximum(first, last)])
 
 
-def _bound(end: Any, name: str) -> Array:
-    array = np.asarray(end)
-    if array.dtype == object:
-        array = np.array([np.nan if _is_missing(value) else value for value in array.tolist()])
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be a 1d array of numbers, got {array.dtype} {array.shape}")
-    return array.astype(np.float64)
+def _numbers(values: Any, name: str) -> Array:
+    """Return a 1d array of floats, NaN for what is missing."""
+    try:
+        table = read(values, name=name, columns=(1,))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a 1d array of numbers: {error}") from error
+    if table.vocabulary is not None:
+        raise ValueError(f"{name}, row 0: {table.row(0)!r} is not a number")
+    return table.values[:, 0].astype(np.float64)
 
 
 def make_intervals(
@@ -554,8 +603,7 @@ def make_intervals(
     """
     if kind not in (1, 2):
         raise ValueError(f"kind must be 1 or 2, got {kind!r}")
-    if not 0.0 <= fraction <= 1.0:
-        raise ValueError(f"fraction must be between 0 and 1, got {fraction!r}")
+    _check_share("fraction", fraction, "between 0 and 1", lambda share: 0.0 <= share <= 1.0)
     labels = read(y, columns=(1,))
     order = check_classes(classes) if classes is not None else order_classes(labels)
     ranks = check_ranks(to_ranks(labels, order), labels, order)

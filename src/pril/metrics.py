@@ -132,17 +132,17 @@ def interval_hinge_loss(
     0.75
     """
     order, intervals = labels.encode(labels.read(y_true, name="y_true"), classes, name="y_true")
-    cut = np.asarray(thresholds, dtype=np.float64)
-    score = np.asarray(scores, dtype=np.float64)
+    cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
     if cut.shape != (len(order) - 1,):
         raise ValueError(
             f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
             f"{labels.named(order)}; pass classes= if some do not occur in y_true"
         )
-    if (np.diff(cut) < 0).any():
-        i = int(np.argmax(np.diff(cut) < 0))
-        raise ValueError(f"thresholds must ascend, got {cut[i]} before {cut[i + 1]} at {i}")
-    _check_length("scores", score, intervals)
+    if not (np.diff(cut) >= 0).all() or not np.isfinite(cut).all():
+        raise ValueError(f"thresholds must be finite and ascend, got {labels.named(cut)}")
+    if score.ndim != 1 or not np.isfinite(score).all():
+        raise ValueError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
+    labels.check_length(score, intervals, name="scores", other="y_true")
     index = np.arange(len(cut))
     distance = score[:, np.newaxis] - cut
     below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
@@ -216,11 +216,15 @@ def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
 
 def mean_over_rows(values: NDArray[Any], sample_weight: ArrayLike | None) -> float:
     """Return the weighted mean of one value a row."""
+    if len(values) == 0:
+        raise ValueError("y_true has no rows: there is no mean over none")
     if sample_weight is None:
         return float(values.mean())
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != values.shape:
         raise ValueError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise ValueError("sample_weight must be finite, not negative, and not all zero")
     return float(np.average(values.astype(np.float64), weights=weights))
 
 
@@ -235,10 +239,5 @@ def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
     intervals = labels.check_ranks(labels.to_ranks(truth, order), truth, order, name="y_true")
     ranks = labels.check_ranks(labels.to_ranks(guess, order), guess, order, name="y_pred")
     labels.require_labels(guess, name="y_pred")
-    _check_length("y_pred", ranks, intervals)
+    labels.check_length(ranks, intervals, name="y_pred", other="y_true")
     return intervals, ranks[:, 0]
-
-
-def _check_length(name: str, values: NDArray[Any], intervals: Ranks) -> None:
-    if len(values) != len(intervals):
-        raise ValueError(f"{name} has {len(values)} rows, y_true has {len(intervals)}")
