@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -436,3 +436,74 @@ def test_strings_without_an_order_warn():
         PRIL().fit(X3, ["low", "mid", "high"])
     model = PRIL(classes=["low", "mid", "high"]).fit(X3, ["low", "mid", "high"])
     assert model.classes_.tolist() == ["low", "mid", "high"]
+
+
+# --- What cannot change once something was learned ---
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "value"),
+    [
+        (PRIL, "average", False),
+        (MPRIL, "eta", 0.5),
+        (MPRIL, "signed", False),
+        (WidrowHoff, "fit_intercept", False),
+        (MulticlassPerceptron, "average", False),
+    ],
+)
+def test_parameters_that_give_the_model_its_meaning_stay(cls, name, value):
+    X, y, _ = table()
+    model = cls(classes=[1, 2, 3, 4]).partial_fit(X, y)
+    before, learned = model.get_params()[name], model.predict(X)
+    model.set_params(**{name: value})
+    for call in (lambda: model.partial_fit(X, y), lambda: model.predict(X), lambda: model.coef_):
+        with pytest.raises(ValueError, match=f"{name} was {before!r} when learning began and is"):
+            call()
+    np.testing.assert_array_equal(model.set_params(**{name: before}).predict(X), learned)
+    model.set_params(**{name: value}).fit(X, y)
+
+
+def test_classes_stay_in_every_spelling():
+    X, y, _ = table()
+    model = PRIL(classes=[1, 2, 3, 4]).partial_fit(X, y)
+    with pytest.raises(ValueError, match="classes must stay the same"):
+        model.set_params(classes=[4, 3, 2, 1]).partial_fit(X, y)
+    sizes = pd.Categorical(["S", "L"], categories=["S", "M", "L"], ordered=True)
+    model = PRIL().partial_fit(X[:2], sizes)
+    model.partial_fit(X[:2], pd.Categorical(["S", "M"], categories=["S", "M"], ordered=True))
+    reverse = pd.Categorical(["S", "L"], categories=["L", "M", "S"], ordered=True)
+    with pytest.raises(ValueError, match=r"ordered \['L', 'M', 'S'\], against the classes"):
+        model.partial_fit(X[:2], reverse)
+
+
+def test_an_empty_first_chunk_is_still_checked():
+    with pytest.raises(ValueError, match="X has 0 rows, y has 2 labels"):
+        PRIL().partial_fit(np.empty((0, 2)), [1, 2], classes=[1, 2])
+    with pytest.raises(ValueError, match="classes names 1 more than once"):
+        PRIL().partial_fit(np.empty((0, 2)), [], classes=[1, 1])
+
+
+def test_score_refuses_a_backwards_interval():
+    X, y, _ = table()
+    model = PRIL(random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="y, row 0: lower end 4 is above upper end 1"):
+        model.score(X, [(4, 1)] * len(X))
+
+
+def test_attributes_are_no_windows_into_the_model():
+    X, y, _ = table()
+    model = MulticlassPerceptron(average=False, random_state=0).fit(X, y)
+    before = model.predict(X)
+    model.intercept_[:] = 1e9
+    model.coef_[:] = 1e9
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert MulticlassPerceptron().fit(X, [1] * len(X)).coef_.shape == (1, 4)
+
+
+def test_open_ends_want_a_splitter_without_strata():
+    """scikit-learn looks at y to choose a splitter for cv=3, and stumbles over gaps."""
+    X, _, intervals = table()
+    y = intervals.astype(float)
+    y[::7, 1] = np.nan
+    scores = cross_val_score(PRIL(classes=[1, 2, 3, 4]), X, y, cv=KFold(3))
+    assert np.isfinite(scores).all()

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from pril import PRIL, MulticlassPerceptron
+from pril import MPRIL, PRIL, MulticlassPerceptron
 from pril.evaluate import progressive
 from pril.metrics import interval_absolute_error
 
@@ -41,3 +43,10 @@ def test_a_failure_changes_nothing():
 def test_a_fitted_model_takes_no_rows_as_no_rounds():
     model = PRIL(classes=[1, 2, 3]).partial_fit(X, y)
     assert len(progressive(model, np.empty((0, 1)), []).predictions) == 0
+
+
+def test_what_it_cannot_run_is_refused():
+    with pytest.raises(TypeError, match="the learners of this package, got Pipeline"):
+        progressive(make_pipeline(StandardScaler(), PRIL()), X, y)
+    with pytest.raises(ValueError, match="The 'eta' parameter of MPRIL must be"):
+        progressive(MPRIL(eta=-1.0, classes=[1, 2, 3]), X, y)

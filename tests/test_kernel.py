@@ -280,6 +280,7 @@ def test_products_of_mapped_rows_are_kernel_values(d, degree, gamma, coef0):
     )
     np.testing.assert_allclose(mapping.transform(csr_array(X)).toarray(), mapped, rtol=1e-12)
     assert mapped.shape[1] == mapping.n_output_features_ == len(mapping.get_feature_names_out())
+    assert np.abs(mapped).sum(axis=0).min() > 0  # no feature is always zero
 
 
 def test_gamma_of_the_map_is_the_kernels_own():
@@ -337,17 +338,84 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_bad_input_is_refused_and_changes_nothing(case):
     options, X, message = REFUSED[case]
-    model = KernelPRIL(classes=[1, 2, 3]).partial_fit(X3, [1, 2, 3])
-    state = functions(model, X3)
-    for method in (model.fit, model.partial_fit):
-        original = model.get_params()
-        model.set_params(**options)
-        if case in ("unknown kernel", "budget of nothing", "gamma from the data"):
-            method = KernelPRIL(classes=[1, 2, 3], **options).fit  # checked before the first row
+    fresh = KernelPRIL(classes=[1, 2, 3], **options)
+    before = dict(vars(fresh))
+    for method in (fresh.fit, fresh.partial_fit):
         with pytest.raises(ValueError, match=message):
             method(X, [3, 1, 2])
-        model.set_params(**original)
-        np.testing.assert_array_equal(functions(model, X3), state)
+        assert vars(fresh) == before
+    if not options:
+        learned = fresh.partial_fit(X3, [1, 2, 3])
+        said = functions(learned, X3)
+        for method in (learned.fit, learned.partial_fit, learned.predict):
+            with pytest.raises(ValueError, match=message):
+                method(*((X,) if method == learned.predict else (X, [3, 1, 2])))
+            np.testing.assert_array_equal(functions(learned, X3), said)
+
+
+def test_a_kernel_that_breaks_later_changes_nothing():
+    """The function works for the first call and raises in the next."""
+    calls = {"good": True}
+
+    def moody(A, B):
+        if not calls["good"]:
+            raise RuntimeError("not today")
+        return A @ B.T
+
+    model = KernelPRIL(kernel=moody, classes=[1, 2, 3]).partial_fit(X3, [1, 2, 3])
+    before = dict(vars(model))
+    calls["good"] = False
+    with pytest.raises(ValueError, match=r"the kernel function raised RuntimeError\('not today'\)"):
+        model.partial_fit(X3, [3, 1, 2])
+    assert all(vars(model)[name] is value for name, value in before.items())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1.7e9])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rbf_values_are_right_far_from_the_origin(offset, dtype):
+    """Only differences count: timestamps and years must not drown in their squares."""
+    rng = np.random.default_rng(0)
+    spread = 1.0 if offset < 1e9 else 64.0  # float32 knows no smaller differences there
+    X = (rng.integers(-64, 64, (40, 3)) * spread + offset).astype(dtype)
+    gamma = 1e-4 / spread**2
+    values = KernelPRIL(gamma=gamma)._checked_kernel(X, X)
+    exact = X.astype(np.float64)
+    expected = np.exp(-gamma * ((exact[:, np.newaxis] - exact) ** 2).sum(axis=2))
+    np.testing.assert_allclose(values, expected, atol=1e-5 if dtype == np.float32 else 1e-10)
+    assert values.max() <= 1.0
+
+
+def test_dense_and_sparse_rows_may_take_turns():
+    X, y = rows_of(K=3)
+    dense = KernelPRIL(classes=[1, 2, 3]).partial_fit(X, y).partial_fit(X[::-1], y)
+    mixed = KernelPRIL(classes=[1, 2, 3]).partial_fit(X, y).partial_fit(csr_array(X[::-1]), y)
+    other = KernelPRIL(classes=[1, 2, 3]).partial_fit(csr_array(X), y).partial_fit(X[::-1], y)
+    for model in (mixed, other):
+        np.testing.assert_allclose(model.latent(X), dense.latent(X), atol=1e-9)
+        np.testing.assert_allclose(model.latent(csr_array(X)), dense.latent(X), atol=1e-9)
+
+
+def test_kernel_params_add_to_the_parameters_and_are_checked():
+    X, y = rows_of(K=3)
+    one = KernelPRIL(kernel="poly", kernel_params={"degree": 1}, random_state=0).fit(X, y)
+    two = KernelPRIL(kernel="poly", degree=1, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(one.latent(X), two.latent(X))
+    with pytest.raises(ValueError, match="kernel='rbf' takes no argument 'gama', only"):
+        KernelPRIL(kernel_params={"gama": 3.0}).fit(X, y)
+
+
+def test_a_kernel_function_may_return_a_sparse_matrix():
+    X, y = rows_of(K=3)
+    sparse = KernelPRIL(kernel=lambda A, B: A @ B.T, random_state=0).fit(csr_array(X), y)
+    dense = KernelPRIL(kernel="linear", random_state=0).fit(X, y)
+    np.testing.assert_allclose(sparse.latent(csr_array(X)), dense.latent(X), atol=1e-9)
+
+
+def test_a_lower_budget_is_kept_at_once():
+    X, y = rows_of(K=4)
+    model = KernelPRIL(classes=[1, 2, 3, 4], average=False).partial_fit(X, y)
+    assert len(model.support_) > 5
+    assert len(model.set_params(budget=5).partial_fit(X, y).support_) == 5
 
 
 def test_a_precomputed_kernel():
@@ -361,6 +429,11 @@ def test_a_precomputed_kernel():
         model.fit(K[:5], y[:5])
     with pytest.raises(ValueError, match="cannot be learned from a stream"):
         KernelPRIL(kernel="precomputed", classes=[1, 2, 3]).partial_fit(K, y)
+    with pytest.raises(
+        ValueError, match="kernel was 'precomputed' when learning began and is 'rbf'"
+    ):
+        model.set_params(kernel="rbf").predict(X)
+    model.set_params(kernel="precomputed")
     with pytest.raises(ValueError, match="X has 3 features, but KernelPRIL is expecting 60"):
         model.predict(X)
 

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from pril import PRIL
+from pril import PRIL, MulticlassPerceptron
 from pril.plotting import plot_scores
 
 
@@ -35,3 +35,11 @@ def test_dots_bars_and_thresholds_are_the_models(ax):
 def test_few_and_many_classes_can_be_drawn(ax, K):
     X, y = np.linspace(-1, 1, 2 * K).reshape(-1, 1), np.repeat(np.arange(K), 2)
     plot_scores(PRIL(random_state=0).fit(X, y), X, y, ax=ax).figure.canvas.draw()
+
+
+def test_what_cannot_be_drawn_is_refused(ax):
+    X, y = [[0.0], [1.0], [2.0]], [1, 2, 2]
+    with pytest.raises(TypeError, match="MulticlassPerceptron has no score axis"):
+        plot_scores(MulticlassPerceptron().fit(X, y), X, y, ax=ax)
+    with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
+        plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)

@@ -154,6 +154,19 @@ def test_what_cannot_be_separated_is_called_so(norm, nonnegative):
         assert "not separable" in str(found)
 
 
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+@pytest.mark.parametrize(
+    "X", [[[50_000.0], [50_001.0]], [[1e-10], [-1e-10]], [[1.7e9, 3.0], [1.7e9 + 40, 1.0]]]
+)
+def test_a_margin_too_small_for_a_solver_is_still_found(norm, X):
+    """Far from the origin thresholds are long and margins short, but there they are."""
+    found = margin(X, [1, 2], norm)
+    assert found.separable
+    v = np.concatenate([found.w, found.theta])
+    assert np.linalg.norm(v, 2 if norm == "l2" else 1) == pytest.approx(1)
+    assert least_margin(np.array(X), np.array([[1, 1], [2, 2]]), 2, v) == pytest.approx(found.gamma)
+
+
 def test_thousands_of_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 10))
@@ -382,6 +395,9 @@ def test_degenerate_data_gives_an_answer(case, learner):
     ("call", "message"),
     [
         (lambda: margin([[1.0]], [1, 2]), "X has 1 rows, y has 2 labels"),
+        (lambda: mistake_bound(1.0, 1.0, 3.5), "n_classes must be at least 1, got 3.5"),
+        (lambda: general_mistake_bound([[1.0]], [1], [1.0, 2.0], [], classes=[1, 2]), "w and theta must hold 1 and 1"),
+        (lambda: audit([[1.0]], [1], PRIL(classes=[1, 2]), classes=[2, 1]), r"classes are \[2, 1\] here and \[1, 2\] on"),
         (lambda: margin([[1.0], [2.0]], [1, 2], "l3"), "norm must be 'l2' or 'l1', got 'l3'"),
         (lambda: margin([[np.nan], [1.0]], [1, 2]), "contains NaN"),
         (lambda: mistake_bound(1.0, 0.0, 3), "gamma must be positive, got 0.0"),
@@ -434,10 +450,18 @@ def test_an_audit_of_mpril_uses_its_own_theorem():
     found = audit(X, y, MPRIL(eta=multiplicative_step(gamma, 2)))
     assert [bound.name for bound in found.bounds] == ["Theorem 4, at this step"]
     assert found.bounds[0].room >= 0
-    with pytest.raises(TypeError, match="PRIL and MPRIL only, got PRank"):
-        audit(X, y, PRank())
+    for refused in (lambda: audit(X, y, PRank()), lambda: regret(PRank(), X, y, 1.0)):
+        with pytest.raises(TypeError, match="PRIL and MPRIL only, got PRank"):
+            refused()
+
+
+def test_an_audit_takes_the_order_from_the_estimator():
+    X, y = [[0.0], [1.0], [2.0]], ["poor", "fair", "good"]
+    named = audit(X, y, classes=["poor", "fair", "good"])
+    assert str(audit(X, y, PRIL(classes=["poor", "fair", "good"]))) == str(named)
 
 
 def test_room_is_the_share_left():
     assert Bound("a", 2.0, 8.0).room == 0.75
     assert Bound("a", 0.0, 0.0).room == 1.0
+    assert Bound("a", 1.0, 0.0).room == -math.inf

@@ -169,7 +169,7 @@ def _add_gram(rows, t, alpha, k, geometry, state, w, mean, before):
         rows.since[own] = rows.since.shape[0] + t
         rows.size[0] += 1
     _shift_scores(rows, own, t + 1, alpha, before)
-    if rows.size[0] > rows.budget:
+    while rows.size[0] > rows.budget:
         _drop_smallest(rows, t + 1, k, state)
 
 

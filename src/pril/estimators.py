@@ -98,6 +98,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
+    # Parameters that say what the sums mean, so that they cannot change once there are some.
+    _fixed: ClassVar[tuple[str, ...]] = ("average",)
+
     classes: ArrayLike | None
     max_iter: int
     shuffle: bool
@@ -108,6 +111,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
     n_iter_: int
     _memory: Any
+    _learned_with: dict[str, Any]
 
     def __init__(
         self,
@@ -217,10 +221,15 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
         """Do the work of `partial_fit`; return the intervals and, if asked, what was predicted."""
         with self._unchanged_on_failure() as before:
             fitted = hasattr(self, "_memory")
+            if fitted:
+                self._check_fixed()
             rows = self._read_rows(X, reset=not fitted, min_rows=0)
             table = labels.read(y)
+            labels.check_length(table.values, range(n_rows(rows)))
             if not fitted and n_rows(rows) == 0:
                 self.__dict__ = before
+                if classes is not None:
+                    labels.check_classes(classes)
                 return np.empty((0, 2), dtype=np.int64), None
             self.classes_ = self._agreed_classes(table, classes)
             ranks = labels.to_ranks(table, self.classes_)
@@ -240,24 +249,39 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__ = before
             raise
 
+    def _check_fixed(self) -> None:
+        for name, value in self._learned_with.items():
+            now = getattr(self, name)
+            if now is not value and now != value:
+                raise ValueError(
+                    f"{name} was {value!r} when learning began and is {now!r} now: what was "
+                    "learned has no meaning under it; set it back, or fit anew"
+                )
+
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Any:
         constant = float(getattr(self, "fit_intercept", False))
         return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
 
     def _agreed_classes(self, table: labels.Labels, classes: ArrayLike | None) -> Array:
         known: Array | None = getattr(self, "classes_", None)
-        if known is None and self.classes is not None:
-            known = labels.check_classes(self.classes)
-        if classes is not None:
-            given = labels.check_classes(classes)
+        for named in (self.classes, classes):
+            if named is None:
+                continue
+            given = labels.check_classes(named)
             if known is not None and not np.array_equal(given, known):
                 raise ValueError(
                     f"classes must stay the same: {labels.named(known)} were set before, "
-                    f"partial_fit got {labels.named(given)}"
+                    f"now they are {labels.named(given)}"
                 )
-            known = given if known is None else known
-        if known is None and table.ordered:
-            known = table.vocabulary
+            known = given
+        if table.ordered and self.classes is None and classes is None:
+            if known is None:
+                known = table.vocabulary
+            elif not labels.same_order(table, known):
+                raise ValueError(
+                    f"y is a Categorical ordered {labels.named(table.vocabulary)}, against the "
+                    f"classes {labels.named(known)} set before"
+                )
         if known is None:
             raise ValueError(
                 "classes must be passed on the first call to partial_fit, lowest first (or set "
@@ -266,14 +290,11 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
         return known
 
     def _match(self, rows: Any, table: labels.Labels, intervals: Array) -> None:
-        if len(intervals) != n_rows(rows):
-            raise ValueError(
-                f"X and y have inconsistent numbers of samples: X has {n_rows(rows)} rows, "
-                f"y has {len(intervals)} labels"
-            )
+        labels.check_length(intervals, range(n_rows(rows)))
         self._inspect(rows, table, intervals)
 
     def _blank_memory(self, rows: Any) -> Any:
+        self._learned_with = {name: getattr(self, name) for name in self._fixed}
         average = getattr(self, "average", False)
         return Memory.blank(
             self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
@@ -336,9 +357,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
         """
         rank = self._rate(X)[0]
         table = labels.read(y)
-        intervals = labels.to_ranks(table, self.classes_)
-        if len(intervals) != len(rank):
-            raise ValueError(f"X has {len(rank)} rows, y has {len(intervals)} labels")
+        ranks = labels.to_ranks(table, self.classes_)
+        intervals = labels.check_ranks(ranks, table, self.classes_, strangers=True)
+        labels.check_length(intervals, rank)
         known = (intervals != labels.UNKNOWN).all(axis=1)
         hits = known & (labels.interval_loss(intervals, rank) == 0)
         return mean_over_rows(hits, sample_weight)
@@ -346,6 +367,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     def _rate(self, X: Any) -> tuple[Array, Array, Array]:
         """Return the rank and the scores of each row, and the thresholds, as they are reported."""
         check_is_fitted(self)
+        self._check_fixed()
         rows = self._read_rows(X, reset=False, min_rows=1)
         w, cut, unit = self._parameters()
         ranks = np.empty(n_rows(rows), dtype=np.int64)
@@ -357,6 +379,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
     def _parameters(self) -> tuple[Array, Array, float]:
         """Return weights, thresholds between sentinels, and the number that divides them."""
         check_is_fitted(self)
+        self._check_fixed()
         state, mean = self._memory.state, self._memory.mean
         rounds = state.counts[0]
         if mean is not None and rounds > 0:
@@ -365,10 +388,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Array:
-        """Weights of the features."""
+        """Weights of the features, one row a score."""
         w, _, unit = self._parameters()
-        coef = w[:, :-1] / unit
-        return coef[0] if len(coef) == 1 else coef
+        return w[:, :-1] / unit
 
     @property
     def t_(self) -> int:
@@ -398,6 +420,12 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
 
 class _ThresholdClassifier(_OnlineClassifier):
     """A learner with one score and thresholds that cut it into classes."""
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features."""
+        coef: Array = super().coef_[0]
+        return coef
 
     def latent(self, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
@@ -484,7 +512,7 @@ class PRIL(_ThresholdClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
     n_iter_ : int
-        Passes that `fit` made.
+        Passes that `fit` made; `partial_fit` alone sets none.
     t_ : int
         Rounds learned from.
     n_mistakes_ : int
@@ -562,7 +590,7 @@ class PRank(_ThresholdClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
     n_iter_ : int
-        Passes that `fit` made.
+        Passes that `fit` made; `partial_fit` alone sets none.
     t_ : int
         Rounds learned from.
     n_mistakes_ : int
@@ -650,7 +678,7 @@ class MPRIL(_ThresholdClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
     n_iter_ : int
-        Passes that `fit` made.
+        Passes that `fit` made; `partial_fit` alone sets none.
     t_ : int
         Rounds learned from.
     n_mistakes_ : int
@@ -683,6 +711,7 @@ class MPRIL(_ThresholdClassifier):
         "signed": ["boolean"],
     }
     _parameter_constraints.pop("average")
+    _fixed = ("eta", "signed")
 
     def __init__(
         self,
@@ -776,7 +805,7 @@ class WidrowHoff(_ThresholdClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
     n_iter_ : int
-        Passes that `fit` made.
+        Passes that `fit` made; `partial_fit` alone sets none.
     t_ : int
         Rounds learned from.
     n_mistakes_ : int
@@ -800,6 +829,7 @@ class WidrowHoff(_ThresholdClassifier):
         "normalize": ["boolean"],
         "fit_intercept": ["boolean"],
     }
+    _fixed = ("average", "fit_intercept")
 
     def __init__(
         self,
@@ -883,7 +913,7 @@ class MulticlassPerceptron(_OnlineClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
     n_iter_ : int
-        Passes that `fit` made.
+        Passes that `fit` made; `partial_fit` alone sets none.
     t_ : int
         Rounds learned from.
     n_mistakes_ : int
@@ -909,6 +939,7 @@ class MulticlassPerceptron(_OnlineClassifier):
         **_OnlineClassifier._parameter_constraints,
         "fit_intercept": ["boolean"],
     }
+    _fixed = ("average", "fit_intercept")
 
     def __init__(
         self,
@@ -958,4 +989,4 @@ class MulticlassPerceptron(_OnlineClassifier):
     @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, one a class."""
-        return self._parameters()[0][:, -1]
+        return self._parameters()[0][:, -1].copy()

@@ -92,6 +92,12 @@ def progressive(
     >>> progress.running_loss
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
+    if not hasattr(estimator, "_learn_once"):
+        raise TypeError(
+            f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
+            "pipeline's other steps before it"
+        )
+    estimator._validate_params()
     intervals, record = estimator._learn_once(X, y, classes, recording=True)
     if record is None:
         raise ValueError("X has no rows and the estimator no classes yet: nothing to predict")

@@ -8,9 +8,13 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse, vstack
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.metrics.pairwise import (
+    KERNEL_PARAMS,
+    PAIRWISE_KERNEL_FUNCTIONS,
+    pairwise_kernels,
+)
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import _safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy, get_namespace
@@ -18,6 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _kernels as kernels
+from pril import labels
 from pril._rows import blame
 from pril.estimators import _OnlineClassifier, _ThresholdClassifier
 
@@ -112,8 +117,8 @@ def _batches(n: int, size: int) -> Iterator[slice]:
 
 def _joined(one: Any, other: Any) -> Any:
     """Return the rows of both, one after the other."""
-    if issparse(one):
-        return vstack([one, other], format="csr")
+    if issparse(one) or issparse(other):
+        return vstack([csr_array(one), csr_array(other)], format="csr")
     return _namespace(one).concat([one, other])
 
 
@@ -231,6 +236,7 @@ class KernelPRIL(_ThresholdClassifier):
         "kernel_params": [dict, None],
         "budget": [Interval(Integral, 1, None, closed="left"), None],
     }
+    _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
 
     def __init__(
         self,
@@ -427,22 +433,32 @@ class KernelPRIL(_ThresholdClassifier):
         """Return a function from a part of B's rows to their kernel with A's, where they live."""
         if self.kernel == "precomputed":
             return lambda part: A[:, B[part]]
-        params = dict(self.kernel_params or {})
+        params = self.kernel_params or {}
         if callable(self.kernel):
             return lambda part: self._called_kernel(A, B[part, ...], params)
-        params |= {"degree": self.degree, "coef0": self.coef0}
-        if self.gamma is not None:
-            params["gamma"] = self.gamma
-        if self.kernel == "rbf" and not issparse(A):
+        params = self._named_params()
+        if self.kernel == "rbf" and not (issparse(A) or issparse(B)):
             return _rbf(A, B, params.get("gamma", 1.0 / A.shape[1]))
 
         def compare(part: slice) -> Any:
             with np.errstate(all="ignore"):  # what overflows is refused
-                return pairwise_kernels(
-                    A, B[part, ...], metric=self.kernel, filter_params=True, **params
-                )
+                return pairwise_kernels(A, B[part, ...], metric=self.kernel, **params)
 
         return compare
+
+    def _named_params(self) -> dict[str, Any]:
+        """Return the arguments of a kernel known by name: what it does not take is refused."""
+        own = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        taken = KERNEL_PARAMS[self.kernel]
+        more = self.kernel_params or {}
+        for name in more:
+            if name not in taken:
+                raise ValueError(
+                    f"kernel_params: kernel={self.kernel!r} takes no argument {name!r}, "
+                    f"only {labels.named(sorted(taken))}"
+                )
+        given = {name: own[name] for name in own if name in taken and own[name] is not None}
+        return given | more
 
     def _called_kernel(self, A: Any, B: Any, params: dict[str, Any]) -> Any:
         """Call the user's function, on matrices if it takes them, else on each pair of rows."""
@@ -452,6 +468,9 @@ class KernelPRIL(_ThresholdClassifier):
                 values = function(A, B, **params)
             else:
                 values = pairwise_kernels(A, B, metric=function, **params)
+            values = values.toarray() if issparse(values) else values
+            if _on_host(A):
+                values = np.asarray(values, dtype=np.float64)
         except Exception as error:
             raise ValueError(f"the kernel function raised {error!r}") from error
         if np.shape(values) != (A.shape[0], B.shape[0]):
@@ -522,6 +541,7 @@ class KernelPRIL(_ThresholdClassifier):
             Comparable to `thresholds_`, in the namespace and on the device of X.
         """
         check_is_fitted(self)
+        self._check_fixed()
         rows = self._read_rows(X, reset=False, min_rows=1).X
         coef = self.dual_coef_
         blocks = [
@@ -582,13 +602,17 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     result instead of pairwise_kernels' seven.
     """
     xp = _namespace(A)
+    # Only differences count: near zero the squares do not drown them.
+    A, B = A - B[:1, ...], B - B[:1, ...]
     a, b = (-gamma * xp.sum(rows * rows, axis=1, keepdims=True) for rows in (A, B))
     left = xp.concat([A, a, xp.ones_like(a)], axis=1)
     right = xp.concat([2.0 * gamma * B, xp.ones_like(b), b], axis=1)
 
     def compare(part: slice) -> Any:
         exponent = left @ right[part, ...].T
-        return np.exp(exponent, out=exponent) if _on_host(exponent) else xp.exp(exponent)
+        if _on_host(exponent):
+            return np.exp(np.minimum(exponent, 0.0, out=exponent), out=exponent)
+        return xp.exp(xp.clip(exponent, max=0.0))
 
     return compare
 
@@ -598,8 +622,8 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
 
     Inner products of mapped rows are kernel values, so `PRIL` behind this map is `KernelPRIL` with
     that kernel, at a cost per row that does not grow with the rows seen. There are
-    ``C(n_features + degree, degree)`` features: prefer the map while that is less than the number
-    of support rows times `n_features`, the kernel beyond.
+    ``C(n_features + degree, degree)`` features, fewer without `coef0`: prefer the map while that is
+    less than the number of support rows times `n_features`, the kernel beyond.
 
     Parameters
     ----------
@@ -662,7 +686,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         """
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
         lowest = 0 if self.coef0 > 0 else self.degree
-        self._monomials = PolynomialFeatures((lowest, self.degree)).fit(X)
+        self._monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0).fit(X)
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
         powers = self._monomials.powers_
         total = powers.sum(axis=1)

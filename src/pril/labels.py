@@ -83,9 +83,9 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def named(values: Iterable[Any], most: int = 12) -> str:
+def named(values: Iterable[Any] | None, most: int = 12) -> str:
     """Return values as a list to print, cut short in the middle."""
-    shown = [repr(plain(value)) for value in values]
+    shown = [repr(plain(value)) for value in (() if values is None else values)]
     if len(shown) > most:
         shown[most - 1 : -1] = ["..."]
     return f"[{', '.join(shown)}]"
@@ -317,6 +317,14 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
             stacklevel=2,
         )
     return classes
+
+
+def same_order(labels: Labels, classes: Array) -> bool:
+    """Tell whether an ordered vocabulary has the classes it shares in their order."""
+    vocabulary = np.empty(0) if labels.vocabulary is None else labels.vocabulary
+    rank = {plain(value): r for r, value in enumerate(classes)}
+    shared = [rank[plain(word)] for word in vocabulary if plain(word) in rank]
+    return shared == sorted(shared)
 
 
 def to_ranks(labels: Labels, classes: Array) -> Ranks:

@@ -153,6 +153,9 @@ def interval_hinge_loss(
 def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Score a fitted classifier by minus its `interval_absolute_error`, for model selection.
 
+    A label that the estimator does not know is an error here: name all classes on the estimator.
+    For labels with open ends pass a splitter such as ``cv=KFold(5)``.
+
     Parameters
     ----------
     estimator : object
@@ -188,6 +191,8 @@ def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
 
 def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Score a fitted classifier by its `interval_accuracy`, for model selection.
+
+    A label that the estimator does not know is an error here, while `score` counts it as a miss.
 
     Parameters
     ----------

@@ -54,11 +54,14 @@ def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | N
         raise ImportError("pril.plotting needs matplotlib: pip install 'pril[plot]'") from error
     if ax is None:
         ax = plt.subplots(figsize=(8, 4.5), layout="constrained")[1]
+    if not hasattr(estimator, "latent"):
+        raise TypeError(f"{type(estimator).__name__} has no score axis to draw")
     rank, scores, cut = estimator._rate(X)
     score = scores[:, 0]
     table = labels.read(y)
     ranks = labels.to_ranks(table, estimator.classes_)
     intervals = labels.check_ranks(ranks, table, estimator.classes_)
+    labels.check_length(intervals, rank)
     inside = labels.interval_loss(intervals, rank) == 0
     for hits, color, name in ((inside, INSIDE, "inside"), (~inside, OUTSIDE, "outside")):
         lo, hi = intervals[hits].T

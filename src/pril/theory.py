@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,8 +24,6 @@ from pril.evaluate import progressive
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-    from pril.estimators import _ThresholdClassifier
 
     Array = NDArray[Any]
 
@@ -75,8 +74,7 @@ class _Stream(NamedTuple):
 def _read(X: Any, y: Any, classes: Any) -> _Stream:
     X = check_array(X, dtype=np.float64)
     order, intervals = labels.encode(labels.read(y), classes)
-    if len(X) != len(intervals):
-        raise ValueError(f"X has {len(X)} rows, y has {len(intervals)} labels")
+    labels.check_length(intervals, X)
     i = np.arange(len(order) - 1)
     signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])
     return _Stream(X, signs, order, intervals)
@@ -110,7 +108,7 @@ class Margin:
 
     def __str__(self) -> str:
         if not self.separable:
-            return "not separable: no weights and thresholds satisfy every interval"
+            return "not separable: no weights and thresholds were found that satisfy every interval"
         return f"separable with margin {self.gamma:.6g}"
 
 
@@ -126,7 +124,8 @@ def margin(
 
     The l2 problem is a least-distance problem, solved by SciPy's non-negative least squares; the
     l1 problem is a linear program, solved by HiGHS. Both see a growing set of the most violated
-    constraints. What they return is measured on all the data: the margin is a true one.
+    constraints. What they return is measured on all the data: the margin is a true one. Where the
+    largest is less than 1e-9 of the rows' length, a smaller true one may come back.
 
     Parameters
     ----------
@@ -153,22 +152,40 @@ def margin(
     >>> round(found.gamma, 6)
     1.0
     >>> print(margin([[1.0], [1.0]], [1, 2]))
-    not separable: no weights and thresholds satisfy every interval
+    not separable: no weights and thresholds were found that satisfy every interval
     """
     if norm not in ("l2", "l1"):
         raise ValueError(f"norm must be 'l2' or 'l1', got {norm!r}")
     stream = _read(X, y, classes)
-    n_features, n_cuts = stream.X.shape[1], stream.signs.shape[1]
     if not stream.signs.any():
-        w = np.zeros(n_features)
+        w = np.zeros(stream.X.shape[1])
         w[0] = 1.0
-        return Margin(math.inf, w, np.zeros(n_cuts))
+        return Margin(math.inf, w, np.zeros(stream.signs.shape[1]))
+    found = _largest(stream, norm, nonnegative)
+    if found.separable or nonnegative:
+        return found
+    # Margins shrink with the distance from the origin, to below what a solver can tell from none.
+    # Thresholds absorb a shift, so nearer to the origin at least some comparator can be found.
+    centre, spread = stream.X.mean(axis=0), np.ptp(stream.X, axis=0).max() or 1.0
+    near = _largest(stream._replace(X=(stream.X - centre) / spread), norm, nonnegative)
+    if near.w is None or near.theta is None:
+        return found
+    w = near.w / spread
+    v = np.concatenate([w, near.theta + w @ centre])
+    v /= np.linalg.norm(v, 2 if norm == "l2" else 1)
+    w, theta = v[: len(w)], v[len(w) :]
+    gamma = float(stream.margins(w, theta).min())
+    return Margin(gamma, w, theta) if gamma > 0 else found
+
+
+def _largest(stream: _Stream, norm: str, nonnegative: bool) -> Margin:
+    """Return the largest margin that the solvers can tell from none."""
+    n_features, n_cuts = stream.X.shape[1], stream.signs.shape[1]
     scale = max(1.0, stream.radius)  # rows of any length look alike to the solvers
     solve = _least_distance if norm == "l2" else _linear_program
     chosen = np.zeros(stream.signs.shape, dtype=bool)
-    chosen[_most_violated(stream.margins(np.zeros(n_features), np.zeros(n_cuts)), 0.0, chosen)] = (
-        True
-    )
+    nothing = stream.margins(np.zeros(n_features), np.zeros(n_cuts))
+    chosen[_most_violated(nothing, 0.0, chosen)] = True
     best = Margin(0.0, None, None)
     while True:
         t, i = np.nonzero(chosen)
@@ -178,7 +195,7 @@ def margin(
         rows *= stream.signs[t, i, np.newaxis] / scale
         v = solve(rows, nonnegative)
         if v is None:
-            return best if best.separable else Margin(0.0, None, None)
+            return best
         v /= np.linalg.norm(v, 2 if norm == "l2" else 1)
         w, theta = v[:n_features], v[n_features:]
         margins = stream.margins(w, theta)
@@ -238,13 +255,13 @@ def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
 # --- Bounds --------------------------------------------------------------------------------------
 
 
-def _constraints(n_classes: int, min_width: int) -> int:
+def _constraints(n_classes: Any, min_width: Any) -> int:
     """Return C = K - c - 1, the most constraints that a round can violate."""
-    if n_classes < 1:
+    if not isinstance(n_classes, Integral) or n_classes < 1:
         raise ValueError(f"n_classes must be at least 1, got {n_classes!r}")
-    if not 0 <= min_width <= n_classes - 1:
+    if not isinstance(min_width, Integral) or not 0 <= int(min_width) <= int(n_classes) - 1:
         raise ValueError(f"min_width must be between 0 and n_classes - 1, got {min_width!r}")
-    return n_classes - min_width - 1
+    return int(n_classes) - int(min_width) - 1
 
 
 def _positive(name: str, value: float, *, zero: bool = False) -> float:
@@ -326,12 +343,14 @@ def general_mistake_bound(
     2.0
     """
     stream = _read(X, y, classes)
-    v = np.concatenate([np.asarray(w, dtype=np.float64), np.asarray(theta, dtype=np.float64)])
-    if v.shape != (stream.X.shape[1] + stream.signs.shape[1],) or not np.isfinite(v).all():
+    weights, cuts = (np.asarray(part, dtype=np.float64) for part in (w, theta))
+    wanted = (stream.X.shape[1],), (stream.signs.shape[1],)
+    if (weights.shape, cuts.shape) != wanted or not np.isfinite([*weights, *cuts]).all():
         raise ValueError(
-            f"w and theta must hold {stream.X.shape[1]} and {stream.signs.shape[1]} finite "
-            f"numbers, got shapes {np.shape(w)} and {np.shape(theta)}"
+            f"w and theta must hold {wanted[0][0]} and {wanted[1][0]} finite numbers, got shapes "
+            f"{weights.shape} and {cuts.shape}"
         )
+    v = np.concatenate([weights, cuts])
     length = np.linalg.norm(v)
     C = _constraints(len(stream.classes), stream.min_width)
     if C == 0:
@@ -498,6 +517,26 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 # --- Regret --------------------------------------------------------------------------------------
 
 
+def _linear(estimator: Any) -> PRIL | MPRIL:
+    """Return a clone of a learner that the theorems are about."""
+    if not isinstance(estimator, (PRIL, MPRIL)):
+        raise TypeError(f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}")
+    learner: PRIL | MPRIL = clone(estimator)
+    return learner
+
+
+def _named_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
+    """Return the classes named here or on the learner; if both are, they must agree."""
+    if classes is None or learner.classes is None:
+        return learner.classes if classes is None else classes
+    one, other = labels.check_classes(classes), labels.check_classes(learner.classes)
+    if not np.array_equal(one, other):
+        raise ValueError(
+            f"classes are {labels.named(one)} here and {labels.named(other)} on the estimator"
+        )
+    return classes
+
+
 class Regret(NamedTuple):
     """How much more a learner lost than the best fixed model, and what Theorem 3 allows.
 
@@ -512,9 +551,7 @@ class Regret(NamedTuple):
     scaled_bound: float  # norm G sqrt(T)
 
 
-def regret(
-    estimator: _ThresholdClassifier, X: Any, y: Any, norm: float, *, classes: Any = None
-) -> Regret:
+def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any = None) -> Regret:
     """Run a linear learner once over a stream and compare it with the best fixed model.
 
     The surrogate loss L_I^IMC is zero at w = 0, theta = 0 and never negative, so the best model in
@@ -522,8 +559,8 @@ def regret(
 
     Parameters
     ----------
-    estimator : estimator
-        A linear learner with thresholds; a clone of it is run. The bound is about iterates, so use
+    estimator : PRIL or MPRIL
+        The learner; a clone of it is run. The bound is about PRIL's iterates, so use
         ``average=False``.
     X : array-like of shape (n_samples, n_features)
         Rows.
@@ -549,9 +586,10 @@ def regret(
     >>> found.regret, found.bound
     (10000.0, 10010.0)
     """
-    stream = _read(X, y, classes)
+    learner = _linear(estimator)
+    stream = _read(X, y, _named_classes(learner, classes))
     norm = _positive("norm", norm)
-    learner = clone(estimator).set_params(classes=None)
+    learner.set_params(classes=None)
     lost = float(progressive(learner, stream.X, y, classes=stream.classes).hinge_losses.sum())
     T, K, c = len(stream.X), len(stream.classes), stream.min_width
     gradient = _gradient(stream.radius, _constraints(K, c))
@@ -579,7 +617,9 @@ class Bound(NamedTuple):
     @property
     def room(self) -> float:
         """Share of the bound that is left."""
-        return 1.0 if self.bound == 0 == self.observed else 1.0 - self.observed / self.bound
+        if self.bound == 0:
+            return 1.0 if self.observed == 0 else -math.inf
+        return 1.0 - self.observed / self.bound
 
 
 @dataclass(frozen=True)
@@ -619,9 +659,7 @@ class Audit:
         return "\n".join(lines)
 
 
-def audit(
-    X: Any, y: Any, estimator: _ThresholdClassifier | None = None, *, classes: Any = None
-) -> Audit:
+def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any = None) -> Audit:
     """Run a learner once over a stream and hold what it did against every bound that applies.
 
     Parameters
@@ -659,10 +697,8 @@ def audit(
     Theorem 3, regret                              0           9.5  100.0%
     Theorem 3, step for sqrt(T)                    0       7.74597  100.0%
     """
-    stream = _read(X, y, classes)
-    learner = clone(PRIL() if estimator is None else estimator)
-    if not isinstance(learner, (PRIL, MPRIL)):
-        raise TypeError(f"there are bounds for PRIL and MPRIL only, got {type(learner).__name__}")
+    learner = _linear(PRIL() if estimator is None else estimator)
+    stream = _read(X, y, _named_classes(learner, classes))
     learner.set_params(classes=None)
     multiplicative = isinstance(learner, MPRIL)
     if not multiplicative:
