@@ -264,8 +264,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     def _agreed_classes(self, table: labels.Labels, classes: ArrayLike | None) -> Array:
         known: Array | None = getattr(self, "classes_", None)
+        agreed = getattr(self, "_agreed", None)  # the very object: checked before
         for named in (self.classes, classes):
-            if named is None:
+            if named is None or named is agreed:
                 continue
             given = labels.check_classes(named)
             if known is not None and not np.array_equal(given, known):
@@ -274,6 +275,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
                     f"now they are {labels.named(given)}"
                 )
             known = given
+        self._agreed = self.classes
         if table.ordered and self.classes is None and classes is None:
             if known is None:
                 known = table.vocabulary
