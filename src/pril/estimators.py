@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -82,7 +83,7 @@ def _aligned_copy(array: Array) -> Array:
     return copy
 
 
-class _OnlineClassifier(ClassifierMixin, BaseEstimator):
+class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     """What all learners share: a pass over the rows, passes of `fit`, predictions.
 
     A learner supplies `_rule` and `_geometry`; a parameter it does not have is off.
@@ -134,8 +135,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     # --- What a learner is made of ---
 
+    @abstractmethod
     def _rule(self) -> Any:
-        raise NotImplementedError
+        """Return the rule, with its hyper-parameters as floats and booleans."""
 
     def _geometry(self) -> Any:
         return kernels.Additive()
