@@ -68,6 +68,8 @@ def reproduce(
     >>> reproduce("output", "figure1", Settings(runs=1))  # doctest: +SKIP
     []
     """
+    from matplotlib import rc_context
+
     settings = settings or Settings()
     wanted = ("figure1", "figure2", "figure3") if which == "all" else (which,)
     runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))
@@ -92,7 +94,8 @@ def reproduce(
     drawn = draw(points, second, third)
     for name, figure in drawn.items():
         figure.savefig(folder / f"{name}.png", dpi=200)
-        figure.savefig(folder / f"{name}.svg")
+        with rc_context({"svg.hashsalt": "pril"}):  # the same bytes from the same numbers
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     for name, written in (("figure2", second), ("figure3", third), ("variants", others)):
         if written:
             _write_csv(folder / f"{name}.csv", written)
