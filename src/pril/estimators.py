@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[Any]
-    Rows = kernels.Dense | kernels.Csr
 
 __all__ = [
     "MPRIL",

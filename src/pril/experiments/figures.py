@@ -16,7 +16,7 @@ __all__ = ["draw"]
 
 # Okabe and Ito's palette, told apart by the colour-blind too.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
-PURPLE, SKY, BLACK = "#cc79a7", "#56b4e9", "#000000"
+SKY, BLACK = "#56b4e9", "#000000"
 FIGURE3_STYLES = {
     "PRIL, Type 1": (BLUE, "-"),
     "PRIL, Type 2": (SKY, "-"),
