@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from pril._kernels import Csr, Dense
+from pril.errors import RowError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,9 +70,11 @@ def blame(rows: Dense | Csr, estimator: Any, block: int = 1 << 16) -> ValueError
             names = getattr(estimator, "feature_names_in_", None)
             feature = f"feature {column}" if names is None else f"feature {names[column]!r}"
             value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
-            return ValueError(
-                f"X, row {row}: {feature} is {value}; Input X contains NaN or infinity, which "
-                f"{type(estimator).__name__} does not accept: impute or drop such rows"
+            return RowError(
+                "X",
+                row,
+                f"{feature} is {value}; Input X contains NaN or infinity, which "
+                f"{type(estimator).__name__} does not accept: impute or drop such rows",
             )
     return ValueError(
         f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _kernels as kernels
 from pril import labels
 from pril._rows import blame, n_rows, read_rows
+from pril.errors import RowError
 from pril.metrics import mean_over_rows
 
 if TYPE_CHECKING:
@@ -629,9 +630,11 @@ class PRank(_ThresholdClassifier):
             ranges &= ~table.missing().all(axis=1)  # no label at all is not a range
         if ranges.any():
             t = int(np.argmax(ranges))
-            raise ValueError(
-                f"y, row {t}: PRank learns from exact labels only, got the interval "
-                f"{table.row(t)!r}; PRIL learns from intervals"
+            raise RowError(
+                "y",
+                t,
+                f"PRank learns from exact labels only, got the interval {table.row(t)!r}; "
+                "PRIL learns from intervals",
             )
 
 

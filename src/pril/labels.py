@@ -19,6 +19,8 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_random_state
 
+from pril.errors import RowError
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -96,6 +98,8 @@ def named(values: Iterable[Any] | None, most: int = 12) -> str:
 
 def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
     """Read a table of labels with one of the given numbers of columns (none given: any)."""
+    if isinstance(y, Labels):  # read before
+        return y
     if y is None:
         raise ValueError(f"requires {name} to be passed, but the target {name} is None")
     if hasattr(y, "tocsr"):
@@ -104,7 +108,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
         fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
         y = fetch() if callable(fetch) else y
     if hasattr(y, "iloc") and hasattr(y, "columns"):
-        labels = _join([_read_array(y.iloc[:, column], name) for column in range(y.shape[1])], name)
+        labels = join([_read_array(y.iloc[:, column], name) for column in range(y.shape[1])], name)
     else:
         labels = _read_array(y, name)
     values = labels.values
@@ -177,7 +181,7 @@ def _as_objects(y: Any, name: str) -> Array:
     array = np.empty((len(rows), width), dtype=object)
     for t, row in enumerate(rows):
         if pairs[t] and len(row) != width:
-            raise ValueError(f"{name}, row {t}: {row!r} has {len(row)} values, others have {width}")
+            raise RowError(name, t, f"{row!r} has {len(row)} values, others have {width}")
         if not pairs[t] and not _is_missing(row):
             raise TypeError(
                 f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
@@ -225,7 +229,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
-def _join(parts: list[Labels], name: str) -> Labels:
+def join(parts: list[Labels], name: str) -> Labels:
     """Put the columns of a DataFrame side by side."""
     worded = [part for part in parts if part.vocabulary is not None]
     if not worded:
@@ -384,10 +388,10 @@ def check_ranks(
     t = int(np.argmax(wrong))
     if backwards[t]:
         lower, upper = labels.row(t)
-        raise ValueError(f"{name}, row {t}: lower end {lower!r} is above upper end {upper!r}")
+        raise RowError(name, t, f"lower end {lower!r} is above upper end {upper!r}")
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
-    raise ValueError(f"{name}, row {t}: {value!r} is not one of the classes {named(classes)}")
+    raise RowError(name, t, f"{value!r} is not one of the classes {named(classes)}")
 
 
 def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
@@ -403,7 +407,7 @@ def require_labels(labels: Labels, *, name: str = "y") -> None:
     """Refuse a table of exact labels with a gap."""
     missing = labels.missing()
     if missing.any():
-        raise ValueError(f"{name}, row {int(np.argmax(missing))}: the label is missing")
+        raise RowError(name, int(np.argmax(missing)), "the label is missing")
 
 
 def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:
@@ -551,7 +555,7 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
     backwards = low > high
     if backwards.any():
         t = int(np.argmax(backwards))
-        raise ValueError(f"lower, row {t}: {plain(low[t])!r} is above upper, {plain(high[t])!r}")
+        raise RowError("lower", t, f"{plain(low[t])!r} is above upper, {plain(high[t])!r}")
     first = np.searchsorted(cuts, low, side="right")
     last = np.searchsorted(cuts, high, side="left")
     return np.column_stack([first, np.maximum(first, last)])

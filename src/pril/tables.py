@@ -1,0 +1,724 @@
+"""Tables: CSV, Parquet, JSON Lines and svmlight as Arrow batches, one block of rows at a time.
+
+A table is one or more files of one format, read in order. Whatever the format, its rows come in
+blocks of the same size, so that a run can stop after any block and begin again there. CSV comes as
+text: what a column's cells mean is for their reader to say.
+"""
+
+from __future__ import annotations
+
+import atexit
+import csv
+import glob
+import gzip
+import hashlib
+import io
+import json
+import queue
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from pril.columns import kind_of, read_numbers
+from pril.errors import RowError
+
+__all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
+
+BLOCK_ROWS, BLOCK_CELLS = 1 << 16, 1 << 22
+READ_BYTES = 1 << 20
+SPOOL_SUFFIX = ".stdin"
+NUMBER, TEXT = pa.float64(), pa.string()
+
+
+class TableError(ValueError):
+    """A file cannot be read as a table."""
+
+
+class Table(ABC):
+    """Files of one format, as blocks of rows.
+
+    Parameters
+    ----------
+    files : list of Path
+        What to read, in order.
+    name : str
+        What to call the table in messages.
+    """
+
+    def __init__(self, files: list[Path], name: str) -> None:
+        self.files = files
+        self.name = name
+        self._starts: dict[int, Path] = {0: files[0]}
+        self.schema = self._infer()
+        twice = {column for column in self.schema.names if self.schema.names.count(column) > 1}
+        if twice:
+            raise TableError(f"{name}: the column {min(twice)!r} is there twice")
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where the files say it without being read."""
+        return None
+
+    @property
+    def block_rows(self) -> int:
+        """Number of rows in a block."""
+        return max(1, min(BLOCK_ROWS, BLOCK_CELLS // max(1, len(self.schema))))
+
+    @abstractmethod
+    def _infer(self) -> pa.Schema:
+        """Return the columns, number or text where the format does not say."""
+
+    @abstractmethod
+    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        """Return the batches of one file, from a row on."""
+
+    def _n_rows(self, file: Path) -> int | None:
+        return None
+
+    def blocks(
+        self, columns: list[str] | None = None, start: int = 0
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Return the first row and the cells of each block, read ahead in a thread.
+
+        Parameters
+        ----------
+        columns : list of str, default=None
+            What to read. None reads all.
+        start : int, default=0
+            The row to begin at.
+
+        Yields
+        ------
+        row : int
+            Position of the block's first row in the table.
+        block : RecordBatch
+            The rows.
+        """
+        names = self.schema.names if columns is None else list(dict.fromkeys(columns))
+        for name in names:
+            self.check_column(name)
+        row = start
+        for block in ahead(rebatched(self._batches(names, start), self.block_rows)):
+            yield row, block
+            row += block.num_rows
+
+    def _batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        row = 0
+        for file in self.files:
+            self._starts[row] = file
+            known = self._n_rows(file)
+            if known is not None and row + known <= start:
+                row += known
+                continue
+            skip = max(0, start - row)
+            row += skip
+            for batch in self._read(file, columns, skip):
+                yield batch
+                row += batch.num_rows
+
+    def check_column(self, name: str) -> None:
+        """Refuse a column that is not there.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        """
+        if name not in self.schema.names:
+            raise TableError(
+                f"{self.name}: there is no column {name!r}; the columns are "
+                + ", ".join(repr(known) for known in self.schema.names)
+            )
+
+    def where(self, row: int) -> str:
+        """Return file and row, counted from 1, of a row of the table.
+
+        Parameters
+        ----------
+        row : int
+            Position in the table, from 0.
+
+        Returns
+        -------
+        where : str
+            To begin a message with.
+        """
+        start = max(first for first in self._starts if first <= row)
+        file = self.name if len(self.files) == 1 else str(self._starts[start])
+        return f"{file}, row {row - start + 1}"
+
+    def fingerprint(self) -> list[list[Any]]:
+        """Return what tells this table from another: names, sizes, times and samples of the files.
+
+        Returns
+        -------
+        fingerprint : list
+            One entry a file.
+        """
+        return [_fingerprint(file) for file in self.files]
+
+
+def _fingerprint(file: Path) -> list[Any]:
+    status = file.stat()
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        for place in np.linspace(0, max(0, status.st_size - READ_BYTES), 5):
+            stream.seek(int(place))
+            digest.update(stream.read(READ_BYTES))
+    changed = None if file.suffix == SPOOL_SUFFIX else status.st_mtime_ns
+    return [status.st_size, changed, digest.hexdigest()]
+
+
+# --- Blocks --------------------------------------------------------------------------------------
+
+
+def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in blocks of one size; the last may be smaller."""
+    waiting: list[pa.RecordBatch] = []
+    n_waiting = 0
+    for batch in batches:
+        while n_waiting + batch.num_rows >= rows:
+            taken = rows - n_waiting
+            yield _joined([*waiting, batch.slice(0, taken)])
+            batch, waiting, n_waiting = batch.slice(taken), [], 0
+        if batch.num_rows:
+            waiting.append(batch)
+            n_waiting += batch.num_rows
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
+    """Return the items, read by a thread that is a little ahead; its error is raised here."""
+    line: queue.Queue[tuple[bool, Any]] = queue.Queue(depth)
+    stopped = threading.Event()
+
+    def put(entry: tuple[bool, Any]) -> None:
+        while not stopped.is_set():
+            try:
+                return line.put(entry, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def read() -> None:
+        try:
+            for item in items:
+                put((True, item))
+                if stopped.is_set():
+                    return
+            put((False, None))
+        except BaseException as error:
+            put((False, error))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        while True:
+            more, item = line.get()
+            if more:
+                yield item
+            elif item is None:
+                return
+            else:
+                raise item
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _skipped(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if skip < batch.num_rows:
+            yield batch.slice(skip)
+        skip = max(0, skip - batch.num_rows)
+
+
+def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Return the bytes of a stream in blocks of whole lines."""
+    rest = b""
+    while chunk := stream.read(READ_BYTES):
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield rest + chunk[:end]
+            rest = chunk[end:]
+        else:
+            rest += chunk
+    if rest:
+        yield rest
+
+
+def _opened(file: Path) -> IO[bytes]:
+    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")  # type: ignore[return-value]
+
+
+# --- Parquet -------------------------------------------------------------------------------------
+
+
+class Parquet(Table):
+    """Parquet files."""
+
+    def _open(self, file: Path) -> pa.parquet.ParquetFile:
+        try:
+            # Pages are read as they are needed: a row group may be larger than memory.
+            return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
+        except pa.ArrowException as error:
+            raise TableError(f"{file} is damaged, or not a Parquet file: {error}") from None
+
+    def _infer(self) -> pa.Schema:
+        self._counts = {}
+        schemas = []
+        for file in self.files:
+            with self._open(file) as opened:
+                self._counts[file] = opened.metadata.num_rows
+                schemas.append(opened.schema_arrow)
+        for file, schema in zip(self.files, schemas, strict=True):
+            if not schema.equals(schemas[0]):
+                raise TableError(
+                    f"{file} has other columns or types than {self.files[0]}: "
+                    f"{_difference(schema, schemas[0])}"
+                )
+        return schemas[0]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self._counts.values())
+
+    def _n_rows(self, file: Path) -> int:
+        return self._counts[file]
+
+    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        with self._open(file) as opened:
+            groups = list(range(opened.num_row_groups))
+            while groups and skip >= opened.metadata.row_group(groups[0]).num_rows:
+                skip -= opened.metadata.row_group(groups.pop(0)).num_rows
+            rows = self.block_rows
+            try:
+                batches = opened.iter_batches(rows, row_groups=groups, columns=columns)
+                yield from _skipped(batches, skip)
+            except (pa.ArrowException, OSError) as error:
+                raise TableError(f"{file} is damaged: {error}") from None
+
+
+def _difference(one: pa.Schema, other: pa.Schema) -> str:
+    fields = {str(field) for field in one} ^ {str(field) for field in other}
+    return "; ".join(sorted(fields)) or "in another order"
+
+
+# --- CSV -----------------------------------------------------------------------------------------
+
+
+class Csv(Table):
+    """CSV files with a header; cells come as text."""
+
+    delimiter = ","
+
+    def _batches_of(self, file: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        options = {} if columns is None else {"include_columns": columns}
+        try:
+            names = self._header(file)
+            with pa.input_stream(str(file), compression=_compression(file)) as stream:
+                yield from pa.csv.open_csv(
+                    stream,
+                    pa.csv.ReadOptions(block_size=READ_BYTES),
+                    pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                    pa.csv.ConvertOptions(
+                        column_types=dict.fromkeys(names, TEXT), check_utf8=False, **options
+                    ),
+                )
+        except (pa.ArrowException, OSError, EOFError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise self._explain(file, error) from None
+
+    def _header(self, file: Path) -> list[str]:
+        with _opened(file) as stream:
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            try:
+                return next(csv.reader(text, delimiter=self.delimiter), [])
+            except UnicodeDecodeError as error:
+                raise TableError(f"{file} is not UTF-8 text: {error.object[:20]!r}") from None
+            except (csv.Error, gzip.BadGzipFile, EOFError) as error:
+                raise TableError(f"{file} cannot be read as CSV: {error}") from None
+
+    def _explain(self, file: Path, error: Exception) -> TableError:
+        """Return the error with its row, found by reading the file again, slowly."""
+        try:
+            with _opened(file) as stream:
+                text = io.TextIOWrapper(
+                    stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
+                )
+                rows = csv.reader(text, delimiter=self.delimiter, strict=True)
+                width = len(next(rows, []))
+                for row, cells in enumerate((cells for cells in rows if cells), 1):
+                    if len(cells) != width:
+                        return TableError(
+                            f"{file}, row {row} (line {rows.line_num}): {len(cells)} cells where "
+                            f"the header has {width}: {self.delimiter.join(cells)[:60]!r}"
+                        )
+        except (csv.Error, OSError, EOFError) as reason:
+            error = reason
+        return TableError(f"{file} cannot be read as CSV: {error}")
+
+    def _infer(self) -> pa.Schema:
+        headers = [self._header(file) for file in self.files]
+        for file, header in zip(self.files, headers, strict=True):
+            if not header:
+                raise TableError(f"{file} is empty: a header with the columns' names is missing")
+            if header != headers[0]:
+                raise TableError(f"{file} has other columns than {self.files[0]}")
+        unknown = list(headers[0])
+        types: dict[str, pa.DataType] = {}
+        for file in self.files:
+            for batch in self._batches_of(file, None):
+                for name in unknown:
+                    types |= _type_of(batch, name)
+                unknown = [name for name in unknown if name not in types]
+                if not unknown:
+                    break
+            if not unknown:
+                break
+        return pa.schema([(name, types.get(name, pa.null())) for name in headers[0]])
+
+    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        last = None
+        for batch in _skipped(self._batches_of(file, columns), skip):
+            yield batch
+            last = batch
+        if last is not None and any("\n" in str(cell) for cell in _last_row(last)):
+            self._check_closed(file)
+
+    def _check_closed(self, file: Path) -> None:
+        """Refuse a file whose last cell opens a quote and never closes it: it ate all that follows."""
+        with _opened(file) as stream:
+            rows = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
+            try:
+                for _ in rows:
+                    pass
+            except csv.Error as error:
+                raise TableError(f"{file}, near line {rows.line_num}: {error}") from None
+
+
+def _last_row(batch: pa.RecordBatch) -> list[Any]:
+    return [column[-1].as_py() for column in batch.columns]
+
+
+def _compression(file: Path) -> str | None:
+    return "gzip" if file.suffix == ".gz" else None
+
+
+def _type_of(batch: pa.RecordBatch, name: str) -> dict[str, pa.DataType]:
+    """Return what the cells of a column of text look like; nothing, if all are missing."""
+    cells = batch.column(name)
+    try:
+        return {} if np.isnan(read_numbers(cells, name)).all() else {name: NUMBER}
+    except RowError:
+        return {name: TEXT}
+
+
+class Tsv(Csv):
+    """CSV files with tabs."""
+
+    delimiter = "\t"
+
+
+# --- JSON Lines ----------------------------------------------------------------------------------
+
+
+class JsonLines(Table):
+    """Files with one JSON object a line."""
+
+    def _infer(self) -> pa.Schema:
+        for file in self.files:
+            for _, table in self._tables(file, None):
+                return pa.schema(
+                    [
+                        pa.field(field.name, NUMBER if kind_of(field.type) == "number" else field.type)
+                        for field in table.schema
+                    ]
+                )
+        raise TableError(f"{self.name} is empty: no rows")
+
+    def _tables(self, file: Path, schema: pa.Schema | None) -> Iterator[tuple[int, pa.Table]]:
+        row = 0
+        try:
+            with _opened(file) as stream:
+                for block in line_blocks(stream):
+                    table = parse_json_lines(block, schema, lambda at: f"{file}, row {row + at + 1}")
+                    yield row, table
+                    row += table.num_rows
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise TableError(f"{file}, after row {row}: {error}") from None
+
+    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        for _, table in self._tables(file, schema):
+            if skip < table.num_rows:
+                yield from table.slice(skip).combine_chunks().to_batches()
+            skip = max(0, skip - table.num_rows)
+
+
+def parse_json_lines(
+    block: bytes, schema: pa.Schema | None, where: Callable[[int], str]
+) -> pa.Table:
+    """Return the rows of some lines; with a schema, its columns and no others."""
+    if not block.strip():
+        return (schema or pa.schema([])).empty_table()
+    try:
+        table = pa.json.read_json(
+            io.BytesIO(block),
+            pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            pa.json.ParseOptions(
+                explicit_schema=schema,
+                unexpected_field_behavior="infer" if schema is None else "ignore",
+            ),
+        )
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _explain_json(block, schema, where, error) from None
+    return table if schema is None else table.select(schema.names)
+
+
+def _explain_json(
+    block: bytes, schema: pa.Schema | None, where: Callable[[int], str], error: Exception
+) -> TableError:
+    """Return the error with its row, found by reading the lines again, slowly."""
+    lines = [line for line in block.splitlines() if line.strip()]
+    for row, line in enumerate(lines):
+        try:
+            cells = json.loads(line)
+        except ValueError as reason:
+            said = str(reason) if isinstance(reason, json.JSONDecodeError) else "not UTF-8"
+            return TableError(f"{where(row)}: {said}: {line[:60]!r}")
+        if not isinstance(cells, dict):
+            return TableError(f"{where(row)}: not a JSON object: {line[:60]!r}")
+        for field in schema or ():
+            value = cells.get(field.name)
+            wanted = (str,) if kind_of(field.type) == "text" else (int, float)
+            wrong = kind_of(field.type) in ("text", "number") and not isinstance(value, wanted)
+            if value is not None and (wrong or isinstance(value, bool)):
+                return TableError(
+                    f"{where(row)}: column {field.name!r} is {value!r}, not "
+                    + ("text" if wanted == (str,) else "a number")
+                )
+    at = re.search(r"in row (\d+)", str(error))
+    place = where(int(at[1])) if at else where(0)
+    return TableError(f"{place}: {re.sub(r' in row [0-9]+$', '', str(error))}")
+
+
+# --- svmlight ------------------------------------------------------------------------------------
+
+
+class Svmlight(Table):
+    """Files of svmlight or LIBSVM: a label, and features by their number as written."""
+
+    def _infer(self) -> pa.Schema:
+        width = 1 + max(
+            (int(matrix.indices.max(initial=-1)) for file in self.files for matrix, _ in self._parts(file)),
+            default=-1,
+        )
+        features = pa.field("features", pa.map_(pa.int32(), NUMBER), metadata={"width": str(width)})
+        return pa.schema([pa.field("label", NUMBER), features])
+
+    def _parts(self, file: Path) -> Iterator[tuple[Any, Any]]:
+        from sklearn.datasets import load_svmlight_file
+
+        row = 0
+        with _opened(file) as stream:
+            for block in line_blocks(stream):
+                try:
+                    part = load_svmlight_file(io.BytesIO(block), zero_based=True)
+                except (ValueError, OverflowError) as error:
+                    raise self._explain(file, row, block, error) from None
+                yield part
+                row += len(part[1])
+
+    def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
+        from sklearn.datasets import load_svmlight_file
+
+        for line in block.splitlines():
+            row += 1
+            try:
+                load_svmlight_file(io.BytesIO(line), zero_based=True)
+            except (ValueError, OverflowError) as reason:
+                return TableError(f"{file}, row {row}: {reason}: {line[:60]!r}")
+        return TableError(f"{file} cannot be read as svmlight: {error}")
+
+    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        kind = self.schema.field("features").type
+        for matrix, label in self._parts(file):
+            cells = pa.MapArray.from_arrays(
+                matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
+            ).cast(kind)
+            batch = pa.RecordBatch.from_arrays([pa.array(label), cells], schema=self.schema)
+            yield from _skipped([batch.select(columns)], skip)
+            skip = max(0, skip - batch.num_rows)
+
+
+# --- Opening and writing -------------------------------------------------------------------------
+
+FORMATS: dict[str, type[Table]] = {
+    "csv": Csv,
+    "tsv": Tsv,
+    "parquet": Parquet,
+    "jsonl": JsonLines,
+    "svmlight": Svmlight,
+}
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+}
+
+
+def format_of(file: Path) -> str | None:
+    """Return the format that a file's suffix names."""
+    name = file.name.removesuffix(".gz")
+    return SUFFIXES.get(Path(name).suffix.lower())
+
+
+def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
+    """Open a table: a file, a folder, a glob, or - for standard input.
+
+    Parameters
+    ----------
+    place : str
+        Where it is. Standard input is kept in a temporary file, since it is read more than once.
+    format : str, default=None
+        One of `FORMATS`. None goes by the suffix or, for standard input, by the first bytes.
+
+    Returns
+    -------
+    table : Table
+        Nothing but its columns has been read.
+    """
+    files = [_spooled()] if place == "-" else _files(place)
+    name = "<stdin>" if place == "-" else place
+    for file in files:
+        if file.stat().st_size == 0:
+            raise TableError(f"{name if place == '-' else file} is empty")
+    if format is None:
+        found = {_sniffed(file) if place == "-" else format_of(file) for file in files}
+        if len(found) > 1 or None in found:
+            raise TableError(
+                f"{name}: which format is it? The suffix does not say one of "
+                f"{', '.join(SUFFIXES)}; pass --format {'|'.join(FORMATS)}"
+            )
+        format = str(found.pop())  # noqa: A001
+    return FORMATS[format](files, name)
+
+
+def _files(place: str) -> list[Path]:
+    path = Path(place)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file() and format_of(file))
+        if not files:
+            raise TableError(f"{place}: no file in this folder has a suffix of a table")
+        return files
+    if path.exists():
+        return [path]
+    files = sorted(Path(found) for found in glob.glob(place, recursive=True))
+    if not files:
+        raise FileNotFoundError(f"{place}: no such file")
+    return [file for file in files if file.is_file()]
+
+
+def _spooled() -> Path:
+    """Copy standard input to a temporary file, which lives as long as the process."""
+    with tempfile.NamedTemporaryFile(prefix="pril-", suffix=SPOOL_SUFFIX, delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        shutil.copyfileobj(sys.stdin.buffer, file, READ_BYTES)
+    return Path(file.name)
+
+
+def _sniffed(file: Path) -> str:
+    with file.open("rb") as stream:
+        start = stream.read(READ_BYTES).lstrip()
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    return "jsonl" if start.startswith(b"{") else "csv"
+
+
+class TableWriter:
+    """Write batches to a binary stream in a format.
+
+    Parameters
+    ----------
+    stream : binary file
+        Where to write; it is not closed.
+    format : str
+        One of csv, tsv, jsonl, parquet.
+    """
+
+    def __init__(self, stream: IO[bytes], format: str) -> None:  # noqa: A002
+        self._stream = stream
+        self._format = format
+        self._parquet: pa.parquet.ParquetWriter | None = None
+        self._schema: pa.Schema | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write one batch.
+
+        Parameters
+        ----------
+        batch : RecordBatch
+            The rows.
+        """
+        first = self._schema is None
+        self._schema = batch.schema if self._schema is None else self._schema
+        if self._format == "jsonl":
+            lines = (json.dumps(row, ensure_ascii=False, default=str) for row in batch.to_pylist())
+            self._stream.write("".join(f"{line}\n" for line in lines).encode())
+        elif self._format == "parquet":
+            if self._parquet is None:
+                self._parquet = pa.parquet.ParquetWriter(self._stream, self._schema)
+            self._parquet.write_batch(batch.cast(self._schema))
+        else:
+            delimiter = "\t" if self._format == "tsv" else ","
+            flat = [n for n in batch.schema.names if not pa.types.is_nested(batch.schema.field(n).type)]
+            self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=first))
+
+    def close(self) -> None:
+        """Write what the format has at its end."""
+        if self._parquet is not None:
+            self._parquet.close()
+
+
+def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    if header:
+        writer.writerow(batch.schema.names)
+    plain = io.BytesIO()
+    try:
+        options = pa.csv.WriteOptions(
+            include_header=False, delimiter=delimiter, quoting_style="none"
+        )
+        pa.csv.write_csv(batch, plain, options)
+    except pa.ArrowInvalid:  # a cell needs quotes; pyarrow would then put them around every cell
+        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        plain = io.BytesIO()
+    return text.getvalue().encode() + plain.getvalue()
