@@ -4,8 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pril import datasets, evaluate, experiments, labels, metrics, plotting, theory
+    from pril import datasets, evaluate, experiments, io, labels, metrics, plotting, theory
     from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+    from pril.io import load, save
     from pril.kernel import KernelPRIL, PolynomialMap
 
 __version__ = "0.1.0.dev0"
@@ -21,13 +22,22 @@ __all__ = [
     "datasets",
     "evaluate",
     "experiments",
+    "io",
     "labels",
+    "load",
     "metrics",
     "plotting",
+    "save",
     "theory",
 ]
 
-_MODULES = ("datasets", "evaluate", "experiments", "labels", "metrics", "plotting", "theory")
+_MODULES = ("datasets", "evaluate", "experiments", "io", "labels", "metrics", "plotting", "theory")
+_HOMES = {
+    "KernelPRIL": "pril.kernel",
+    "PolynomialMap": "pril.kernel",
+    "load": "pril.io",
+    "save": "pril.io",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -35,8 +45,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"pril.{name}")
     if name in __all__:
-        home = "pril.kernel" if name in ("KernelPRIL", "PolynomialMap") else "pril.estimators"
-        return getattr(import_module(home), name)
+        return getattr(import_module(_HOMES.get(name, "pril.estimators")), name)
     raise AttributeError(f"module 'pril' has no attribute {name!r}")
 
 

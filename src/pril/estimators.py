@@ -67,6 +67,15 @@ class Memory(NamedTuple):
         return all(np.isfinite(part).all() for part in parts)
 
 
+def check_array(array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
+    """Refuse what is not a finite array, laid out as the compiled loop assumes."""
+    if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise ValueError(f"learned {kind}, shape {np.shape(array)}, where {shape} should be")
+    if not (array.flags.carray and np.isfinite(array).all()):
+        raise ValueError(f"learned numbers of shape {shape} that are not finite")
+
+
 def _aligned_zeros(*shape: int) -> Array:
     """Return zeros that begin on a cache line, which makes wide updates a third faster."""
     size = int(np.prod(shape))
@@ -101,6 +110,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
+    _may_lose_mean: ClassVar[bool] = False
 
     classes: ArrayLike | None
     max_iter: int
@@ -303,6 +313,25 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return Memory.blank(
             self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
         )
+
+    def _check_memory(self) -> None:
+        """Refuse what does not fit: a file may hold anything, and the compiled loop trusts it."""
+        state, mean = self._memory.state, self._memory.mean
+        if list(self._learned_with) != list(self._fixed):
+            raise ValueError("the parameters it was learned with are missing")
+        if np.shape(labels.check_classes(self.classes_)) != np.shape(self.classes_):
+            raise ValueError("its classes are not a list")
+        u, n = (self._n_scores(), self.n_features_in_ + 1), (len(self.classes_) - 1,)
+        check_array(state.u, u)
+        check_array(state.n, n)
+        check_array(state.shift, (2,))
+        check_array(state.counts, (3,), np.int64)
+        if mean is not None:
+            check_array(mean.u, u)
+            check_array(mean.n, n)
+        averages = self._learned_with.get("average", False)
+        if (mean is None) == averages and not (mean is None and self._may_lose_mean):
+            raise ValueError("it averages without sums, or has sums without averaging")
 
     def _blank_record(self, n: int) -> kernels.Record:
         rank = np.empty(n, dtype=np.int64)

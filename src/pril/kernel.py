@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pril import _kernels as kernels
 from pril import labels
 from pril._rows import blame
-from pril.estimators import _OnlineClassifier, _ThresholdClassifier
+from pril.estimators import _OnlineClassifier, _ThresholdClassifier, check_array
 
 if TYPE_CHECKING:
     from typing import Self
@@ -237,6 +237,7 @@ class KernelPRIL(_ThresholdClassifier):
         "budget": [Interval(Integral, 1, None, closed="left"), None],
     }
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
+    _may_lose_mean = True  # to a budget
 
     def __init__(
         self,
@@ -336,6 +337,36 @@ class KernelPRIL(_ThresholdClassifier):
         none = np.empty(0, dtype=np.int64)
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
         return Support(first, empty, empty, none, 0, np.full(n, -1), blank.state, blank.mean)
+
+    def _check_memory(self) -> None:
+        if callable(self.kernel) or callable(self._learned_with.get("kernel")):
+            raise ValueError(
+                f"kernel={self.kernel!r} is a function, and a file holds data, no code: use a "
+                "kernel that is known by name"
+            )
+        rows, coef, sums, source, *_ = self._memory
+        if not (_on_host(rows) and _on_host(coef)):
+            raise ValueError(
+                f"its support rows are of type {type(rows).__name__}, and a file holds NumPy "
+                "arrays: fit on those"
+            )
+        super()._check_memory()
+        n_support = len(source)
+        check_array(source, (n_support,), np.int64)
+        check_array(coef, (n_support,))
+        check_array(sums, (n_support,))
+        if self.kernel == "precomputed":
+            check_array(rows, (n_support,), np.int64)
+            if not ((rows >= 0) & (rows < self.n_features_in_)).all():
+                raise ValueError("support rows that fit did not see")
+            return
+        shape = (n_support, self.n_features_in_)
+        if isinstance(rows, csr_array) and rows.shape == shape:
+            rows.check_format(full_check=True)
+            rows = rows.data
+            shape = rows.shape
+        single = getattr(rows, "dtype", None) == np.float32
+        check_array(rows, shape, np.float32 if single else np.float64)
 
     def _learn(
         self,
