@@ -165,7 +165,8 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> l
     )
     finite = values[np.isfinite(values)]
     whole = bool((finite == np.floor(finite)).all())
-    return labels.read(labels.Labels(values, np.dtype(np.int64 if whole else np.float64)))
+    table = labels.read(values[:, 0] if len(names) == 1 else values)
+    return table._replace(dtype=np.dtype(np.int64 if whole else np.float64))
 
 
 def _coded(words: pa.Array) -> labels.Labels:
@@ -293,6 +294,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             return self
         if self.numbers_:
             matrix = self._matrix(batch)
+            self._refuse_gaps(matrix)
             self._scaler.partial_fit(matrix)
             if self.bounded:
                 self._extremes.partial_fit(matrix)
@@ -306,6 +308,20 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, width in self.widths_.items():
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
+
+    def check(self, X: Any) -> None:
+        """Refuse rows that `transform` would refuse.
+
+        Parameters
+        ----------
+        X : table
+            Anything that speaks Arrow.
+        """
+        batch = to_batch(X)
+        if self.numbers_:
+            self._refuse_gaps(self._matrix(batch))
+        for name in self.words_:
+            read_words(column(batch, name), name)
 
     def _begin(self, schema: pa.Schema) -> None:
         kind = {field.name: kind_of(field.type) for field in schema}
@@ -392,7 +408,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for j, name in enumerate(self.numbers_):
             matrix[:, j] = read_numbers(column(batch, name), name)
         if not np.isfinite(matrix.sum()):  # a gap, an infinity, or a sum too large
-            self._refuse(matrix, np.isinf(matrix), "is not finite")
+            self._refuse(matrix, np.isinf(matrix), "which is not finite")
         return matrix
 
     def _refuse(self, matrix: Array, bad: Array, reason: str) -> None:
@@ -400,12 +416,15 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             row, at = (int(k) for k in np.argwhere(bad)[0])
             raise RowError("X", row, f"column {self.numbers_[at]!r} is {matrix[row, at]}, {reason}")
 
+    def _refuse_gaps(self, matrix: Array) -> None:
+        if not self.impute:
+            self._refuse(matrix, np.isnan(matrix), "a missing value")
+
     def _scaled(self, batch: pa.RecordBatch) -> Array:
         matrix = self._matrix(batch)
+        self._refuse_gaps(matrix)
         gaps = np.isnan(matrix)
         if gaps.any():
-            if not self.impute:
-                self._refuse(matrix, gaps, "a missing value")
             # A column without any value in training has no mean: it says nothing, as 0.
             np.copyto(matrix, np.nan_to_num(self._scaler.mean_), where=gaps)
         if self.scale:

@@ -69,7 +69,7 @@ TRUSTED = [
         csr_matrix,
         np.dtype,
     )
-]
+] + ["pril.columns.ColumnEncoder"]  # by name: it needs pyarrow, a file of another model does not
 
 
 class About(NamedTuple):
@@ -168,7 +168,7 @@ def write(
     """Write a model, or a dict of models, arrays, numbers, strings and lists (a checkpoint)."""
     skops = _skops()
     if kind == "model":
-        check_is_fitted(_learner(content))
+        check_is_fitted(learner_of(content))
     _check_learners(content)
     try:
         members = _canonical(skops.dumps(content))
@@ -209,7 +209,7 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
     with _as_damage(path):
         content = skops.loads(data, trusted=TRUSTED)
         if kind == "model":
-            _learner(content)
+            learner_of(content)
         _check_learners(content)
     return content, about
 
@@ -268,7 +268,7 @@ def _as_damage(path: str | PathLike[str]) -> Iterator[None]:
 # --- The learners in a file ----------------------------------------------------------------------
 
 
-def _learner(model: Any) -> _OnlineClassifier:
+def learner_of(model: Any) -> _OnlineClassifier:
     """Return the estimator of ours that a model is, or ends in."""
     last = model
     while isinstance(last, Pipeline | FrozenEstimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,17 @@ if TYPE_CHECKING:
 
     from pril.estimators import _ThresholdClassifier
 
-__all__ = ["plot_scores"]
+__all__ = ["plot_model", "plot_scores"]
 
 INSIDE, OUTSIDE = "#0072b2", "#d55e00"  # told apart by the colour-blind too
+
+
+def _axes(ax: Axes | None) -> Axes:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("pril.plotting needs matplotlib: pip install 'pril[plot]'") from error
+    return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
 
 
 def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
@@ -48,12 +57,7 @@ def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | N
     >>> ax.get_xlabel()
     'score'
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("pril.plotting needs matplotlib: pip install 'pril[plot]'") from error
-    if ax is None:
-        ax = plt.subplots(figsize=(8, 4.5), layout="constrained")[1]
+    ax = _axes(ax)
     if not hasattr(estimator, "latent"):
         raise TypeError(f"{type(estimator).__name__} has no score axis to draw")
     rank, scores, cut = estimator._rate(X)
@@ -95,4 +99,73 @@ def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | N
     ax.set_xlabel("score")
     ax.set_ylabel("class")
     ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
+    return ax
+
+
+def plot_model(
+    estimator: _ThresholdClassifier,
+    names: Sequence[str] | None = None,
+    *,
+    top: int = 10,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the largest weights of a model on its score axis, between its thresholds.
+
+    A bar is what one unit of a feature, such as one standard deviation, adds to the score; the
+    shaded bands are the scores of the classes, so that a bar shows how far its feature can move a
+    row.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted linear learner with thresholds.
+    names : sequence of str, default=None
+        Names of the features. None takes those it was fitted with, or their numbers.
+    top : int, default=10
+        How many weights to draw.
+    ax : matplotlib Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> from pril import PRIL
+    >>> from pril.plotting import plot_model
+    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]], [(1, 1), (1, 2), (2, 2)]
+    >>> ax = plot_model(PRIL(random_state=0).fit(X, y), ["height", "width"])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['height', 'width']
+    """
+    ax = _axes(ax)
+    if not (hasattr(estimator, "coef_") and hasattr(estimator, "thresholds_")):
+        raise TypeError(f"{type(estimator).__name__} has no weights on one score axis to draw")
+    coef, cuts = estimator.coef_, estimator.thresholds_
+    if names is None:
+        names = [str(n) for n in getattr(estimator, "feature_names_in_", range(len(coef)))]
+    largest = np.argsort(-np.abs(coef), kind="stable")[:top]
+    ends = np.concatenate([cuts, coef[largest], [0.0]])
+    margin = 0.15 * (ends.max() - ends.min() or 1.0)
+    edges = np.concatenate([[ends.min() - margin], cuts, [ends.max() + margin]])
+    for k, name in enumerate(estimator.classes_):
+        ax.axvspan(edges[k], edges[k + 1], color="black", alpha=0.04 + 0.08 * (k % 2), linewidth=0)
+        ax.annotate(
+            str(name),
+            ((edges[k] + edges[k + 1]) / 2, 1.0),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(0, 4 + 10 * (k % 2)),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    place = np.arange(len(largest))
+    ax.barh(place, coef[largest], color=np.where(coef[largest] < 0, OUTSIDE, INSIDE), height=0.6)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.set_yticks(place, [names[j] for j in largest])
+    ax.invert_yaxis()
+    ax.set_xlim(edges[0], edges[-1])
+    ax.set_xlabel("score")
     return ax

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -446,7 +446,7 @@ class JsonLines(Table):
 
     def _infer(self) -> pa.Schema:
         for file in self.files:
-            for _, table in self._tables(file, None):
+            for table in self._tables(file, None):
                 return pa.schema(
                     [
                         pa.field(field.name, NUMBER if kind_of(field.type) == "number" else field.type)
@@ -455,28 +455,28 @@ class JsonLines(Table):
                 )
         raise TableError(f"{self.name} is empty: no rows")
 
-    def _tables(self, file: Path, schema: pa.Schema | None) -> Iterator[tuple[int, pa.Table]]:
+    def _tables(self, file: Path, schema: pa.Schema | None) -> Iterator[pa.Table]:
         row = 0
         try:
             with _opened(file) as stream:
                 for block in line_blocks(stream):
-                    table = parse_json_lines(block, schema, lambda at: f"{file}, row {row + at + 1}")
-                    yield row, table
+                    table = parse_json_lines(block, schema)
+                    yield table
                     row += table.num_rows
+        except RowError as error:
+            raise TableError(f"{file}, row {row + error.row + 1}: {error.reason}") from None
         except (gzip.BadGzipFile, EOFError) as error:
             raise TableError(f"{file}, after row {row}: {error}") from None
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in columns])
-        for _, table in self._tables(file, schema):
+        for table in self._tables(file, schema):
             if skip < table.num_rows:
                 yield from table.slice(skip).combine_chunks().to_batches()
             skip = max(0, skip - table.num_rows)
 
 
-def parse_json_lines(
-    block: bytes, schema: pa.Schema | None, where: Callable[[int], str]
-) -> pa.Table:
+def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
     """Return the rows of some lines; with a schema, its columns and no others."""
     if not block.strip():
         return (schema or pa.schema([])).empty_table()
@@ -491,35 +491,31 @@ def parse_json_lines(
         )
         table.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _explain_json(block, schema, where, error) from None
+        raise explain_json_lines(block, schema, error) from None
     return table if schema is None else table.select(schema.names)
 
 
-def _explain_json(
-    block: bytes, schema: pa.Schema | None, where: Callable[[int], str], error: Exception
-) -> TableError:
+def explain_json_lines(block: bytes, schema: pa.Schema | None, error: Exception) -> RowError:
     """Return the error with its row, found by reading the lines again, slowly."""
-    lines = [line for line in block.splitlines() if line.strip()]
-    for row, line in enumerate(lines):
+    for row, line in enumerate(line for line in block.splitlines() if line.strip()):
+        shown = repr(line[:60].decode(errors="replace"))
         try:
             cells = json.loads(line)
-        except ValueError as reason:
-            said = str(reason) if isinstance(reason, json.JSONDecodeError) else "not UTF-8"
-            return TableError(f"{where(row)}: {said}: {line[:60]!r}")
+        except UnicodeDecodeError:
+            return RowError("X", row, f"not UTF-8: {line[:60]!r}")
+        except (json.JSONDecodeError, RecursionError) as reason:
+            return RowError("X", row, f"not a JSON object ({reason}): {shown}")
         if not isinstance(cells, dict):
-            return TableError(f"{where(row)}: not a JSON object: {line[:60]!r}")
+            return RowError("X", row, f"not a JSON object: {shown}")
         for field in schema or ():
-            value = cells.get(field.name)
-            wanted = (str,) if kind_of(field.type) == "text" else (int, float)
-            wrong = kind_of(field.type) in ("text", "number") and not isinstance(value, wanted)
-            if value is not None and (wrong or isinstance(value, bool)):
-                return TableError(
-                    f"{where(row)}: column {field.name!r} is {value!r}, not "
-                    + ("text" if wanted == (str,) else "a number")
-                )
+            value, kind = cells.get(field.name), kind_of(field.type)
+            right = {"text": str, "number": int | float}.get(kind, object)
+            if value is not None and (not isinstance(value, right) or isinstance(value, bool)):
+                wanted = "a number" if kind == "number" else kind
+                return RowError("X", row, f"column {field.name!r} is {value!r}, not {wanted}")
     at = re.search(r"in row (\d+)", str(error))
-    place = where(int(at[1])) if at else where(0)
-    return TableError(f"{place}: {re.sub(r' in row [0-9]+$', '', str(error))}")
+    reason = re.sub(r" in row [0-9]+$", "", str(error))
+    return RowError("X", int(at[1]) if at else 0, reason)
 
 
 # --- svmlight ------------------------------------------------------------------------------------

@@ -1,0 +1,342 @@
+"""Rows from a pipe: predict each, then learn from it if it carries a label."""
+
+from __future__ import annotations
+
+import csv
+import io as streams
+import json
+import os
+import signal
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from pril import labels
+from pril._tables import TableError, explain_json_lines, parse_json_lines
+from pril._training import Checkpoint, Verdict
+from pril.columns import read_labels
+from pril.errors import RowError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pril._serving import LoadedModel
+
+    Array = NDArray[Any]
+
+# A pipe holds 64 KiB unless asked for more. What is read at once is answered at once, so this also
+# bounds how long a row waits: some 20 ms of work.
+READ_BYTES = 1 << 18
+NAME = "<stdin>"
+
+
+class Stopped(Exception):
+    """The process was asked to stop."""
+
+
+def chunks(descriptor: int) -> Iterator[bytes]:
+    """Return what a pipe has, as soon as it has it, in whole lines."""
+    rest = b""
+    while data := os.read(descriptor, READ_BYTES):
+        whole, newline, rest_after = data.rpartition(b"\n")
+        if newline:
+            yield rest + whole + newline
+            rest = rest_after
+        else:
+            rest += data
+    if rest:
+        yield rest + b"\n"
+
+
+# --- Formats -------------------------------------------------------------------------------------
+
+
+class JsonRows:
+    """One JSON object a line, in and out."""
+
+    def __init__(self, classes: Array) -> None:
+        self._said = [json.dumps(labels.plain(name), ensure_ascii=False) for name in classes]
+
+    def header(self, lines: bytes) -> tuple[bytes, bytes]:
+        """Return what to write before the rows, and the lines after a header."""
+        return b"", lines
+
+    def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows of whole lines."""
+        table = parse_json_lines(lines, schema)
+        if table.num_rows != len(split(lines)):  # two objects on a line, or one on two lines
+            raise explain_json_lines(lines, schema, ValueError("not one JSON object a line"))
+        return _one_batch(table)
+
+    def answer(self, rank: Array, score: Array) -> bytes:
+        """Return the lines that answer some rows."""
+        pairs = zip(rank.tolist(), score.tolist(), strict=True)
+        lines = [f'{{"prediction": {self._said[r]}, "score": {s!r}}}\n' for r, s in pairs]
+        return "".join(lines).encode()
+
+
+class CsvRows:
+    """CSV with a header, in and out; a row is one line."""
+
+    def __init__(self, classes: Array) -> None:
+        self._said = [_csv_line([labels.plain(name)]).rstrip("\n") for name in classes]
+        self._names: list[str] = []
+
+    def header(self, lines: bytes) -> tuple[bytes, bytes]:
+        """Return what to write before the rows, and the lines after a header."""
+        if self._names:
+            return b"", lines
+        first, _, rest = lines.lstrip().partition(b"\n")
+        try:
+            self._names = next(csv.reader([first.decode("utf-8-sig")]))
+        except UnicodeDecodeError:
+            raise TableError(f"{NAME}: the header is not UTF-8: {first[:60]!r}") from None
+        if len(set(self._names)) < len(self._names):
+            raise TableError(f"{NAME}: the header names a column twice: {', '.join(self._names)}")
+        return b"prediction,score\n", rest
+
+    def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows of whole lines, as text."""
+        types = {name: pa.string() for name in schema.names}
+        if not lines.strip():
+            return _one_batch(pa.schema(types).empty_table())
+        try:
+            table = pa.csv.read_csv(
+                streams.BytesIO(lines),
+                pa.csv.ReadOptions(use_threads=False, column_names=self._names),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=types,
+                    include_columns=schema.names,
+                    include_missing_columns=True,
+                    check_utf8=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            for row, line in enumerate(split(lines)):
+                cells = next(csv.reader([line.decode(errors="replace")]))
+                if len(cells) != len(self._names):
+                    reason = f"{len(cells)} cells where the header has {len(self._names)}"
+                    raise RowError("X", row, f"{reason}: {line[:60]!r}") from None
+            raise TableError(f"{NAME}: {error}") from None
+        return _one_batch(table)
+
+    def answer(self, rank: Array, score: Array) -> bytes:
+        """Return the lines that answer some rows."""
+        pairs = zip(rank.tolist(), score.tolist(), strict=True)
+        return "".join([f"{self._said[r]},{s!r}\n" for r, s in pairs]).encode()
+
+
+def _csv_line(cells: list[Any]) -> str:
+    text = streams.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def split(lines: bytes) -> list[bytes]:
+    """Return the lines that are not blank."""
+    return [line for line in lines.split(b"\n") if line.strip()]
+
+
+# --- The stream ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Position:
+    """How far a stream has been read: rows, and a checksum of their bytes."""
+
+    rows: int = 0
+    checksum: int = 0
+
+    def pass_over(self, lines: list[bytes]) -> None:
+        """Count some lines."""
+        self.rows += len(lines)
+        self.checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
+
+
+class Stream:
+    """Rows in, answers out, a model that learns."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        names: tuple[str, ...],
+        output: IO[bytes],
+        report: Any,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.model = model
+        self.names = names
+        self.output = output
+        self.report = report
+        self.checkpoint = checkpoint
+        self.position = Position()
+        self.verdict = Verdict()
+        self._schema = self._needed()
+
+    def _needed(self) -> pa.Schema:
+        encoder = self.model.encoder
+        words = set(encoder.words_) if encoder is not None else set()
+        kind = pa.string() if self.model.has_text_labels else pa.float64()
+        return pa.schema(
+            [(n, pa.string() if n in words else pa.float64()) for n in self.model.columns]
+            + [(n, kind) for n in self.names]
+        )
+
+    def run(self, descriptor: int, format: str | None) -> None:  # noqa: A002
+        """Answer every row until the input ends."""
+        rows: JsonRows | CsvRows | None = None
+        skip = self._restored()
+        try:
+            for lines in self._interruptible(chunks(descriptor)):
+                if rows is None:
+                    json_lines = lines.lstrip().startswith(b"{")
+                    is_json = json_lines if format is None else format == "jsonl"
+                    rows = (JsonRows if is_json else CsvRows)(self.model.learner.classes_)
+                heading, lines = rows.header(lines)
+                if skip.rows == 0:
+                    self._write(heading)
+                fresh = self._after(split(lines), skip)
+                if fresh:
+                    self._answer(rows, fresh)
+        except (TableError, Stopped):  # between two rows: what was learned so far is whole
+            if self.checkpoint:
+                self.checkpoint.save(self._state())
+            raise
+        if self.position.rows < skip.rows:
+            raise ValueError(
+                f"{NAME} has {self.position.rows} rows, but the checkpoint has seen {skip.rows}: it "
+                "belongs to another stream"
+            )
+
+    def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Return the chunks until a signal asks to stop: at once while waiting, else after one."""
+        waiting = asked = False
+
+        def stop(*_: Any) -> None:
+            nonlocal asked
+            asked = True
+            if waiting:
+                raise Stopped
+
+        handlers = {name: signal.signal(name, stop) for name in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            while not asked:
+                waiting = True
+                chunk = next(chunks, None)
+                waiting = False
+                if chunk is None:
+                    return
+                yield chunk
+            raise Stopped
+        finally:
+            for name, handler in handlers.items():
+                signal.signal(name, handler)
+
+    def _restored(self) -> Position:
+        state = self.checkpoint.restore() if self.checkpoint else None
+        if state is None:
+            return Position()
+        self.model.use(state["model"])
+        self.verdict = Verdict(**state["verdict"])
+        return Position(state["rows"], state["checksum"])
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.model,
+            "verdict": vars(self.verdict),
+            "rows": self.position.rows,
+            "checksum": self.position.checksum,
+        }
+
+    def _after(self, lines: list[bytes], skip: Position) -> list[bytes]:
+        """Return the lines that the checkpoint has not seen; they must follow the ones it has."""
+        old = max(0, skip.rows - self.position.rows)
+        if old == 0:
+            return lines
+        self.position.pass_over(lines[:old])
+        if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
+            raise ValueError(
+                f"{NAME}: the first {skip.rows} rows are not those that the checkpoint has seen: it "
+                "belongs to another stream"
+            )
+        return lines[old:]
+
+    def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
+        """Answer some lines; if one is wrong, the lines before it, and then refuse."""
+        try:
+            batch = rows.parse(b"\n".join([*lines, b""]), self._schema)
+            features, found, intervals = self._read(batch)
+        except RowError as error:
+            if error.row:
+                self._answer(rows, lines[: error.row])
+            place = f"{NAME}, row {self.position.rows + 1}"
+            raise TableError(f"{place}: {error.reason}") from None
+        before = self.position.rows
+        rank, score = self._learn(features, found, intervals)
+        self._write(rows.answer(rank, score))
+        self.position.pass_over(lines)
+        if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
+            self.checkpoint.save(self._state())
+
+    def _read(self, batch: pa.RecordBatch) -> tuple[Any, labels.Labels | None, Array]:
+        """Return features and labels, all of which the learner accepts."""
+        learner = self.model.learner
+        features = self.model.features(batch, self._schema)
+        rows = learner._read_rows(features, reset=False, min_rows=0)
+        if not self.names:
+            return features, None, np.empty(0)
+        found = read_labels(batch, self.names, text=self.model.has_text_labels)
+        ranks = labels.to_ranks(found, learner.classes_)
+        intervals = labels.check_ranks(ranks, found, learner.classes_)
+        learner._match(rows, found, intervals)
+        return features, found, intervals
+
+    def _learn(
+        self, features: Any, found: labels.Labels | None, intervals: Array
+    ) -> tuple[Array, Array]:
+        if found is None:
+            return self.model.rate(features)
+        labelled = ~found.missing().all(axis=1)
+        edges = np.flatnonzero(np.diff(labelled)) + 1
+        rank = np.empty(len(labelled), dtype=np.int64)
+        score = np.empty(len(labelled))
+        for start, stop in zip([0, *edges], [*edges, len(labelled)], strict=True):
+            part = slice(start, stop)
+            if not labelled[start]:  # a row without a label is not a round: nothing changes
+                rank[part], score[part] = self.model.rate(features[part])
+                continue
+            y = found._replace(values=found.values[part])
+            learner = self.model.learner
+            record = learner._learn_once(features[part], y, None, recording=True)[1]
+            rank[part] = record.rank
+            wide = record.scores.shape[1] > 1
+            score[part] = (
+                record.scores[np.arange(stop - start), record.rank] if wide else record.scores[:, 0]
+            )
+        self._judge(intervals, rank, labelled)
+        return rank, score
+
+    def _judge(self, intervals: Array, rank: Array, labelled: Array) -> None:
+        """Add up the losses, and report them whenever the count of labelled rows has doubled."""
+        loss = labels.interval_loss(intervals[labelled], rank[labelled])
+        before, after = self.verdict.rows, self.verdict.rows + len(loss)
+        total = self.verdict.loss + np.cumsum(loss)
+        power = 1 << before.bit_length()
+        while power <= after:
+            self.report(power, int(total[power - before - 1]))
+            power <<= 1
+        self.verdict.add(intervals, rank, labelled)
+
+    def _write(self, data: bytes) -> None:
+        self.output.write(data)
+        self.output.flush()

@@ -1,0 +1,468 @@
+"""Learning from tables that need not fit in memory, in passes that can be taken up again.
+
+The first pass surveys the table: it learns how to encode the columns and which labels there are.
+Each further pass learns from the blocks in order, the rows of a block shuffled. All that a run has
+learned and where it stands is one dict, which is what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+
+from pril import __version__, io, labels
+from pril._tables import Table, TableError
+from pril.columns import ColumnEncoder, kind_of, read_labels
+from pril.errors import RowError
+from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril.kernel import KernelPRIL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+MODELS = {
+    "pril": PRIL,
+    "mpril": MPRIL,
+    "kernel": KernelPRIL,
+    "prank": PRank,
+    "widrow-hoff": WidrowHoff,
+    "perceptron": MulticlassPerceptron,
+}
+MOST_LABELS = 10_000  # different labels; a column with more is not a rating
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to learn and how: all that decides the model, beside the table."""
+
+    labels: tuple[str, ...]  # one column, or the lower and the upper end
+    classes: tuple[str, ...] | None = None
+    model: str = "pril"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    scale: bool = True
+    impute: bool = True
+    one_hot: bool = True
+    shuffle: bool = True
+    epochs: int = 10
+    holdout: float = 0.2
+    seed: int = 0
+
+
+class Columns(NamedTuple):
+    """Which columns are features, and which are not, with the reason."""
+
+    numbers: list[str]
+    words: list[str]
+    sparse: list[str]
+    ignored: dict[str, str]
+
+    @property
+    def used(self) -> list[str]:
+        """Return the names of the features."""
+        return [*self.numbers, *self.words, *self.sparse]
+
+
+def choose_columns(table: Table, task: Task) -> Columns:
+    """Sort the columns of a table by what they hold and what was asked for."""
+    for name in (*task.labels, *(task.features or ()), *task.drop, *task.text):
+        table.check_column(name)
+    for name in task.features or ():
+        if name in task.labels:
+            raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
+    chosen = Columns([], [], [], {})
+    for column in table.schema:
+        name, kind = column.name, kind_of(column.type)
+        if name in task.text and kind in ("number", "empty"):
+            kind = "text"
+        asked = name in (task.features or ())
+        if name in task.labels:
+            continue
+        if name in task.drop or (task.features is not None and not asked):
+            chosen.ignored[name] = "not asked for"
+        elif kind == "number":
+            chosen.numbers.append(name)
+        elif kind == "text" and task.one_hot:
+            chosen.words.append(name)
+        elif kind == "sparse":
+            chosen.sparse.append(name)
+        else:
+            reason = {"text": "text", "empty": "no values"}.get(kind, f"holds {kind}")
+            if asked:
+                raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
+            chosen.ignored[name] = reason
+    if not chosen.used:
+        raise TableError(f"{table.name}: no column is left to learn from")
+    return chosen
+
+
+def is_text(table: Table, names: tuple[str, ...]) -> bool:
+    """Tell whether the labels are words; refuse what cannot be a label."""
+    kinds = {name: kind_of(table.schema.field(name).type) for name in names}
+    for name, kind in kinds.items():
+        if kind not in ("number", "text", "empty"):
+            raise TableError(f"{table.name}: the column {name!r} cannot be a label: it holds {kind}")
+    if "text" in kinds.values() and "number" in kinds.values():
+        raise TableError(
+            f"{table.name}: the columns {' and '.join(map(repr, names))} must both hold numbers or "
+            "both hold words"
+        )
+    return "text" in kinds.values()
+
+
+@contextmanager
+def located(table: Table, first: int | Array, names: tuple[str, ...] = ()) -> Iterator[None]:
+    """Say in which row of the table a block, or a list of rows, has its mistake."""
+    try:
+        yield
+    except RowError as error:
+        row = first + error.row if isinstance(first, int) else int(first[error.row])
+        said = f"{_columns(names)}: " if names and not error.reason.startswith("column") else ""
+        raise TableError(f"{table.where(row)}: {said}{error.reason}") from None
+
+
+def _columns(names: tuple[str, ...]) -> str:
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+# --- Which labels there are ----------------------------------------------------------------------
+
+
+class LabelCounts:
+    """The different labels of a table, how often each occurs, and where it occurs first."""
+
+    def __init__(self, names: tuple[str, ...], seen: pa.Table | None = None) -> None:
+        self.names = names
+        self.seen = seen
+
+    def add(self, block: pa.RecordBatch, first: int, table: Table) -> None:
+        """Count the labels of one more block."""
+        cells = [_decoded(block.column(name)) for name in self.names]
+        ones = pa.array(np.ones(block.num_rows, dtype=np.int64))
+        rows = pa.array(np.arange(first, first + block.num_rows))
+        more = pa.table([*cells, ones, rows], names=self._keys() + ["count", "row"])
+        both = more if self.seen is None else pa.concat_tables([self.seen, more])
+        grouped = both.group_by(self._keys()).aggregate([("count", "sum"), ("row", "min")])
+        self.seen = grouped.rename_columns({"count_sum": "count", "row_min": "row"}).select(
+            [*self._keys(), "count", "row"]
+        )
+        if len(self.seen) > MOST_LABELS:
+            raise TableError(
+                f"{table.name}: {_columns(self.names)}: over {MOST_LABELS} different labels; rank "
+                "them in bins first (pril.labels.from_bounds does)"
+            )
+
+    def _keys(self) -> list[str]:
+        return [f"label{k}" for k in range(len(self.names))]
+
+    def encode(
+        self, classes: tuple[str, ...] | None, *, text: bool, table: Table
+    ) -> tuple[Array, Array, Array]:
+        """Return the classes, lowest first, and the different labels as ranks, with their counts."""
+        assert self.seen is not None  # noqa: S101 - a table without rows is refused before
+        seen = self.seen.sort_by("row")
+        rows, counts = seen["row"].to_numpy(), seen["count"].to_numpy()
+        named = seen.select(self._keys()).rename_columns(list(self.names))
+        with located(table, rows, self.names):
+            found = read_labels(named.combine_chunks().to_batches()[0], self.names, text=text)
+            order, ranks = labels.encode(found, typed_classes(classes, text=text))
+        return order, ranks, counts
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return plain values, for a checkpoint."""
+        return {} if self.seen is None else self.seen.to_pydict()
+
+    @classmethod
+    def from_dict(cls, names: tuple[str, ...], seen: dict[str, list[Any]], like: pa.Schema) -> Any:
+        """Return what `to_dict` was made from."""
+        counts = cls(names)
+        if seen:
+            types = [_decoded(pa.array([], like.field(name).type)).type for name in names]
+            schema = dict(zip(counts._keys(), types, strict=True))
+            arrays = {k: pa.array(seen[k], schema.get(k, pa.int64())) for k in seen}
+            counts.seen = pa.table(arrays)
+        return counts
+
+
+def _decoded(cells: pa.Array) -> pa.Array:
+    return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+
+
+def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:
+    """Return classes from the command line as the kind of label that the table has."""
+    if classes is None or text:
+        return None if classes is None else list(classes)
+    try:
+        numbers = [float(name) for name in classes]
+    except ValueError:
+        raise ValueError(
+            f"--classes {','.join(classes)}: the labels are numbers, the classes are not"
+        ) from None
+    return [int(number) if number.is_integer() else number for number in numbers]
+
+
+# --- Judging -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    """How good predictions are: sums over rows that carry a label."""
+
+    rows: int = 0
+    hits: int = 0
+    loss: int = 0
+    exact_rows: int = 0
+    exact_loss: int = 0
+    unlabelled: int = 0
+
+    def add(self, intervals: Array, rank: Array, labelled: Array) -> None:
+        """Judge some predictions."""
+        self.unlabelled += int((~labelled).sum())
+        intervals, rank = intervals[labelled], rank[labelled]
+        loss = labels.interval_loss(intervals, rank)
+        exact = intervals[:, 0] == intervals[:, 1]
+        self.rows += len(rank)
+        self.hits += int((loss == 0).sum())
+        self.loss += int(loss.sum())
+        self.exact_rows += int(exact.sum())
+        self.exact_loss += int(loss[exact].sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the means, None where there is nothing to average."""
+        return {
+            "rows": self.rows,
+            "unlabelled_rows": self.unlabelled,
+            "interval_accuracy": self.hits / self.rows if self.rows else None,
+            "interval_absolute_error": self.loss / self.rows if self.rows else None,
+            "exact_rows": self.exact_rows,
+            "exact_absolute_error": self.exact_loss / self.exact_rows if self.exact_rows else None,
+        }
+
+
+def judge(model: Any, features: Any, found: labels.Labels, verdict: Verdict) -> Array:
+    """Add to a verdict what a learner says of some rows; return the intervals."""
+    ranks = labels.to_ranks(found, model.classes_)
+    intervals = labels.check_ranks(ranks, found, model.classes_)
+    if len(intervals):
+        verdict.add(intervals, model._rate(features)[0], ~found.missing().all(axis=1))
+    return intervals
+
+
+# --- The run -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Checkpoint:
+    """A file with all that a run has learned, replaced as a whole every so many rows."""
+
+    path: Path
+    every: int
+    origin: dict[str, Any]  # the table and the task that it belongs to
+
+    def restore(self) -> dict[str, Any] | None:
+        """Return what the file holds, if there is one."""
+        if not self.path.exists():
+            return None
+        state, about = io.read(self.path, kind="checkpoint")
+        for what, value in self.origin.items():
+            if about.notes.get(what) != value:
+                raise ValueError(
+                    f"{self.path} belongs to another run: the {what} differs; run the same "
+                    "command as before, or remove the folder"
+                )
+        return dict(state)
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file."""
+        io.write(state, self.path, kind="checkpoint", notes=self.origin)
+
+    def is_due(self, before: int, after: int) -> bool:
+        """Tell whether a multiple of `every` lies between two rows."""
+        return after // self.every > before // self.every
+
+
+def blank_model(task: Task, classes: Array) -> Any:
+    """Return the model that a task asks for, before it has learned anything."""
+    kind = MODELS[task.model]
+    passes = {"max_iter": task.epochs, "shuffle": task.shuffle, "random_state": task.seed}
+    taken = {"classes": classes, **passes, "tol": None, "n_iter_no_change": 3}
+    free = sorted(set(kind().get_params()) - set(taken))
+    for name in task.parameters:
+        if name not in free:
+            raise ValueError(f"--set {name}: choose one of {', '.join(free)}")
+    return kind(classes=classes, **passes, **task.parameters)
+
+
+class Run:
+    """One run over a table: survey, passes, verdict."""
+
+    def __init__(
+        self, table: Table, task: Task, progress: Callable[[str, int, int | None], None]
+    ) -> None:
+        self.table = table
+        self.task = task
+        self.progress = progress
+        self.columns = choose_columns(table, task)
+        self.text = is_text(table, task.labels)
+        self.encoder = ColumnEncoder(
+            scale=task.scale,
+            bounded=task.model == "mpril",
+            impute=task.impute,
+            numbers=self.columns.numbers,
+            words=[n for n in self.columns.words if n in (*(task.features or ()), *task.text)],
+        )
+        self.counts = LabelCounts(task.labels)
+        self.rng = check_random_state(task.seed)
+        self.model: Any = None
+        self.phase, self.epoch = "survey", 0
+        self.row = 0  # where the pass stands
+        self.done = 0  # rows read in all passes
+        self.n_rows = 0  # of the table, once it is known
+        self.mistakes = 0
+        self.checkpoint: Checkpoint | None = None
+
+    def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline:
+        """Go on from where the checkpoint is, or from the start; return the model."""
+        self.checkpoint = checkpoint
+        state = checkpoint.restore() if checkpoint else None
+        if state:
+            self._restore(state)
+        if self.phase == "survey":
+            self._survey()
+        while self.phase == "learn":
+            self._learn()
+        return Pipeline([("columns", self.encoder), ("model", self.model)])
+
+    # --- Passes ---
+
+    def _blocks(self, name: str, columns: list[str]) -> Iterator[tuple[int, Any, Array]]:
+        """Yield first row, cells, and which rows are for learning, of each block of a pass."""
+        total = self.n_rows or self.table.n_rows
+        for first, block in self.table.blocks(columns, self.row):
+            yield first, block, self._is_for_learning(first, block.num_rows)
+            self.row += block.num_rows
+            self.done += block.num_rows
+            self.progress(name, self.row, total)
+            if self.checkpoint and self.checkpoint.is_due(self.done - block.num_rows, self.done):
+                self.checkpoint.save(self._state())
+
+    def _is_for_learning(self, first: int, n: int) -> Array:
+        draws = np.random.PCG64(self.task.seed).advance(first)  # one draw a row, wherever we begin
+        return np.random.Generator(draws).random(n) >= self.task.holdout
+
+    def _survey(self) -> None:
+        used = self.columns.used
+        for first, block, learning in self._blocks("reading", [*used, *self.task.labels]):
+            self.counts.add(block, first, self.table)
+            features = block.select(used)
+            with located(self.table, _rows(first, learning)):
+                self.encoder.partial_fit(_kept(features, learning))
+            with located(self.table, _rows(first, ~learning)):
+                self.encoder.check(_kept(features, ~learning))
+        if self.row == 0:
+            raise TableError(f"{self.table.name} has no rows")
+        self.n_rows = self.row
+        self.model = blank_model(self.task, self.encode_labels()[0])
+        self.phase, self.row = "learn", 0
+
+    def encode_labels(self) -> tuple[Array, Array, Array]:
+        """Return the classes, and the different labels as ranks, with their counts."""
+        return self.counts.encode(self.task.classes, text=self.text, table=self.table)
+
+    def _learn(self) -> None:
+        used = list(self.encoder.feature_names_in_)
+        name = f"pass {self.epoch + 1}/{self.task.epochs}"
+        for first, block, learning in self._blocks(name, [*used, *self.task.labels]):
+            block = _kept(block, learning)
+            found = read_labels(block, self.task.labels, text=self.text)
+            with located(self.table, _rows(first, learning)):
+                features = self.encoder.transform(block)
+            order = np.arange(len(found.values))
+            if self.task.shuffle:
+                order = self.rng.permutation(len(order))
+                features, found = features[order], found._replace(values=found.values[order])
+            with located(self.table, _rows(first, learning)[order], self.task.labels):
+                self.model.partial_fit(features, found)
+        if not hasattr(self.model, "classes_"):
+            raise TableError(f"{self.table.name}: every row was held out; make --holdout smaller")
+        self.epoch += 1
+        learned = self.model.n_mistakes_
+        done = self.epoch == self.task.epochs or learned == self.mistakes
+        self.row, self.mistakes = 0, learned
+        self.phase = "done" if done else "learn"
+
+    def judge(self) -> Verdict:
+        """Return how good the model is on the rows that were held out."""
+        verdict = Verdict()
+        used = list(self.encoder.feature_names_in_)
+        self.row, self.checkpoint = 0, None
+        for _, block, learning in self._blocks("judging", [*used, *self.task.labels]):
+            block = _kept(block, ~learning)
+            found = read_labels(block, self.task.labels, text=self.text)
+            judge(self.model, self.encoder.transform(block), found, verdict)
+        return verdict
+
+    def gather(self) -> tuple[Any, labels.Labels]:
+        """Survey the table and return all of it, features and labels, in memory."""
+        self._survey()
+        names = self.task.labels
+        blocks = [block for _, block in self.table.blocks([*self.columns.used, *names])]
+        whole = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
+        return self.encoder.transform(whole), read_labels(whole, names, text=self.text)
+
+    # --- Stopping and going on ---
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "phase": self.phase,
+            "row": self.row,
+            "done": self.done,
+            "epoch": self.epoch,
+            "n_rows": self.n_rows,
+            "mistakes": self.mistakes,
+            "encoder": self.encoder,
+            "counts": self.counts.to_dict(),
+            "model": self.model,
+            "rng": self.rng,
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        counts = state.pop("counts")
+        self.counts = LabelCounts.from_dict(self.task.labels, counts, self._label_schema())
+        vars(self).update(state)
+
+    def _label_schema(self) -> pa.Schema:
+        block = next(iter(self.table.blocks(list(self.task.labels))))[1]
+        return block.schema
+
+    def origin(self) -> dict[str, Any]:
+        """Return what a checkpoint of this run belongs to."""
+        return {
+            "table": self.table.fingerprint(),
+            "task": {name: _plain(value) for name, value in asdict(self.task).items()},
+            "version": __version__,
+        }
+
+
+def _kept(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
+    return block if chosen.all() else block.filter(pa.array(chosen))
+
+
+def _rows(first: int, learning: Array) -> Array:
+    return first + np.flatnonzero(learning)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
