@@ -30,8 +30,8 @@ class LoadedModel:
     def use(self, model: Any) -> None:
         """Take another model in its place, such as one that has learned more."""
         self.model = model
-        self.learner = io.learner_of(model)
-        self.steps = model[:-1] if isinstance(model, Pipeline) else None
+        self.learner: Any = io.learner_of(model)
+        self.steps: Any = model[:-1] if isinstance(model, Pipeline) else None
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 
@@ -63,7 +63,9 @@ class LoadedModel:
             return self.steps[1:].transform(features) if len(self.steps) > 1 else features
         import pandas as pd
 
-        cells = {name: (column(batch, name), kind_of(schema.field(name).type)) for name in self.columns}
+        cells = {
+            name: (column(batch, name), kind_of(schema.field(name).type)) for name in self.columns
+        }
         frame = pd.DataFrame(
             {
                 name: read_numbers(cell, name)

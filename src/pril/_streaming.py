@@ -9,6 +9,7 @@ import os
 import signal
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -29,18 +30,21 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# A pipe holds 64 KiB unless asked for more. What is read at once is answered at once, so this also
-# bounds how long a row waits: some 20 ms of work.
-READ_BYTES = 1 << 18
+# What is read at once is answered at once, so this bounds how long a row waits: some 10 ms of work.
+READ_BYTES = 1 << 19
 NAME = "<stdin>"
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 - it is not an error
     """The process was asked to stop."""
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
     """Return what a pipe has, as soon as it has it, in whole lines."""
+    with suppress(ImportError, AttributeError, OSError):  # not Linux, or not a pipe
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, READ_BYTES)  # it holds 64 KiB by itself
     rest = b""
     while data := os.read(descriptor, READ_BYTES):
         whole, newline, rest_after = data.rpartition(b"\n")
@@ -214,8 +218,8 @@ class Stream:
             raise
         if self.position.rows < skip.rows:
             raise ValueError(
-                f"{NAME} has {self.position.rows} rows, but the checkpoint has seen {skip.rows}: it "
-                "belongs to another stream"
+                f"{NAME} has {self.position.rows} rows, but the checkpoint has seen {skip.rows}: "
+                "it belongs to another stream"
             )
 
     def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -266,8 +270,8 @@ class Stream:
         self.position.pass_over(lines[:old])
         if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
             raise ValueError(
-                f"{NAME}: the first {skip.rows} rows are not those that the checkpoint has seen: it "
-                "belongs to another stream"
+                f"{NAME}: the first {skip.rows} rows are not those that the checkpoint has seen: "
+                "it belongs to another stream"
             )
         return lines[old:]
 
@@ -306,7 +310,7 @@ class Stream:
     ) -> tuple[Array, Array]:
         if found is None:
             return self.model.rate(features)
-        labelled = ~found.missing().all(axis=1)
+        labelled = found.labelled()
         edges = np.flatnonzero(np.diff(labelled)) + 1
         rank = np.empty(len(labelled), dtype=np.int64)
         score = np.empty(len(labelled))

@@ -22,6 +22,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -211,10 +212,9 @@ def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
 
     def put(entry: tuple[bool, Any]) -> None:
         while not stopped.is_set():
-            try:
-                return line.put(entry, timeout=0.1)
-            except queue.Full:
-                continue
+            with suppress(queue.Full):
+                line.put(entry, timeout=0.1)
+                return
 
     def read() -> None:
         try:
@@ -281,7 +281,7 @@ class Parquet(Table):
             raise TableError(f"{file} is damaged, or not a Parquet file: {error}") from None
 
     def _infer(self) -> pa.Schema:
-        self._counts = {}
+        self._counts: dict[Path, int] = {}
         schemas = []
         for file in self.files:
             with self._open(file) as opened:
@@ -405,7 +405,7 @@ class Csv(Table):
             self._check_closed(file)
 
     def _check_closed(self, file: Path) -> None:
-        """Refuse a file whose last cell opens a quote and never closes it: it ate all that follows."""
+        """Refuse a file whose last cell opens a quote and never closes it."""
         with _opened(file) as stream:
             rows = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
             try:
@@ -449,7 +449,9 @@ class JsonLines(Table):
             for table in self._tables(file, None):
                 return pa.schema(
                     [
-                        pa.field(field.name, NUMBER if kind_of(field.type) == "number" else field.type)
+                        pa.field(
+                            field.name, NUMBER if kind_of(field.type) == "number" else field.type
+                        )
                         for field in table.schema
                     ]
                 )
@@ -514,8 +516,7 @@ def explain_json_lines(block: bytes, schema: pa.Schema | None, error: Exception)
                 wanted = "a number" if kind == "number" else kind
                 return RowError("X", row, f"column {field.name!r} is {value!r}, not {wanted}")
     at = re.search(r"in row (\d+)", str(error))
-    reason = re.sub(r" in row [0-9]+$", "", str(error))
-    return RowError("X", int(at[1]) if at else 0, reason)
+    return RowError("X", int(at[1]) if at else 0, re.sub(r" in row [0-9]+$", "", str(error)))
 
 
 # --- svmlight ------------------------------------------------------------------------------------
@@ -526,7 +527,11 @@ class Svmlight(Table):
 
     def _infer(self) -> pa.Schema:
         width = 1 + max(
-            (int(matrix.indices.max(initial=-1)) for file in self.files for matrix, _ in self._parts(file)),
+            (
+                int(matrix.indices.max(initial=-1))
+                for file in self.files
+                for matrix, _ in self._parts(file)
+            ),
             default=-1,
         )
         features = pa.field("features", pa.map_(pa.int32(), NUMBER), metadata={"width": str(width)})
@@ -694,7 +699,9 @@ class TableWriter:
             self._parquet.write_batch(batch.cast(self._schema))
         else:
             delimiter = "\t" if self._format == "tsv" else ","
-            flat = [n for n in batch.schema.names if not pa.types.is_nested(batch.schema.field(n).type)]
+            flat = [
+                n for n in batch.schema.names if not pa.types.is_nested(batch.schema.field(n).type)
+            ]
             self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=first))
 
     def close(self) -> None:

@@ -113,7 +113,9 @@ def is_text(table: Table, names: tuple[str, ...]) -> bool:
     kinds = {name: kind_of(table.schema.field(name).type) for name in names}
     for name, kind in kinds.items():
         if kind not in ("number", "text", "empty"):
-            raise TableError(f"{table.name}: the column {name!r} cannot be a label: it holds {kind}")
+            raise TableError(
+                f"{table.name}: the column {name!r} cannot be a label: it holds {kind}"
+            )
     if "text" in kinds.values() and "number" in kinds.values():
         raise TableError(
             f"{table.name}: the columns {' and '.join(map(repr, names))} must both hold numbers or "
@@ -170,7 +172,7 @@ class LabelCounts:
     def encode(
         self, classes: tuple[str, ...] | None, *, text: bool, table: Table
     ) -> tuple[Array, Array, Array]:
-        """Return the classes, lowest first, and the different labels as ranks, with their counts."""
+        """Return the classes, the different labels as ranks, and how often each occurs."""
         assert self.seen is not None  # noqa: S101 - a table without rows is refused before
         seen = self.seen.sort_by("row")
         rows, counts = seen["row"].to_numpy(), seen["count"].to_numpy()
@@ -256,7 +258,7 @@ def judge(model: Any, features: Any, found: labels.Labels, verdict: Verdict) -> 
     ranks = labels.to_ranks(found, model.classes_)
     intervals = labels.check_ranks(ranks, found, model.classes_)
     if len(intervals):
-        verdict.add(intervals, model._rate(features)[0], ~found.missing().all(axis=1))
+        verdict.add(intervals, model._rate(features)[0], found.labelled())
     return intervals
 
 

@@ -237,8 +237,8 @@ def _fit_lines(report: dict[str, Any], output: Path) -> list[str]:
     ]
     lines.append(f"ranges    {', '.join(spelled)}")
     lines.append(
-        f"learned   from {_count(report['learned_rows'], 'row')} in {_count(report['passes'], 'pass')}"
-        f", {_count(report['mistakes'], 'mistake')}"
+        f"learned   from {_count(report['learned_rows'], 'row')} in "
+        f"{_count(report['passes'], 'pass')}, {_count(report['mistakes'], 'mistake')}"
     )
     if report["holdout"]:
         lines += [f"held out  {line}" for line in _verdict_lines(report["holdout"])[:1]]
@@ -431,7 +431,7 @@ def show(
         from pril.plotting import plot_model
 
         _check_output(plot, [model])
-        figure = plot_model(learner, loaded.feature_names, top=top).figure
+        figure: Any = plot_model(learner, loaded.feature_names, top=top).figure
         figure.savefig(plot, dpi=150)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
@@ -600,7 +600,9 @@ def reproduce(
         verdicts = rerun(out, which.value, settings, progress=start)
     lines = [f"{verdict.claim} {verdict.text}\n   {verdict.verdict}" for verdict in verdicts]
     report = out / "report.html"
-    claims = {verdict.claim: {"text": verdict.text, "verdict": verdict.verdict} for verdict in verdicts}
+    claims = {
+        verdict.claim: {"text": verdict.text, "verdict": verdict.verdict} for verdict in verdicts
+    }
     say.result({"claims": claims, "report": str(report)}, [*lines, f"Report: {report}"])
 
 
@@ -630,7 +632,10 @@ def demo(
     ]
     for step in steps:
         say.note(f"\n$ pril {' '.join(step)}")
-        app(args=[*step, *(["--quiet"] if quiet else ["--json"] if json else [])], standalone_mode=False)
+        app(
+            args=[*step, *(["--quiet"] if quiet else ["--json"] if json else [])],
+            standalone_mode=False,
+        )
 
 
 # --- Arguments -----------------------------------------------------------------------------------
@@ -743,8 +748,13 @@ class Printer:
     def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
         """Yield a function that shows how far a piece of work is, on a terminal."""
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         console = Console(stderr=True)
         shown = console.is_terminal and not (self.quiet or self.json)
@@ -795,7 +805,7 @@ def main(arguments: list[str] | None = None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        warnings.showwarning = _print_warning
+        warnings.showwarning = _print_warning  # type: ignore[assignment]
         try:
             app(args=arguments)
         except BrokenPipeError:  # whoever read the output has seen enough
@@ -807,5 +817,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    said = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else error
-    return " ".join(str(said).split())
+    said = str(error)
+    if isinstance(error, OSError) and error.filename:
+        said = f"{error.filename}: {error.strerror}"
+    return " ".join(said.split())

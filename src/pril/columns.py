@@ -63,7 +63,7 @@ def to_batch(X: Any) -> pa.RecordBatch:
         return X
     if not (isinstance(X, pa.Table) or hasattr(X, "__arrow_c_stream__")):
         raise TypeError(
-            f"X must be a table with named columns (pyarrow, pandas, polars), got {type(X).__name__}"
+            f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
         )
     table = pa.table(X).combine_chunks()
     return next(iter(table.to_batches()), None) or table.schema.empty_table().to_batches()[0]
@@ -141,7 +141,7 @@ def _shown(cell: pa.Scalar) -> str:
 
 
 def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:
-    """Return a column of maps from feature to value as a matrix; features beyond it are left out."""
+    """Return a column of maps from feature to value as a matrix; it leaves out those beyond it."""
     cells = cells.fill_null({}) if cells.null_count else cells
     start = cells.offsets.to_numpy()
     index = cells.keys.to_numpy()[start[0] : start[-1]]

@@ -51,6 +51,12 @@ class Labels(NamedTuple):
             return self.values < 0
         return np.isnan(self.values)
 
+    def labelled(self) -> NDArray[np.bool_]:
+        """Return which rows say anything."""
+        missing: Any = self.missing()
+        labelled: NDArray[np.bool_] = ~missing.all(axis=1)
+        return labelled
+
     def seen(self) -> Array:
         """Return the distinct values that occur, ascending."""
         if self.vocabulary is not None:

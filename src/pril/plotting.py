@@ -156,7 +156,7 @@ def plot_model(
             str(name),
             ((edges[k] + edges[k + 1]) / 2, 1.0),
             xycoords=ax.get_xaxis_transform(),
-            xytext=(0, 4 + 10 * (k % 2)),
+            xytext=(0, 4 + 10 * (k % 2 if len(cuts) > 8 else 0)),
             textcoords="offset points",
             ha="center",
             fontsize=8,

@@ -1,0 +1,73 @@
+"""Small tables for tests, written in every format by the standard library or by others."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sklearn.datasets import dump_svmlight_file
+
+GRADES = ["poor", "fair", "good", "great"]
+
+
+def make_rows(n=300, seed=0):
+    """Return dicts: two numbers, one with gaps, a word with gaps, an id, exact or ranged grades."""
+    rng = np.random.default_rng(seed)
+    size, age = rng.normal(50, 20, n), rng.integers(0, 100, n)
+    town = rng.choice(["Rome", "Oslo", "Bern, old"], n)
+    rank = np.digitize((size - 50) / 20 - (age - 50) / 30 + (town == "Oslo"), [-1.0, 0.0, 1.0])
+    low = np.maximum(rank - rng.integers(0, 2, n), 0)
+    high = np.minimum(rank + rng.integers(0, 2, n), 3)
+    rows = []
+    for t in range(n):
+        rows.append(
+            {
+                "id": f"flat {t}",
+                "size": float(size[t]) if rng.random() > 0.1 else None,
+                "age": int(age[t]),
+                "town": str(town[t]) if rng.random() > 0.1 else None,
+                "low": GRADES[low[t]] if rng.random() > 0.1 else None,
+                "high": GRADES[high[t]] if rng.random() > 0.1 else None,
+                "grade": int(rank[t]) + 1,
+            }
+        )
+    return rows
+
+
+def write_csv(path, rows, delimiter=","):
+    opened = (
+        gzip.open(path, "wt", newline="") if path.suffix == ".gz" else path.open("w", newline="")
+    )
+    with opened as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_jsonl(path, rows):
+    opened = gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w")
+    with opened as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def write_parquet(path, rows, row_group_size=None):
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=row_group_size)
+
+
+def write_svmlight(path, rows):
+    X = [[row["size"] or 0.0, row["age"]] for row in rows]
+    dump_svmlight_file(np.array(X), [row["grade"] for row in rows], str(path))
+
+
+def write(path, rows):
+    """Write rows in the format of the path's suffix."""
+    kind = path.name.removesuffix(".gz").rsplit(".", 1)[1]
+    if kind == "tsv":
+        write_csv(path, rows, "\t")
+    else:
+        {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet, "svm": write_svmlight}[
+            kind
+        ](path, rows)
+    return path
