@@ -318,8 +318,8 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         state, mean = self._memory.state, self._memory.mean
         if list(self._learned_with) != list(self._fixed):
             raise ValueError("the parameters it was learned with are missing")
-        if np.shape(labels.check_classes(self.classes_)) != np.shape(self.classes_):
-            raise ValueError("its classes are not a list")
+        if type(self.classes_) is not np.ndarray or self.classes_.ndim != 1:
+            raise ValueError("its classes are not an array of labels")
         u, n = (self._n_scores(), self.n_features_in_ + 1), (len(self.classes_) - 1,)
         check_array(state.u, u)
         check_array(state.n, n)
