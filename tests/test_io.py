@@ -235,7 +235,9 @@ texts = ["a b c", "d e e", "f g g g", "a h"]
 parameters = {"gamma": 0.5}
 twins = [
     make_pipeline(words, pril.PRIL(random_state=0)).fit(texts, [1, 2, 3, 1]),
-    make_pipeline(words, pril.KernelPRIL(kernel_params=parameters)).fit(texts, [1, 2, 3, 1]),
+    make_pipeline(words, pril.KernelPRIL(kernel_params=parameters, random_state=0)).fit(
+        texts, [1, 2, 3, 1]
+    ),
 ]
 """
 
