@@ -226,32 +226,30 @@ def run(script, *arguments, **options):
 
 
 TWIN = """
-import numpy as np
-from sklearn.feature_extraction.text import CountVectorizer
+import numpy as np, pandas as pd, pril
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-import pril
-words = CountVectorizer(vocabulary=set("abcdefgh"), token_pattern=".")
-texts = ["a b c", "d e e", "f g g g", "a h"]
-parameters = {"gamma": 0.5}
-twins = [
-    make_pipeline(words, pril.PRIL(random_state=0)).fit(texts, [1, 2, 3, 1]),
-    make_pipeline(words, pril.KernelPRIL(kernel_params=parameters, random_state=0)).fit(
-        texts, [1, 2, 3, 1]
-    ),
-]
+from sklearn.preprocessing import OneHotEncoder
+table = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": ["x", "y", "x"]})
+columns = make_column_transformer((SimpleImputer(), ["a"]), (OneHotEncoder(), ["b"]))
+linear = pril.PRank(random_state=0)
+kernel = pril.KernelPRIL(kernel_params={"gamma": 0.5}, random_state=np.random.RandomState(0))
+twin = {
+    "learners": [make_pipeline(columns, one).fit(table, [1, 2, 3]) for one in (linear, kernel)],
+    "names": set("abcdefgh"),
+    "bytes": b"bytes",
+}
 """
 
 
 def test_two_processes_write_the_same_bytes(tmp_path):
-    script = TWIN + (
-        "import sys\nfor i, twin in enumerate(twins): pril.save(twin, f'{sys.argv[1]}/{i}')"
-    )
-    run(script, tmp_path, env={**os.environ, "PYTHONHASHSEED": "1"})
+    script = "import sys\nfrom pril.io import write\nwrite(twin, sys.argv[1], kind='checkpoint')"
+    run(TWIN + script, tmp_path / "there", env={**os.environ, "PYTHONHASHSEED": "1"})
     namespace = {}
     exec(TWIN, namespace)  # noqa: S102
-    for i, twin in enumerate(namespace["twins"]):
-        pril.save(twin, tmp_path / "here")
-        assert (tmp_path / "here").read_bytes() == (tmp_path / str(i)).read_bytes()
+    write(namespace["twin"], tmp_path / "here", kind="checkpoint")
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
 
 
 def test_a_loaded_model_gives_the_same_bytes(data, spot):
