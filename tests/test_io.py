@@ -140,6 +140,9 @@ def test_a_loaded_model_predicts_and_learns_on_the_same(learner, front, tmp_path
     [
         (pril.KernelPRIL(random_state=0), csr_array(X)),
         (pril.KernelPRIL(random_state=0), X.astype(np.float32)),
+        (pril.KernelPRIL(random_state=0), np.asfortranarray(X)),
+        (pril.KernelPRIL(random_state=0, budget=5), TABLE[["b", "c"]]),
+        (pril.KernelPRIL(kernel="cosine", random_state=0), np.broadcast_to(X[:1], X.shape)),
         (pril.KernelPRIL(kernel="precomputed", random_state=0), X @ X.T),
         (pril.PRIL(random_state=0), csr_array(X)),
         (pril.PRIL(random_state=0), TABLE[["b", "c"]]),
@@ -494,6 +497,7 @@ def test_learned_arrays_that_do_not_fit(learner, spot, tmp_path):
             array.astype(str),
             array[np.newaxis],
             np.float64(1.0),
+            *([np.asfortranarray(array)] if learner == "multiclass" and array.ndim == 2 else []),
             np.full_like(array, np.nan if array.dtype == np.float64 else -(2**62)),
         ):
             spot.write_bytes(sealed({**members, name: npy(other)}))

@@ -67,11 +67,11 @@ class Memory(NamedTuple):
 
 
 def check_array(array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
-    """Refuse what is not a finite array, laid out as the compiled loop assumes."""
+    """Refuse what is not an array of finite numbers, of this shape and type."""
     if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
         kind = getattr(array, "dtype", type(array).__name__)
         raise ValueError(f"learned {kind}, shape {np.shape(array)}, where {shape} should be")
-    if not (array.flags.carray and np.isfinite(array).all()):
+    if not np.isfinite(array).all():
         raise ValueError(f"learned numbers of shape {shape} that are not finite")
 
 
@@ -328,6 +328,8 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         if mean is not None:
             check_array(mean.u, u)
             check_array(mean.n, n)
+        if not all(part.flags.carray for part in (*state, *(mean or ()))):
+            raise ValueError("learned arrays that are not in C order")
         averages = self._learned_with.get("average", False)
         if (mean is None) == averages and not (mean is None and self._may_lose_mean):
             raise ValueError("it averages without sums, or has sums without averaging")
