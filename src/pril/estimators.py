@@ -68,11 +68,11 @@ class Memory(NamedTuple):
 
 
 def check_array(array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
-    """Refuse what is not a finite array, laid out as the compiled loop assumes."""
+    """Refuse what is not an array of finite numbers, of this shape and type."""
     if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
         kind = getattr(array, "dtype", type(array).__name__)
         raise ValueError(f"learned {kind}, shape {np.shape(array)}, where {shape} should be")
-    if not (array.flags.carray and np.isfinite(array).all()):
+    if not np.isfinite(array).all():
         raise ValueError(f"learned numbers of shape {shape} that are not finite")
 
 
@@ -319,8 +319,8 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         state, mean = self._memory.state, self._memory.mean
         if list(self._learned_with) != list(self._fixed):
             raise ValueError("the parameters it was learned with are missing")
-        if np.shape(labels.check_classes(self.classes_)) != np.shape(self.classes_):
-            raise ValueError("its classes are not a list")
+        if type(self.classes_) is not np.ndarray or self.classes_.ndim != 1:
+            raise ValueError("its classes are not an array of labels")
         u, n = (self._n_scores(), self.n_features_in_ + 1), (len(self.classes_) - 1,)
         check_array(state.u, u)
         check_array(state.n, n)
@@ -329,6 +329,8 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         if mean is not None:
             check_array(mean.u, u)
             check_array(mean.n, n)
+        if not all(part.flags.carray for part in (*state, *(mean or ()))):
+            raise ValueError("learned arrays that are not in C order")
         averages = self._learned_with.get("average", False)
         if (mean is None) == averages and not (mean is None and self._may_lose_mean):
             raise ValueError("it averages without sums, or has sums without averaging")

@@ -181,9 +181,11 @@ def write(
             "data of known types, no code"
         )
     about = _about(content, kind, notes or {})
-    members["pril.json"] = json.dumps(about._asdict(), indent=1).encode()
+    members["pril.json"] = json.dumps(about._asdict()).encode()
+    data = _sealed(members)
+    _unsealed(data)  # what could not be read is not written
     with replace_file(path) as file:
-        file.write(_sealed(members))
+        file.write(data)
 
 
 def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
@@ -353,7 +355,8 @@ def _canonical(archive: bytes) -> dict[str, bytes]:
     """Return the members of skops' archive with nothing in them that two runs do not share.
 
     skops numbers objects by their memory addresses. Only an object that occurs more than once
-    needs its number, and constants never do.
+    needs its number, and constants never do. Members with the same bytes become one, so that an
+    object that occurs again is described in the same words.
     """
     with ZipFile(BytesIO(archive)) as opened:
         found = {name: opened.read(name) for name in opened.namelist()}
@@ -361,15 +364,17 @@ def _canonical(archive: bytes) -> dict[str, bytes]:
     nodes = list(_nodes(schema))
     occurrences = Counter(node["__id__"] for node in nodes if "content" in node or "file" in node)
     numbers: dict[int, int] = {}
-    names: dict[str, str] = {}
+    names: dict[bytes, str] = {}
     for node in nodes:
+        if node["__loader__"] == "SetNode":  # of strings, in the order of their hashes
+            node["content"].sort(key=lambda child: str(child["content"]))
         address = node.pop("__id__")
         if node["__loader__"] != "JsonNode" and occurrences[address] > 1:
             node["__id__"] = numbers.setdefault(address, len(numbers) + 1)
         if "file" in node:
             name = f"{len(names)}{Path(node['file']).suffix}"
-            node["file"] = names.setdefault(node["file"], name)
-    members = {new: _stored(found[old]) for old, new in names.items()}
+            node["file"] = names.setdefault(found[node["file"]], name)
+    members = {name: _stored(member) for member, name in names.items()}
     members["schema.json"] = json.dumps(schema).encode()
     return members
 
