@@ -36,19 +36,20 @@ def make_rows(n=300, seed=0):
     return rows
 
 
+def _opened(path):
+    opener = gzip.open if path.suffix == ".gz" else open
+    return opener(path, "wt", newline="")
+
+
 def write_csv(path, rows, delimiter=","):
-    opened = (
-        gzip.open(path, "wt", newline="") if path.suffix == ".gz" else path.open("w", newline="")
-    )
-    with opened as file:
+    with _opened(path) as file:
         writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
         writer.writeheader()
         writer.writerows(rows)
 
 
 def write_jsonl(path, rows):
-    opened = gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w")
-    with opened as file:
+    with _opened(path) as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 

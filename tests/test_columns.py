@@ -8,10 +8,10 @@ from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
-from tables import make_rows
 
 from pril.columns import ColumnEncoder, read_labels, read_sparse, to_batch
 from pril.errors import RowError
+from tables import make_rows
 
 USED = ["size", "age", "town"]
 

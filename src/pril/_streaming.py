@@ -20,7 +20,7 @@ import pyarrow.csv
 from pril import labels
 from pril._tables import TableError, explain_json_lines, parse_json_lines
 from pril._training import Checkpoint, Verdict
-from pril.columns import read_labels
+from pril.columns import one_batch, read_labels
 from pril.errors import RowError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class JsonRows:
         table = parse_json_lines(lines, schema)
         if table.num_rows != len(split(lines)):  # two objects on a line, or one on two lines
             raise explain_json_lines(lines, schema, ValueError("not one JSON object a line"))
-        return _one_batch(table)
+        return one_batch(table)
 
     def answer(self, rank: Array, score: Array) -> bytes:
         """Return the lines that answer some rows."""
@@ -108,7 +108,7 @@ class CsvRows:
         """Return the rows of whole lines, as text."""
         types = {name: pa.string() for name in schema.names}
         if not lines.strip():
-            return _one_batch(pa.schema(types).empty_table())
+            return one_batch(pa.schema(types).empty_table())
         try:
             table = pa.csv.read_csv(
                 streams.BytesIO(lines),
@@ -127,7 +127,7 @@ class CsvRows:
                     reason = f"{len(cells)} cells where the header has {len(self._names)}"
                     raise RowError("X", row, f"{reason}: {line[:60]!r}") from None
             raise TableError(f"{NAME}: {error}") from None
-        return _one_batch(table)
+        return one_batch(table)
 
     def answer(self, rank: Array, score: Array) -> bytes:
         """Return the lines that answer some rows."""
@@ -139,11 +139,6 @@ def _csv_line(cells: list[Any]) -> str:
     text = streams.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def split(lines: bytes) -> list[bytes]:

@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -32,7 +33,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril.columns import kind_of, read_numbers
+from pril.columns import kind_of, read_numbers, read_words
 from pril.errors import RowError
 
 __all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
@@ -40,6 +41,7 @@ __all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
 BLOCK_ROWS, BLOCK_CELLS = 1 << 16, 1 << 22
 READ_BYTES = 1 << 20
 SPOOL_SUFFIX = ".stdin"
+BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
 NUMBER, TEXT = pa.float64(), pa.string()
 
 
@@ -63,9 +65,12 @@ class Table(ABC):
         self.name = name
         self._starts: dict[int, Path] = {0: files[0]}
         self.schema = self._infer()
-        twice = {column for column in self.schema.names if self.schema.names.count(column) > 1}
+        self._check_names(self.schema.names)
+
+    def _check_names(self, names: list[str]) -> None:
+        twice = {column for column in names if names.count(column) > 1}
         if twice:
-            raise TableError(f"{name}: the column {min(twice)!r} is there twice")
+            raise TableError(f"{self.name}: the column {min(twice)!r} is there twice")
 
     @property
     def n_rows(self) -> int | None:
@@ -83,7 +88,7 @@ class Table(ABC):
 
     @abstractmethod
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of one file, from a row on."""
+        """Return the batches of one file, from a row on, which is 0 unless `_n_rows` is known."""
 
     def _n_rows(self, file: Path) -> int | None:
         return None
@@ -123,10 +128,11 @@ class Table(ABC):
             if known is not None and row + known <= start:
                 row += known
                 continue
-            skip = max(0, start - row)
+            skip = max(0, start - row) if known is not None else 0
             row += skip
             for batch in self._read(file, columns, skip):
-                yield batch
+                if row + batch.num_rows > start:
+                    yield batch.slice(max(0, start - row))
                 row += batch.num_rows
 
     def check_column(self, name: str) -> None:
@@ -242,13 +248,6 @@ def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
         thread.join()
 
 
-def _skipped(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if skip < batch.num_rows:
-            yield batch.slice(skip)
-        skip = max(0, skip - batch.num_rows)
-
-
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
     """Return the bytes of a stream in blocks of whole lines."""
     rest = b""
@@ -311,7 +310,10 @@ class Parquet(Table):
             rows = self.block_rows
             try:
                 batches = opened.iter_batches(rows, row_groups=groups, columns=columns)
-                yield from _skipped(batches, skip)
+                for batch in batches:
+                    if skip < batch.num_rows:
+                        yield batch.slice(skip)
+                    skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
                 raise TableError(f"{file} is damaged: {error}") from None
 
@@ -342,29 +344,34 @@ class Csv(Table):
                         column_types=dict.fromkeys(names, TEXT), check_utf8=False, **options
                     ),
                 )
-        except (pa.ArrowException, OSError, EOFError) as error:
+        except (pa.ArrowException, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
             raise self._explain(file, error) from None
 
+    def _rows(self, stream: IO[bytes]) -> Any:
+        """Return the standard library's reader: slow, but it knows its lines."""
+        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+        return csv.reader(text, delimiter=self.delimiter, strict=True)
+
     def _header(self, file: Path) -> list[str]:
         with _opened(file) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
             try:
-                return next(csv.reader(text, delimiter=self.delimiter), [])
-            except UnicodeDecodeError as error:
-                raise TableError(f"{file} is not UTF-8 text: {error.object[:20]!r}") from None
-            except (csv.Error, gzip.BadGzipFile, EOFError) as error:
+                header: list[str] = next(self._rows(stream), [])
+                for name in header:
+                    name.encode()
+            except UnicodeEncodeError as error:
+                raw = error.object.encode(errors="surrogateescape")
+                raise TableError(f"{file}: the header has {raw!r}, which is not UTF-8") from None
+            except (csv.Error, *BAD_GZIP) as error:
                 raise TableError(f"{file} cannot be read as CSV: {error}") from None
+        return header
 
     def _explain(self, file: Path, error: Exception) -> TableError:
         """Return the error with its row, found by reading the file again, slowly."""
         try:
             with _opened(file) as stream:
-                text = io.TextIOWrapper(
-                    stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
-                )
-                rows = csv.reader(text, delimiter=self.delimiter, strict=True)
+                rows = self._rows(stream)
                 width = len(next(rows, []))
                 for row, cells in enumerate((cells for cells in rows if cells), 1):
                     if len(cells) != width:
@@ -372,7 +379,7 @@ class Csv(Table):
                             f"{file}, row {row} (line {rows.line_num}): {len(cells)} cells where "
                             f"the header has {width}: {self.delimiter.join(cells)[:60]!r}"
                         )
-        except (csv.Error, OSError, EOFError) as reason:
+        except (csv.Error, OSError, *BAD_GZIP) as reason:
             error = reason
         return TableError(f"{file} cannot be read as CSV: {error}")
 
@@ -383,22 +390,31 @@ class Csv(Table):
                 raise TableError(f"{file} is empty: a header with the columns' names is missing")
             if header != headers[0]:
                 raise TableError(f"{file} has other columns than {self.files[0]}")
-        unknown = list(headers[0])
+        self._check_names(headers[0])
+        unknown, n_rows = list(headers[0]), 0
         types: dict[str, pa.DataType] = {}
         for file in self.files:
+            row = 0
             for batch in self._batches_of(file, None):
-                for name in unknown:
-                    types |= _type_of(batch, name)
+                try:
+                    for name in unknown:
+                        types |= _type_of(batch, name)
+                except RowError as error:
+                    raise TableError(f"{file}, row {row + error.row + 1}: {error.reason}") from None
+                row += batch.num_rows
+                n_rows += batch.num_rows
                 unknown = [name for name in unknown if name not in types]
                 if not unknown:
                     break
             if not unknown:
                 break
+        if n_rows == 0:
+            raise TableError(f"{self.name} has a header, but no rows")
         return pa.schema([(name, types.get(name, pa.null())) for name in headers[0]])
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         last = None
-        for batch in _skipped(self._batches_of(file, columns), skip):
+        for batch in self._batches_of(file, columns):
             yield batch
             last = batch
         if last is not None and any("\n" in str(cell) for cell in _last_row(last)):
@@ -407,7 +423,7 @@ class Csv(Table):
     def _check_closed(self, file: Path) -> None:
         """Refuse a file whose last cell opens a quote and never closes it."""
         with _opened(file) as stream:
-            rows = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
+            rows = self._rows(stream)
             try:
                 for _ in rows:
                     pass
@@ -424,12 +440,15 @@ def _compression(file: Path) -> str | None:
 
 
 def _type_of(batch: pa.RecordBatch, name: str) -> dict[str, pa.DataType]:
-    """Return what the cells of a column of text look like; nothing, if all are missing."""
-    cells = batch.column(name)
+    """Return what the first cell of a column of text looks like; nothing, if all are missing."""
+    first = read_words(batch.column(name), name).drop_null()[:1]
+    if len(first) == 0:
+        return {}
     try:
-        return {} if np.isnan(read_numbers(cells, name)).all() else {name: NUMBER}
+        read_numbers(first, name)
     except RowError:
         return {name: TEXT}
+    return {name: NUMBER}
 
 
 class Tsv(Csv):
@@ -447,6 +466,8 @@ class JsonLines(Table):
     def _infer(self) -> pa.Schema:
         for file in self.files:
             for table in self._tables(file, None):
+                if table.num_rows == 0:
+                    continue
                 return pa.schema(
                     [
                         pa.field(
@@ -467,15 +488,13 @@ class JsonLines(Table):
                     row += table.num_rows
         except RowError as error:
             raise TableError(f"{file}, row {row + error.row + 1}: {error.reason}") from None
-        except (gzip.BadGzipFile, EOFError) as error:
+        except BAD_GZIP as error:
             raise TableError(f"{file}, after row {row}: {error}") from None
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in columns])
         for table in self._tables(file, schema):
-            if skip < table.num_rows:
-                yield from table.slice(skip).combine_chunks().to_batches()
-            skip = max(0, skip - table.num_rows)
+            yield from table.combine_chunks().to_batches()
 
 
 def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -541,14 +560,17 @@ class Svmlight(Table):
         from sklearn.datasets import load_svmlight_file
 
         row = 0
-        with _opened(file) as stream:
-            for block in line_blocks(stream):
-                try:
-                    part = load_svmlight_file(io.BytesIO(block), zero_based=True)
-                except (ValueError, OverflowError) as error:
-                    raise self._explain(file, row, block, error) from None
-                yield part
-                row += len(part[1])
+        try:
+            with _opened(file) as stream:
+                for block in line_blocks(stream):
+                    try:
+                        part = load_svmlight_file(io.BytesIO(block), zero_based=True)
+                    except (ValueError, OverflowError) as error:
+                        raise self._explain(file, row, block, error) from None
+                    yield part
+                    row += len(part[1])
+        except BAD_GZIP as error:
+            raise TableError(f"{file}, after row {row}: {error}") from None
 
     def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
         from sklearn.datasets import load_svmlight_file
@@ -568,8 +590,7 @@ class Svmlight(Table):
                 matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
             ).cast(kind)
             batch = pa.RecordBatch.from_arrays([pa.array(label), cells], schema=self.schema)
-            yield from _skipped([batch.select(columns)], skip)
-            skip = max(0, skip - batch.num_rows)
+            yield batch.select(columns)
 
 
 # --- Opening and writing -------------------------------------------------------------------------

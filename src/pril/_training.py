@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 
 from pril import __version__, io, labels
 from pril._tables import Table, TableError
-from pril.columns import ColumnEncoder, kind_of, read_labels
+from pril.columns import ColumnEncoder, kind_of, one_batch, read_labels
 from pril.errors import RowError
 from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
 from pril.kernel import KernelPRIL
@@ -108,9 +108,11 @@ def choose_columns(table: Table, task: Task) -> Columns:
     return chosen
 
 
-def is_text(table: Table, names: tuple[str, ...]) -> bool:
+def has_text_labels(table: Table, task: Task) -> bool:
     """Tell whether the labels are words; refuse what cannot be a label."""
+    names = task.labels
     kinds = {name: kind_of(table.schema.field(name).type) for name in names}
+    kinds.update({name: "text" for name in names if name in task.text and kinds[name] == "number"})
     for name, kind in kinds.items():
         if kind not in ("number", "text", "empty"):
             raise TableError(
@@ -132,7 +134,8 @@ def located(table: Table, first: int | Array, names: tuple[str, ...] = ()) -> It
     except RowError as error:
         row = first + error.row if isinstance(first, int) else int(first[error.row])
         said = f"{_columns(names)}: " if names and not error.reason.startswith("column") else ""
-        raise TableError(f"{table.where(row)}: {said}{error.reason}") from None
+        hint = "; if the column holds words, pass --text" if "not a number" in error.reason else ""
+        raise TableError(f"{table.where(row)}: {said}{error.reason}{hint}") from None
 
 
 def _columns(names: tuple[str, ...]) -> str:
@@ -178,7 +181,7 @@ class LabelCounts:
         rows, counts = seen["row"].to_numpy(), seen["count"].to_numpy()
         named = seen.select(self._keys()).rename_columns(list(self.names))
         with located(table, rows, self.names):
-            found = read_labels(named.combine_chunks().to_batches()[0], self.names, text=text)
+            found = read_labels(one_batch(named), self.names, text=text)
             order, ranks = labels.encode(found, typed_classes(classes, text=text))
         return order, ranks, counts
 
@@ -317,7 +320,7 @@ class Run:
         self.task = task
         self.progress = progress
         self.columns = choose_columns(table, task)
-        self.text = is_text(table, task.labels)
+        self.text = has_text_labels(table, task)
         self.encoder = ColumnEncoder(
             scale=task.scale,
             bounded=task.model == "mpril",
@@ -421,7 +424,7 @@ class Run:
         self._survey()
         names = self.task.labels
         blocks = [block for _, block in self.table.blocks([*self.columns.used, *names])]
-        whole = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
+        whole = one_batch(pa.Table.from_batches(blocks))
         return self.encoder.transform(whole), read_labels(whole, names, text=self.text)
 
     # --- Stopping and going on ---

@@ -65,8 +65,13 @@ def to_batch(X: Any) -> pa.RecordBatch:
         raise TypeError(
             f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
         )
-    table = pa.table(X).combine_chunks()
-    return next(iter(table.to_batches()), None) or table.schema.empty_table().to_batches()[0]
+    return one_batch(pa.table(X))
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return all rows of a table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -82,7 +87,7 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
         cells = cells.dictionary_decode()
     try:
         return _floats(cells)
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         pass
     if kind_of(cells.type) == "text":
         cells = pc.if_else(pc.is_in(cells, MISSING), None, cells)
@@ -295,9 +300,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if self.numbers_:
             matrix = self._matrix(batch)
             self._refuse_gaps(matrix)
-            self._scaler.partial_fit(matrix)
-            if self.bounded:
-                self._extremes.partial_fit(matrix)
+            self._learn_numbers(matrix)
         for name, known in list(self.words_.items()):
             found = set(pc.unique(read_words(column(batch, name), name)).drop_null().to_pylist())
             if not found.issubset(known):
@@ -308,6 +311,21 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, width in self.widths_.items():
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
+
+    def _learn_numbers(self, matrix: Array) -> None:
+        """Update scikit-learn's scalers, whose sums a column of nothing but gaps would spoil."""
+        silent = np.isnan(matrix).all(axis=0)
+        before: dict[str, Any] = {"mean_": 0.0, "var_": 0.0, "scale_": 1.0, "n_samples_seen_": 0}
+        if hasattr(self._scaler, "mean_"):
+            before = {name: getattr(self._scaler, name) for name in before}
+        before = {name: np.broadcast_to(value, silent.shape) for name, value in before.items()}
+        matrix = np.where(silent, before["mean_"], matrix) if silent.any() else matrix
+        self._scaler.partial_fit(matrix)
+        if self.bounded:
+            self._extremes.partial_fit(matrix)
+        if silent.any():
+            for name, value in before.items():
+                setattr(self._scaler, name, np.where(silent, value, getattr(self._scaler, name)))
 
     def check(self, X: Any) -> None:
         """Refuse rows that `transform` would refuse.
@@ -425,9 +443,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self._refuse_gaps(matrix)
         gaps = np.isnan(matrix)
         if gaps.any():
-            # A column without any value in training has no mean: it says nothing, as 0.
-            np.copyto(matrix, np.nan_to_num(self._scaler.mean_), where=gaps)
-        if self.scale:
+            np.copyto(matrix, self._scaler.mean_, where=gaps)
+        if self.scale and len(matrix):
             matrix = self._scaler.transform(matrix)
             if self.bounded:
                 ends = np.array([self._extremes.data_min_, self._extremes.data_max_])

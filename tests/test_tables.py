@@ -1,0 +1,276 @@
+"""Tables: every format gives the same rows, from any row on, and says where it is broken."""
+
+import csv
+import gzip
+import io
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pril import _tables
+from pril._tables import TableError, TableWriter, ahead, open_table, rebatched
+from pril.columns import read_numbers, read_words
+from tables import make_rows, write
+
+SUFFIXES = ["csv", "csv.gz", "tsv", "jsonl", "jsonl.gz", "parquet"]
+
+
+def read(table, columns=None, start=0):
+    """Return rows as the encoder sees them: numbers, words, gaps."""
+    rows = []
+    for _, block in table.blocks(columns, start):
+        names = block.schema.names
+        cells = [
+            read_numbers(block.column(n), n).tolist()
+            if n in ("size", "age", "grade", "label")
+            else read_words(block.column(n), n).to_pylist()
+            for n in names
+        ]
+        rows += [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+    return [{n: None if v != v else v for n, v in row.items()} for row in rows]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(_tables, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(_tables, "READ_BYTES", 500)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_formats_agree_from_any_row_on(tmp_path, suffix, small_blocks):
+    rows = make_rows(40)
+    table = open_table(str(write(tmp_path / f"t.{suffix}", rows)))
+    assert read(table) == rows
+    assert [block.num_rows for _, block in table.blocks()] == [7] * 5 + [5]
+    assert [first for first, _ in table.blocks(["age"], 14)] == [14, 21, 28, 35]
+    for start in (0, 1, 7, 39, 40):
+        assert read(table, ["age", "town"], start) == [
+            {"age": row["age"], "town": row["town"]} for row in rows[start:]
+        ]
+    assert table.where(39) == f"{tmp_path}/t.{suffix}, row 40"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_many_files_are_one_table(tmp_path, suffix, small_blocks):
+    rows = make_rows(40)
+    for part, start in enumerate((0, 3, 17)):
+        stop = (3, 17, 40)[part]
+        write(tmp_path / f"part-{part}.{suffix}", rows[start:stop])
+    (tmp_path / "README.md").write_text("not a table")
+    for place in (str(tmp_path), f"{tmp_path}/part-*.{suffix}"):
+        table = open_table(place)
+        assert read(table) == rows
+        assert read(table, None, 20) == rows[20:]
+        assert table.where(17) == f"{tmp_path}/part-2.{suffix}, row 1"
+    assert len(table.fingerprint()) == 3
+
+
+def test_svmlight(tmp_path, small_blocks):
+    rows = make_rows(40)
+    path = write(tmp_path / "t.svm", rows)
+    table = open_table(str(path))
+    blocks = [block for _, block in table.blocks()]
+    assert [row["label"] for row in read(table, ["label"])] == [row["grade"] for row in rows]
+    from sklearn.datasets import load_svmlight_file
+
+    from pril.columns import read_sparse
+
+    matrix = np.vstack([read_sparse(b.column("features"), 2).toarray() for b in blocks])
+    np.testing.assert_array_equal(
+        matrix, load_svmlight_file(str(path), n_features=2, zero_based=True)[0].toarray()
+    )
+    path.write_text("1 0:1\n2 0:1 x\n")
+    with pytest.raises(TableError, match=r"t.svm, row 2: .*'2 0:1 x'"):
+        open_table(str(path))
+
+
+def test_row_groups_before_the_start_are_not_read(tmp_path, monkeypatch):
+    rows = make_rows(100)
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=10)
+    seen = []
+    real = pq.ParquetFile.iter_batches
+
+    def spy(self, size, row_groups, columns):
+        seen.extend(row_groups)
+        return real(self, size, row_groups=row_groups, columns=columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
+    assert read(open_table(str(path)), None, 75) == rows[75:]
+    assert seen == [7, 8, 9]
+
+
+def test_kinds_are_found_behind_empty_beginnings(tmp_path, small_blocks):
+    rows = [{"a": "", "b": k, "c": "", "d": "1"} for k in range(200)]
+    rows[150]["a"] = "x"
+    rows[160]["c"] = "2"
+    table = open_table(str(write(tmp_path / "t.csv", rows)))
+    assert [str(field.type) for field in table.schema] == ["string", "double", "double", "double"]
+    empty = open_table(str(write(tmp_path / "e.csv", [{"a": "", "b": 1}])))
+    assert [str(field.type) for field in empty.schema] == ["null", "double"]
+
+
+def test_the_first_value_decides_what_a_column_holds(tmp_path):
+    table = open_table(str(write(tmp_path / "t.csv", [{"a": "", "b": "x"}, {"a": 1, "b": 2}])))
+    assert [str(field.type) for field in table.schema] == ["double", "string"]
+    (tmp_path / "t.csv").write_bytes(b"a\n\xff\n")
+    with pytest.raises(
+        TableError, match=r"t.csv, row 1: column 'a' is b'\\xff', which is not UTF-8"
+    ):
+        open_table(str(tmp_path / "t.csv"))
+
+
+def test_quotes_newlines_and_bom(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbfname,x\r\n"a\nb, ""c""",1\r\nplain,2\r\n')
+    table = open_table(str(path))
+    assert table.schema.names == ["name", "x"]
+    assert [block.column("name").to_pylist() for _, block in table.blocks()] == [
+        ['a\nb, "c"', "plain"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", b"", "t.csv is empty"),
+        ("t.csv", b"a,b\n1,2\n3\n", r"t.csv, row 2 \(line 3\): 1 cells where the header has 2: '3'"),
+        ("t.csv", b"a,b\n1,2,3\n", r"row 1 \(line 2\): 3 cells where the header has 2: '1,2,3'"),
+        ("t.csv", b"\xff,b\n1,2\n", "the header has b'.xff', which is not UTF-8"),
+        ("t.csv", b"a,a\n1,2\n", "the column 'a' is there twice"),
+        ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', "near line 4: unexpected end of data"),
+        ("t.csv.gz", b"no gzip", "cannot be read as CSV: Not a gzipped file"),
+        ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9)[:-9], "t.csv.gz cannot be read as CSV"),
+        ("t.parquet", b"PAR1 and then nothing", "t.parquet is damaged, or not a Parquet file"),
+        ("t.jsonl", b"\n\n", "t.jsonl is empty"),
+        ("t.jsonl", b'{"a": 1}\n{"a": \n', r"t.jsonl, row 2: not a JSON object .*'{\"a\": '"),
+        ("t.jsonl", b'{"a": 1}\n\n[1]\n', r"t.jsonl, row 2: not a JSON object: '\[1\]'"),
+        ("t.jsonl", b'{"a": "\xff"}\n', "row 1: not UTF-8"),
+        ("t.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9)[:-9], "t.jsonl.gz, after row 0"),
+        ("t.xls", b"?", "which format is it"),
+    ],
+)  # fmt: skip
+def test_broken_files_are_explained(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableError, match=said):
+        list(open_table(str(tmp_path / name)).blocks())
+
+
+def test_files_that_do_not_belong_together(tmp_path):
+    write(tmp_path / "a.csv", [{"x": 1}])
+    write(tmp_path / "b.csv", [{"y": 1}])
+    with pytest.raises(TableError, match=r"b.csv has other columns than .*a.csv"):
+        open_table(str(tmp_path))
+    (tmp_path / "b.csv").unlink()
+    write(tmp_path / "c.jsonl", [{"x": 1}])
+    with pytest.raises(TableError, match="which format"):
+        open_table(str(tmp_path))
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "d.parquet")
+    pq.write_table(pa.table({"x": ["1"]}), tmp_path / "e.parquet")
+    with pytest.raises(
+        TableError, match=r"e.parquet has other columns or types .*x: int64; x: string|pyarrow"
+    ):
+        open_table(f"{tmp_path}/*.parquet")
+    with pytest.raises(FileNotFoundError, match=r"nowhere.csv: no such file"):
+        open_table(str(tmp_path / "nowhere.csv"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match="no file in this folder"):
+        open_table(str(tmp_path / "empty"))
+
+
+def test_a_column_changes_its_type(tmp_path, small_blocks):
+    rows = [{"x": k, "w": "a"} for k in range(100)]
+    path = write(tmp_path / "t.jsonl", [*rows, {"x": "b", "w": "a"}])
+    with pytest.raises(TableError, match=r"t.jsonl, row 101: column 'x' is 'b', not a number"):
+        list(open_table(str(path)).blocks())
+    path = write(tmp_path / "t.jsonl", [*rows, {"x": 1, "w": 2}])
+    with pytest.raises(TableError, match=r"t.jsonl, row 101: column 'w' is 2, not text"):
+        list(open_table(str(path)).blocks())
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_damage_never_hangs_or_crashes(tmp_path_factory, data):
+    """A file cut short, or with bytes changed, is read as some table or refused, nothing else."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    suffix = data.draw(st.sampled_from([*SUFFIXES, "svm"]))
+    path = write(folder / f"t.{suffix}", make_rows(20))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    try:
+        for _, block in open_table(str(path)).blocks():
+            for name in block.schema.names:
+                if pa.types.is_string(block.column(name).type):
+                    read_words(block.column(name), name)
+    except (ValueError, TypeError, OSError) as error:
+        said = str(error)
+        assert said
+
+
+def test_fingerprints_tell_tables_apart(tmp_path):
+    rows = make_rows(40)
+    first = open_table(str(write(tmp_path / "a.csv", rows))).fingerprint()
+    assert first == open_table(str(tmp_path / "a.csv")).fingerprint()
+    rows[20]["age"] = (rows[20]["age"] + 1) % 10
+    assert first != open_table(str(write(tmp_path / "a.csv", rows))).fingerprint()
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 8))
+def test_rebatching_keeps_the_rows(sizes, rows):
+    start, batches = 0, []
+    for size in sizes:
+        batches.append(pa.RecordBatch.from_pydict({"x": list(range(start, start + size))}))
+        start += size
+    blocks = list(rebatched(batches, rows))
+    assert [x for block in blocks for x in block.column("x").to_pylist()] == list(range(start))
+    assert all(block.num_rows == rows for block in blocks[:-1])
+    assert all(0 < block.num_rows <= rows for block in blocks)
+
+
+def test_reading_ahead_passes_errors_on_and_stops():
+    def broken():
+        yield 1
+        raise OSError("disk")
+
+    items = ahead(broken())
+    assert next(items) == 1
+    with pytest.raises(OSError, match="disk"):
+        next(items)
+    before = threading.active_count()
+    endless = ahead(iter(int, 1))
+    next(endless)
+    endless.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_what_is_written_is_read_again(tmp_path, kind):
+    rows = make_rows(30)
+    table = open_table(str(write(tmp_path / f"t.{kind}", rows)))
+    path = tmp_path / f"again.{kind}"
+    with path.open("wb") as file:
+        writer = TableWriter(file, kind)
+        for start in (0, 20):
+            for _, block in table.blocks(None, start):
+                writer.write(block.slice(0, 20 if start == 0 else 10))
+        writer.close()
+    assert read(open_table(str(path))) == rows
+
+
+def test_csv_is_carried_verbatim():
+    cells = {"a": ["0.10", "NA"], "b": ["", "x,y"], "c": ['say "hi"', "two\nlines"]}
+    file = io.BytesIO()
+    TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(cells))
+    assert list(csv.reader(io.StringIO(file.getvalue().decode(), newline=""))) == [
+        ["a", "b", "c"], ["0.10", "", 'say "hi"'], ["NA", "x,y", "two\nlines"],
+    ]  # fmt: skip
+    file = io.BytesIO()
+    TableWriter(file, "csv").write(pa.RecordBatch.from_pydict({"a": ["0.10"], "score": [0.5]}))
+    assert file.getvalue() == b"a,score\n0.10,0.5\n"

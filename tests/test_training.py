@@ -1,0 +1,270 @@
+"""Learning from tables: the same as in memory, and the same after any crash."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+
+import pril
+from pril import _tables, io
+from pril._tables import TableError, open_table
+from pril._training import MODELS, Checkpoint, Run, Task, Verdict
+from pril.columns import ColumnEncoder
+from pril.metrics import interval_absolute_error, interval_accuracy
+from tables import GRADES, make_rows, write, write_parquet
+
+RANGES = Task(labels=("low", "high"), classes=tuple(GRADES), drop=("id", "grade"), epochs=3)
+
+
+def start(place, task=RANGES, **changes):
+    task = Task(**{**vars(task), **changes})
+    return Run(open_table(str(place)), task, lambda *_: None)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(_tables, "BLOCK_ROWS", 37)
+
+
+def features_and_labels(rows):
+    frame = pd.DataFrame(rows)
+    return frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
+
+
+def assert_same_model(one, other):
+    assert type(one) is type(other)
+    for mine, yours in zip(_arrays(one._memory), _arrays(other._memory), strict=True):
+        np.testing.assert_array_equal(mine, yours)
+
+
+def _arrays(memory):
+    for part in memory:
+        if isinstance(part, tuple):
+            yield from _arrays(part)
+        elif isinstance(part, np.ndarray):
+            yield part
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "prank"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
+    rows = make_rows()
+    run = start(write(tmp_path / f"t.{suffix}", rows), model=name, holdout=0.0)
+    fitted = run()
+    X, y = features_and_labels(rows)
+    encoder = ColumnEncoder(bounded=name == "mpril")
+    learner = MODELS[name](classes=GRADES, max_iter=3, random_state=0)
+    twin = make_pipeline(encoder, learner).fit(X, y)
+    assert (fitted.predict(X) == twin.predict(X)).all()
+    if name != "kernel":  # fit merges a row's repeated visits, a stream cannot
+        assert_same_model(fitted[-1], twin[-1])
+
+
+def test_blocks_are_learned_in_order(tmp_path, small_blocks):
+    rows = make_rows()
+    run = start(write(tmp_path / "t.csv", rows), holdout=0.0, shuffle=False)
+    fitted = run()
+    X, y = features_and_labels(rows)
+    learner = pril.PRIL(classes=GRADES)
+    for _ in range(3):
+        learner.partial_fit(fitted[:-1].transform(X), y)
+    assert_same_model(fitted[-1], learner)
+
+
+def test_formats_give_the_same_model(tmp_path, small_blocks):
+    rows = make_rows()
+    models = [
+        start(write(tmp_path / f"t.{s}", rows))() for s in ("csv", "tsv", "jsonl.gz", "parquet")
+    ]
+    for model in models[1:]:
+        assert_same_model(model[-1], models[0][-1])
+    (tmp_path / "parts").mkdir()
+    for part in range(3):
+        write_parquet(tmp_path / "parts" / f"{part}.parquet", rows[part * 100 : part * 100 + 100])
+    assert_same_model(start(tmp_path / "parts")()[-1], models[0][-1])
+
+
+def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
+    rows = make_rows()
+    path = write(tmp_path / "t.csv", rows)
+    run = start(path, holdout=0.3, shuffle=False)
+    fitted, verdict = run(), run.judge().to_dict()
+    learning = run._is_for_learning(0, 300)
+    assert 60 < (~learning).sum() < 120
+    assert (np.concatenate([run._is_for_learning(k, 1) for k in range(300)]) == learning).all()
+    kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
+    alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
+    np.testing.assert_allclose(fitted[-1].coef_, alone[-1].coef_)
+    held = [row for row, chosen in zip(rows, learning, strict=True) if not chosen]
+    X, y = features_and_labels([row for row in held if row["low"] or row["high"]])
+    said = fitted.predict(X)
+    assert verdict["rows"] == len(X)
+    assert verdict["unlabelled_rows"] == len(held) - len(X)
+    assert verdict["interval_accuracy"] == pytest.approx(interval_accuracy(y, said, classes=GRADES))
+    assert verdict["interval_absolute_error"] == pytest.approx(
+        interval_absolute_error(y, said, classes=GRADES)
+    )
+    bottom = y["low"].isna() & (y["high"] == "poor")
+    top = y["high"].isna() & (y["low"] == "great")
+    exact = ((y["low"] == y["high"]) | bottom | top).to_numpy()
+    assert verdict["exact_rows"] == exact.sum()
+    assert verdict["exact_absolute_error"] == pytest.approx(
+        interval_absolute_error(y[exact], said[exact], classes=GRADES)
+    )
+
+
+def test_numbers_as_labels(tmp_path):
+    rows = make_rows()
+    for row in rows:
+        row["grade"] = f"{row['grade']}.0"  # as pandas writes integers with gaps
+    path = write(tmp_path / "t.csv", rows)
+    fitted = start(path, labels=("grade",), classes=None, drop=("id", "low", "high"))()
+    assert fitted.classes_.tolist() == [1, 2, 3, 4]
+    assert fitted.classes_.dtype == np.int64
+    five = start(path, labels=("grade",), classes=("1", "2", "3", "4", "5"), drop=("id",))()
+    assert five.classes_.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_pass_without_mistakes_is_the_last(tmp_path):
+    rows = [{"x": x, "y": 1 + (x > 0)} for x in (-2, -1, 1, 2)] * 5
+    run = start(write(tmp_path / "t.csv", rows), Task(labels=("y",), holdout=0.0, epochs=50))
+    assert run()[-1].n_mistakes_ < 20
+    assert run.epoch < 50
+
+
+# --- Crashes -------------------------------------------------------------------------------------
+
+
+class Crash(Exception):  # noqa: N818
+    pass
+
+
+class CrashingCheckpoint(Checkpoint):
+    """Saves as usual, and dies after so many saves."""
+
+    lives = 0
+
+    def save(self, state):
+        super().save(state)
+        self.lives -= 1
+        if self.lives == 0:
+            raise Crash
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "step"),
+    [("pril", "csv", 1), ("mpril", "parquet", 5), ("kernel", "jsonl", 5), ("perceptron", "csv", 5)],
+)
+def test_a_crash_after_any_checkpoint_changes_nothing(tmp_path, name, suffix, step, small_blocks):
+    path = write(tmp_path / f"t.{suffix}", make_rows())
+    whole = start(path, model=name, epochs=2)
+    expected = whole()
+    io.write(expected, tmp_path / "expected.pril", kind="model")
+    for lives in range(1, 100, step):
+        run = start(path, model=name, epochs=2)
+        keeper = CrashingCheckpoint(tmp_path / f"c{lives}.pril", 37, run.origin())
+        keeper.lives = lives
+        try:
+            run(keeper)
+        except Crash:
+            again = start(path, model=name, epochs=2)
+            fitted = again(Checkpoint(keeper.path, 10**9, again.origin()))
+            io.write(fitted, tmp_path / "again.pril", kind="model")
+            assert (tmp_path / "again.pril").read_bytes() == (
+                tmp_path / "expected.pril"
+            ).read_bytes()
+            assert again.judge() == whole.judge()
+            assert again.encode_labels()[2].tolist() == whole.encode_labels()[2].tolist()
+        else:
+            break
+    assert 3 * 8 < lives <= 3 * 9 + step  # a survey and two passes, of eight blocks and a rest
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, small_blocks):
+    path = write(tmp_path / "t.csv", make_rows())
+    run = start(path)
+    keeper = CrashingCheckpoint(tmp_path / "c.pril", 37, run.origin())
+    keeper.lives = 10
+    with pytest.raises(Crash):
+        run(keeper)
+    for changes, what in (
+        ({"seed": 1}, "task"),
+        ({"epochs": 4}, "task"),
+        ({"scale": False}, "task"),
+    ):
+        other = start(path, **changes)
+        with pytest.raises(ValueError, match=f"belongs to another run: the {what} differs"):
+            other(Checkpoint(keeper.path, 37, other.origin()))
+    write(path, make_rows(seed=1))
+    other = start(path)
+    with pytest.raises(ValueError, match="belongs to another run: the table differs"):
+        other(Checkpoint(keeper.path, 37, other.origin()))
+    keeper.path.write_bytes(keeper.path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="damaged"):
+        run(Checkpoint(keeper.path, 37, run.origin()))
+
+
+# --- Mistakes ------------------------------------------------------------------------------------
+
+
+def spoiled(tmp_path, row, **cells):
+    rows = make_rows()
+    rows[row].update(cells)
+    return write(tmp_path / "t.csv", rows)
+
+
+@pytest.mark.parametrize("row", [5, 299])
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (
+            {"low": "great", "high": "poor"},
+            "columns 'low', 'high': lower end 'great' is above upper",
+        ),
+        ({"low": "bad", "high": "good"}, "columns 'low', 'high': 'bad' is not one of the classes"),
+        ({"size": "inf"}, "column 'size' is inf, which is not finite"),
+        ({"age": "old"}, "column 'age' is 'old', not a number"),
+    ],
+)
+def test_a_bad_cell_is_named(tmp_path, small_blocks, row, cells, said):
+    # Held out or not, it is found in the survey, before anything is learned.
+    for holdout in (0.0, 0.9):
+        run = start(spoiled(tmp_path, row, **cells), holdout=holdout)
+        with pytest.raises(TableError, match=rf"t.csv, row {row + 1}: {said}"):
+            run()
+        assert run.phase == "survey"
+
+
+def test_other_mistakes(tmp_path):
+    path = write(tmp_path / "t.csv", make_rows())
+    for changes, said in (
+        ({"labels": ("low", "hi")}, r"there is no column 'hi'; the columns are 'id', 'size'"),
+        ({"drop": ("x",)}, "there is no column 'x'"),
+        ({"features": ("size", "low")}, "the column 'low' is the label"),
+        ({"labels": ("low", "grade")}, "must both hold numbers or both hold words"),
+        ({"features": ("town",), "one_hot": False}, "'town' cannot be a feature: text"),
+        ({"drop": ("id", "grade", "size", "age", "town")}, "no column is left"),
+    ):
+        with pytest.raises(TableError, match=said):
+            start(path, **changes)
+    for changes, said in (
+        ({"parameters": {"etta": 1}}, "--set etta: choose one of average"),
+        ({"parameters": {"max_iter": 1}}, "--set max_iter: choose one of"),
+        ({"parameters": {"average": 3}}, "'average' parameter of PRIL must be"),
+        ({"labels": ("grade",), "classes": ("low", "high")}, "labels are numbers, the classes"),
+        ({"model": "prank"}, "columns 'low', 'high': PRank learns from exact labels only"),
+        ({"holdout": 0.9999999}, "every row was held out"),
+        ({"labels": ("size",), "classes": None}, "Unknown label type: continuous"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            start(path, **changes)()
+    (tmp_path / "h.csv").write_text("size,low,high\n")
+    with pytest.raises(TableError, match=r"h\.csv has a header, but no rows"):
+        start(tmp_path / "h.csv", drop=())()
+    many = write(tmp_path / "m.csv", [{"x": 1, "y": k} for k in range(10_002)])
+    with pytest.raises(TableError, match="over 10000 different labels"):
+        start(many, Task(labels=("y",)))()
+
+
+def test_empty_verdict():
+    assert Verdict().to_dict()["interval_accuracy"] is None
