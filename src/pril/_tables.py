@@ -23,7 +23,7 @@ import threading
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -349,15 +349,17 @@ class Csv(Table):
                 raise
             raise self._explain(file, error) from None
 
-    def _rows(self, stream: IO[bytes]) -> Any:
-        """Return the standard library's reader: slow, but it knows its lines."""
-        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
-        return csv.reader(text, delimiter=self.delimiter, strict=True)
+    @contextmanager
+    def _rows(self, file: Path) -> Iterator[Any]:
+        """Yield the standard library's reader: slow, but it knows its lines."""
+        options = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+        with _opened(file) as stream, io.TextIOWrapper(stream, **options) as text:
+            yield csv.reader(text, delimiter=self.delimiter, strict=True)
 
     def _header(self, file: Path) -> list[str]:
-        with _opened(file) as stream:
+        with self._rows(file) as rows:
             try:
-                header: list[str] = next(self._rows(stream), [])
+                header: list[str] = next(rows, [])
                 for name in header:
                     name.encode()
             except UnicodeEncodeError as error:
@@ -370,8 +372,7 @@ class Csv(Table):
     def _explain(self, file: Path, error: Exception) -> TableError:
         """Return the error with its row, found by reading the file again, slowly."""
         try:
-            with _opened(file) as stream:
-                rows = self._rows(stream)
+            with self._rows(file) as rows:
                 width = len(next(rows, []))
                 for row, cells in enumerate((cells for cells in rows if cells), 1):
                     if len(cells) != width:
@@ -422,8 +423,7 @@ class Csv(Table):
 
     def _check_closed(self, file: Path) -> None:
         """Refuse a file whose last cell opens a quote and never closes it."""
-        with _opened(file) as stream:
-            rows = self._rows(stream)
+        with self._rows(file) as rows:
             try:
                 for _ in rows:
                     pass
