@@ -352,8 +352,8 @@ class Csv(Table):
     @contextmanager
     def _rows(self, file: Path) -> Iterator[Any]:
         """Yield the standard library's reader: slow, but it knows its lines."""
-        options = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
-        with _opened(file) as stream, io.TextIOWrapper(stream, **options) as text:
+        options: dict[str, Any] = {"errors": "surrogateescape", "newline": ""}
+        with _opened(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", **options) as text:
             yield csv.reader(text, delimiter=self.delimiter, strict=True)
 
     def _header(self, file: Path) -> list[str]:
