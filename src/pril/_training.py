@@ -277,7 +277,9 @@ class Checkpoint:
     origin: dict[str, Any]  # the table and the task that it belongs to
 
     def restore(self) -> dict[str, Any] | None:
-        """Return what the file holds, if there is one."""
+        """Return what the file holds, if there is one; remove what a killed process left behind."""
+        for rest in self.path.parent.glob(".pril-*.tmp"):
+            rest.unlink()
         if not self.path.exists():
             return None
         state, about = io.read(self.path, kind="checkpoint")

@@ -1,0 +1,314 @@
+"""Streams: what predict, then partial_fit, row by row would give; killed and taken up again."""
+
+import csv
+import io as streams
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pril import io
+from pril._serving import LoadedModel
+from pril._streaming import Stream, chunks
+from pril._tables import TableError, open_table
+from pril._training import Checkpoint, Run, Task
+from tables import GRADES, make_rows, write
+
+LABELS = ("low", "high")
+PRIL = [sys.executable, "-c", "from pril.cli import main; main()"]
+
+
+def fitted(folder, name="pril"):
+    """Write a model learned from a few rows; return its path."""
+    task = Task(LABELS, tuple(GRADES), name, drop=("id", "grade"), epochs=1, holdout=0.0)
+    run = Run(
+        open_table(str(write(folder / "first.csv", make_rows(50, seed=9)))), task, lambda *_: None
+    )
+    io.write(run(), folder / "model.pril", kind="model", notes={"labels": list(LABELS)})
+    return folder / "model.pril"
+
+
+def json_lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def csv_lines(rows):
+    text = streams.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def piped(data, seed=0):
+    """Return the reading end of a pipe that gets the data in pieces of random size."""
+    reading, writing = os.pipe()
+    rng = random.Random(seed)  # noqa: S311
+
+    def feed():
+        at = 0
+        while at < len(data):
+            size = rng.choice([1, 100, 1000, 5000])
+            os.write(writing, data[at : at + size])
+            at += size
+        os.close(writing)
+
+    threading.Thread(target=feed, daemon=True).start()
+    return reading
+
+
+def run_stream(path, data, names=LABELS, seed=0, checkpoint=None):
+    """Return the model, the answers and what was reported."""
+    loaded, output, reports = LoadedModel(path), streams.BytesIO(), []
+    stream = Stream(loaded, names, output, lambda *said: reports.append(said), checkpoint)
+    descriptor = piped(data, seed)
+    try:
+        stream.run(descriptor, None)
+    finally:
+        os.close(descriptor)
+        stream.answers = output.getvalue().decode().splitlines()
+        stream.reports = reports
+    return stream
+
+
+def row_by_row(path, rows):
+    """Return the model and the answers, from scikit-learn's methods alone."""
+    model = io.read(path, kind="model")[0]
+    encoder, learner = model[0], model[1]
+    answers = []
+    for row in rows:
+        frame = pd.DataFrame([row])
+        X = encoder.transform(
+            frame[["size", "age"]].astype(float).assign(town=row["town"]).astype({"town": "object"})
+        )
+        said = learner.predict(X)[0]
+        scores = (
+            learner.latent(X)
+            if hasattr(learner, "latent")
+            else learner.decision_function(X).max(axis=1)
+        )
+        answers.append({"prediction": said, "score": float(scores[0])})
+        if row["low"] or row["high"]:
+            learner.partial_fit(X, [(row["low"], row["high"])])
+    return learner, answers
+
+
+@pytest.mark.parametrize("name", ["pril", "mpril", "widrow-hoff", "perceptron"])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.filterwarnings("ignore::pril.estimators.FeatureRangeWarning")
+def test_equals_row_by_row(tmp_path, name, seed):
+    path, rows = fitted(tmp_path, name), make_rows(120, seed=3)
+    learner, expected = row_by_row(path, rows)
+    stream = run_stream(path, json_lines(rows), seed=seed)
+    said = [json.loads(line) for line in stream.answers]
+    assert [row["prediction"] for row in said] == [row["prediction"] for row in expected]
+    # The loop's running mean and predict's mean of the parameters round differently.
+    np.testing.assert_allclose([row["score"] for row in said], [row["score"] for row in expected])
+    np.testing.assert_array_equal(stream.model.learner._memory.state.u, learner._memory.state.u)
+    assert stream.model.learner.t_ == learner.t_
+    as_csv = run_stream(path, csv_lines(rows), seed=seed)
+    assert as_csv.answers[0] == "prediction,score"
+    assert [line.split(",") for line in as_csv.answers[1:]] == [
+        [row["prediction"], repr(row["score"])] for row in said
+    ]
+
+
+def test_rows_without_a_label_change_nothing(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(100, seed=3)
+    silent = [{**row, "low": None, "high": None} for row in make_rows(40, seed=4)]
+    mixed = [*rows[:30], *silent[:20], *rows[30:31], *silent[20:], *rows[31:]]
+    io.write(run_stream(path, json_lines(rows)).model.model, tmp_path / "a", kind="model")
+    stream = run_stream(path, json_lines(mixed))
+    io.write(stream.model.model, tmp_path / "b", kind="model")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert len(stream.answers) == 140
+    # No label column at all: answers only.
+    blind = [{name: row[name] for name in ("town", "age", "size")} for row in rows]
+    before = LoadedModel(path).learner.t_
+    for data in (json_lines(blind), csv_lines(blind)):
+        assert run_stream(path, data).model.learner.t_ == before
+
+
+def test_losses_are_reported_as_counts_double(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(100, seed=3)
+    stream = run_stream(path, json_lines(rows))
+    labelled = [row for row in rows if row["low"] or row["high"]]
+    assert [count for count, _ in stream.reports] == [1, 2, 4, 8, 16, 32, 64]
+    _, answers = row_by_row(path, labelled)
+    rank = {grade: k for k, grade in enumerate(GRADES)}
+    losses = [
+        max(
+            rank.get(row["low"], 0) - rank[said["prediction"]],
+            rank[said["prediction"]] - rank.get(row["high"], 3),
+            0,
+        )
+        for row, said in zip(labelled, answers, strict=True)
+    ]
+    assert [loss for _, loss in stream.reports] == [
+        sum(losses[:n]) for n in (1, 2, 4, 8, 16, 32, 64)
+    ]
+    assert stream.verdict.loss == sum(losses)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"size": 1, "age": \n', "not a JSON object"),
+        (b"[1, 2]\n", r"not a JSON object: '\[1, 2\]'"),
+        (b'{"size": 1} {"size": 2}\n', "not a JSON object"),
+        (b'{"size": "big"}\n', "column 'size' is 'big', not a number"),
+        (b'{"low": "good", "high": "fair"}\n', "lower end 'good' is above upper end 'fair'"),
+        (b'{"low": "bad"}\n', "'bad' is not one of the classes"),
+        (b'{"low": 3}\n', "column 'low' is 3, not text"),
+        (b'{"town": "\xff"}\n', "not UTF-8"),
+        (b'{"size": 1e999}\n', "Number too big|not finite"),
+    ],
+)
+def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):
+    path, rows = fitted(tmp_path), make_rows(60, seed=3)
+    data = json_lines(rows[:41]) + line + json_lines(rows[41:])
+    keeper = Checkpoint(tmp_path / "c.pril", 10**9, {})
+    with pytest.raises(TableError, match=f"<stdin>, row 42: .*{said}"):
+        run_stream(path, data, checkpoint=keeper)
+    # The row mended, the same command goes on where it stopped.
+    stream = run_stream(path, json_lines(rows), checkpoint=keeper)
+    assert len(stream.answers) == 19
+    whole = run_stream(path, json_lines(rows))
+    assert stream.answers == whole.answers[41:]
+    assert vars(stream.verdict) == vars(whole.verdict)
+    with pytest.raises(ValueError, match="belongs to another stream"):
+        run_stream(path, json_lines(make_rows(60, seed=5)), checkpoint=keeper)
+    with pytest.raises(ValueError, match="has 3 rows, but the checkpoint has seen 41"):
+        run_stream(path, json_lines(rows[:3]), checkpoint=keeper)
+
+
+def test_a_bad_csv_row_is_named(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(20, seed=3)
+    lines = csv_lines(rows).splitlines(keepends=True)
+    for bad, said in (
+        (b"1,2\n", "2 cells where the header has 7"),
+        (b"x,old,3,Rome,,,1\n", "column 'size' is 'old', not a number"),
+        (b"x,inf,3,Rome,,,1\n", "column 'size' is inf, which is not finite"),
+        (b"x,1,3,\xff,,,1\n", r"column 'town' is b'\\xff', which is not UTF-8"),
+    ):
+        data = b"".join([*lines[:6], bad, *lines[6:]])
+        with pytest.raises(TableError, match=f"<stdin>, row 6: {said}"):
+            run_stream(path, data)
+    with pytest.raises(TableError, match="names a column twice"):
+        run_stream(path, b"a,a\n1,2\n")
+
+
+def test_chunks_are_whole_lines():
+    for seed in range(5):
+        data = b"".join(b"%d\n" % k for k in range(3000)) + b"last"
+        descriptor = piped(data, seed)
+        found = list(chunks(descriptor))
+        os.close(descriptor)
+        assert b"".join(found) == data + b"\n"
+        assert all(chunk.endswith(b"\n") for chunk in found)
+
+
+# --- Real processes ------------------------------------------------------------------------------
+
+
+def test_every_row_is_answered_before_the_next_is_sent(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(20, seed=3)
+    with subprocess.Popen(
+        [*PRIL, "stream", str(path), "-o", str(path), "--quiet"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+    ) as process:  # fmt: skip
+        answers = []
+        for row in rows:
+            process.stdin.write(json_lines([row]))
+            answers.append(json.loads(process.stdout.readline()))
+        process.stdin.close()
+    assert process.returncode == 0
+    # MODEL itself was the output: it has learned.
+    assert LoadedModel(path).learner.t_ == 50 + sum(bool(row["low"] or row["high"]) for row in rows)
+
+
+def test_a_signal_ends_a_stream_between_two_rows(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(50, seed=3)
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen(
+            [*PRIL, "stream", str(path), "-o", str(tmp_path / "out.pril")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+        ) as process:  # fmt: skip
+            process.stdin.write(json_lines(rows))
+            for _ in rows:
+                process.stdout.readline()
+            process.send_signal(stop)
+            process.wait(30)
+            said = process.stderr.read()
+        assert process.returncode == 1
+        assert b"stopped" in said
+        assert b"Traceback" not in said
+        expected = run_stream(path, json_lines(rows)).model.learner
+        assert LoadedModel(tmp_path / "out.pril").learner.t_ == expected.t_
+
+
+def big_table(folder, n):
+    rows = make_rows(500, seed=3)
+    return write(folder / "big.csv", rows * (n // 500))
+
+
+def killed_until_done(command, stdin, seed, spans=(2.5, 4.5)):
+    """Run a command, kill -9 it at random moments, until it ends by itself; return the kills."""
+    rng = random.Random(seed)  # noqa: S311
+    for kills in range(40):
+        with open(stdin, "rb") as data, open(os.devnull, "wb") as null:
+            process = subprocess.Popen(command, stdin=data, stdout=null, stderr=subprocess.PIPE)
+            # Later and later, or a slow machine would never end.
+            give_up = time.monotonic() + rng.uniform(*spans) * (1 + kills / 8)
+            while process.poll() is None and time.monotonic() < give_up:
+                time.sleep(0.01)
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+                continue
+            said = process.communicate()[1]
+        assert process.returncode == 0, said
+        return kills
+    raise AssertionError("never done")
+
+
+def test_fit_survives_kill_9(tmp_path):
+    table = big_table(tmp_path, 150_000)
+    common = [*PRIL, "fit", str(table), "--lower", "low", "--upper", "high", "--drop", "id,grade",
+              "--classes", ",".join(GRADES), "--epochs", "6", "-q"]  # fmt: skip
+    subprocess.run([*common, "-o", str(tmp_path / "whole.pril")], check=True)
+    checkpoint = ["--checkpoint", str(tmp_path / "state"), "--every", "50000"]
+    kills = killed_until_done(
+        [*common, "-o", str(tmp_path / "killed.pril"), *checkpoint], os.devnull, 1
+    )
+    assert kills > 0
+    assert (tmp_path / "killed.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_stream_survives_kill_9(tmp_path):
+    path = fitted(tmp_path)
+    rows = make_rows(500, seed=3)
+    data = tmp_path / "rows.jsonl"
+    data.write_bytes(json_lines(rows) * 400)
+    common = [*PRIL, "stream", str(path), "-q"]
+    with data.open("rb") as stdin:
+        subprocess.run(
+            [*common, "-o", str(tmp_path / "whole.pril")],
+            stdin=stdin,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    checkpoint = ["--checkpoint", str(tmp_path / "state"), "--every", "20000"]
+    kills = killed_until_done([*common, "-o", str(tmp_path / "killed.pril"), *checkpoint], data, 2)
+    assert kills > 0
+    assert (tmp_path / "killed.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
+    assert list((tmp_path / "state").iterdir()) == []
