@@ -260,24 +260,26 @@ def big_table(folder, n):
     return write(folder / "big.csv", rows * (n // 500))
 
 
-def killed_until_done(command, stdin, seed, spans=(2.5, 4.5)):
-    """Run a command, kill -9 it at random moments, until it ends by itself; return the kills."""
+def run_and_kill(command, stdin, checkpoint, seed, kills=3):
+    """Run a command until it is done; kill -9 it so many times, at random, between checkpoints."""
     rng = random.Random(seed)  # noqa: S311
-    for kills in range(40):
-        with open(stdin, "rb") as data, open(os.devnull, "wb") as null:
-            process = subprocess.Popen(command, stdin=data, stdout=null, stderr=subprocess.PIPE)
-            # Later and later, or a slow machine would never end.
-            give_up = time.monotonic() + rng.uniform(*spans) * (1 + kills / 8)
-            while process.poll() is None and time.monotonic() < give_up:
-                time.sleep(0.01)
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-                continue
-            said = process.communicate()[1]
-        assert process.returncode == 0, said
-        return kills
-    raise AssertionError("never done")
+    for life in range(kills + 1):
+        changes, last = rng.randint(1, 3), None
+        with open(stdin, "rb") as data:
+            process = subprocess.Popen(
+                command, stdin=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+        while life < kills and changes and process.poll() is None:
+            now = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+            changes -= now not in (None, last)
+            last = now
+            time.sleep(0.001)
+        if life < kills:
+            assert process.poll() is None, "done before it could be killed"
+            time.sleep(rng.uniform(0.0, 0.05))
+            process.kill()
+        said = process.communicate()[1]
+    assert process.returncode == 0, said
 
 
 def test_fit_survives_kill_9(tmp_path):
@@ -285,11 +287,9 @@ def test_fit_survives_kill_9(tmp_path):
     common = [*PRIL, "fit", str(table), "--lower", "low", "--upper", "high", "--drop", "id,grade",
               "--classes", ",".join(GRADES), "--epochs", "6", "-q"]  # fmt: skip
     subprocess.run([*common, "-o", str(tmp_path / "whole.pril")], check=True)
-    checkpoint = ["--checkpoint", str(tmp_path / "state"), "--every", "50000"]
-    kills = killed_until_done(
-        [*common, "-o", str(tmp_path / "killed.pril"), *checkpoint], os.devnull, 1
-    )
-    assert kills > 0
+    checkpoint = ["--checkpoint", str(tmp_path / "state"), "--every", "30000"]
+    command = [*common, "-o", str(tmp_path / "killed.pril"), *checkpoint]
+    run_and_kill(command, os.devnull, tmp_path / "state" / "checkpoint.pril", seed=1)
     assert (tmp_path / "killed.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
     assert list((tmp_path / "state").iterdir()) == []
 
@@ -307,8 +307,8 @@ def test_stream_survives_kill_9(tmp_path):
             check=True,
             stdout=subprocess.DEVNULL,
         )
-    checkpoint = ["--checkpoint", str(tmp_path / "state"), "--every", "20000"]
-    kills = killed_until_done([*common, "-o", str(tmp_path / "killed.pril"), *checkpoint], data, 2)
-    assert kills > 0
+    checkpoint = ["--checkpoint", str(tmp_path / "state"), "--every", "5000"]
+    command = [*common, "-o", str(tmp_path / "killed.pril"), *checkpoint]
+    run_and_kill(command, data, tmp_path / "state" / "checkpoint.pril", seed=2)
     assert (tmp_path / "killed.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
     assert list((tmp_path / "state").iterdir()) == []

@@ -518,6 +518,7 @@ def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
 
 def explain_json_lines(block: bytes, schema: pa.Schema | None, error: Exception) -> RowError:
     """Return the error with its row, found by reading the lines again, slowly."""
+    kinds = {field.name: kind_of(field.type) for field in schema or ()}
     for row, line in enumerate(line for line in block.splitlines() if line.strip()):
         shown = repr(line[:60].decode(errors="replace"))
         try:
@@ -528,14 +529,23 @@ def explain_json_lines(block: bytes, schema: pa.Schema | None, error: Exception)
             return RowError("X", row, f"not a JSON object ({reason}): {shown}")
         if not isinstance(cells, dict):
             return RowError("X", row, f"not a JSON object: {shown}")
-        for field in schema or ():
-            value, kind = cells.get(field.name), kind_of(field.type)
-            right = {"text": str, "number": int | float}.get(kind, object)
-            if value is not None and (not isinstance(value, right) or isinstance(value, bool)):
-                wanted = "a number" if kind == "number" else kind
-                return RowError("X", row, f"column {field.name!r} is {value!r}, not {wanted}")
+        for name, value in cells.items():
+            found = _json_kind(value)
+            if schema is None and value is not None:
+                kinds.setdefault(name, found)
+            wanted = kinds.get(name, found)
+            if value is not None and wanted in ("number", "text") and found != wanted:
+                wanted = "a number" if wanted == "number" else "text"
+                return RowError("X", row, f"column {name!r} is {value!r}, not {wanted}")
     at = re.search(r"in row (\d+)", str(error))
     return RowError("X", int(at[1]) if at else 0, re.sub(r" in row [0-9]+$", "", str(error)))
+
+
+def _json_kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "number" if is_number else type(value).__name__
 
 
 # --- svmlight ------------------------------------------------------------------------------------

@@ -1,0 +1,499 @@
+"""The command: what a newcomer types, and every way to get it wrong."""
+
+import csv
+import io as streams
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.main import get_command
+
+import pril
+from pril import io
+from pril.cli import app, main
+from tables import GRADES, make_rows, write
+
+ENDS = ["--lower", "low", "--upper", "high"]
+RANGES = [*ENDS, "--classes", ",".join(GRADES), "--drop", "id,grade"]
+PRIL = [sys.executable, "-c", "from pril.cli import main; main()"]
+COMMANDS = sorted(get_command(app).commands)
+
+
+@pytest.fixture
+def call(capfdbinary, tmp_path, monkeypatch):
+    """Run the command in an empty folder; return exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return ended.value.code, out.decode(), err.decode()
+
+    return run
+
+
+@pytest.fixture
+def good(call):
+    """Run the command, which must succeed; return its output."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert code == 0, err
+        assert err == ""
+        return out
+
+    return run
+
+
+@pytest.fixture
+def bad(call, tmp_path):
+    """Run the command, which must fail with one line and change no file; return the line."""
+
+    def run(*arguments):
+        before = snapshot(tmp_path)
+        code, out, err = call(*arguments)
+        assert code == 2, out + err
+        assert out == ""
+        assert err.startswith("pril: ")
+        assert err.count("\n") == 1
+        assert snapshot(tmp_path) == before
+        return err[len("pril: ") : -1]
+
+    return run
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- Commands ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
+def test_fit_predict_evaluate(good, tmp_path, suffix):
+    rows = make_rows()
+    write(tmp_path / f"t.{suffix}", rows)
+    out = good("fit", f"t.{suffix}", *RANGES)
+    assert "300 rows of" in out
+    assert "low, high" in out
+    assert "town (3 words)" in out
+    assert "id (not asked for)" in out
+    assert (tmp_path / "t.pril").exists()
+    model = pril.load("t.pril")
+    frame = pd.DataFrame(rows)
+    expected = model.predict(frame)
+    for kind in ("csv", "jsonl", "parquet"):
+        good("predict", "t.pril", f"t.{suffix}", "-o", f"out.{kind}")
+        again = read_table(tmp_path / f"out.{kind}")
+        assert [str(row["prediction"]) for row in again] == expected.tolist()
+        np.testing.assert_array_equal(
+            [float(row["score"]) for row in again], model[-1].latent(model[0].transform(frame))
+        )
+        assert [row["id"] for row in again] == [row["id"] for row in rows]
+        assert list(again[0]) == [*rows[0], "prediction", "score"]
+    result = json.loads(good("evaluate", "t.pril", f"t.{suffix}", "--json"))
+    y = frame[["low", "high"]].astype(object)
+    labelled = y.notna().any(axis=1)
+    assert result["rows"] == labelled.sum()
+    assert result["interval_accuracy"] == pytest.approx(model.score(frame[labelled], y[labelled]))
+
+
+def read_table(path):
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_fit_tells_machines_the_same(good, tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    result = json.loads(good("fit", "t.csv", *RANGES, "-o", "m.pril", "--json"))
+    assert result["rows"] == 300
+    assert result["columns"]["numbers"] == ["size", "age"]
+    assert result["columns"]["words"] == {"town": 3}
+    assert set(result["columns"]["ignored"]) == {"id", "grade"}
+    assert [entry["class"] for entry in result["classes"]] == GRADES
+    assert sum(result["widths"].values()) == 300
+    rank = {grade: k for k, grade in enumerate(GRADES)}
+    spans = [(rank.get(row["low"], 0), rank.get(row["high"], 3)) for row in rows]
+    assert result["widths"]["1"] == sum(lo == hi for lo, hi in spans)
+    assert result["classes"][2]["exact"] == sum(span == (2, 2) for span in spans)
+    assert result["classes"][1]["lower"] == sum(lo == 1 < hi for lo, hi in spans)
+    assert (
+        result["holdout"]["rows"] + result["holdout"]["unlabelled_rows"]
+        == 300 - result["learned_rows"]
+    )
+    assert result["model"] == "m.pril"
+    assert io.read("m.pril", kind="model")[1].notes["holdout"] == result["holdout"]
+    assert good("fit", "t.csv", *RANGES, "--quiet") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mpril", ["--set", "eta=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
+        ("widrow-hoff", ["--set", "normalize=false"]), ("perceptron", []),
+    ],
+)  # fmt: skip
+def test_every_model_by_its_name(good, tmp_path, name, options):
+    write(tmp_path / "t.csv", make_rows())
+    good("fit", "t.csv", *RANGES, "--model", name, *options, "--epochs", 2)
+    learner = pril.load("t.pril")[-1]
+    for option in options[1::2]:
+        key, value = option.split("=")
+        assert str(learner.get_params()[key]).lower() == value
+    good("predict", "t.pril", "t.csv", "-o", "out.csv")
+    shown = json.loads(good("show", "t.pril", "--json"))
+    assert shown["classes"] == GRADES
+    assert len(shown["weights"]) == (0 if name == "kernel" else 5)
+    assert "pril" in good("show", "t.pril")
+
+
+def test_exact_labels_of_svmlight(good, tmp_path):
+    write(tmp_path / "t.svm", make_rows())
+    out = good("fit", "t.svm", "--label", "label", "--model", "prank")
+    assert "features (2 features)" in out
+    assert pril.load("t.pril").classes_.tolist() == [1, 2, 3, 4]
+    assert good("predict", "t.pril", "t.svm").startswith("label,prediction,score\n")
+    assert "off by" in good("evaluate", "t.pril", "t.svm")
+
+
+def test_flags_switch_the_encoding_off(good, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    common = ["fit", "t.csv", *RANGES, "-o"]
+    good(*common, "a.pril", "--no-scale", "--no-one-hot")
+    encoder = pril.load("a.pril")[0]
+    assert encoder.transform(pd.DataFrame([{"size": 70.0, "age": 3}])).tolist() == [[70.0, 3.0]]
+    good(*common, "b.pril", "--features", "age,town", "--text", "age")
+    assert "age=7" in pril.load("b.pril")[0].get_feature_names_out()
+    assert pril.load("b.pril")[0].numbers_ == []
+
+
+def test_show_says_what_was_learned(good, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    good("fit", "t.csv", *RANGES)
+    model = pril.load("t.pril")
+    shown = json.loads(good("show", "t.pril", "--json", "--plot", "t.png"))
+    assert shown["thresholds"] == model[-1].thresholds_.tolist()
+    names = model[0].get_feature_names_out().tolist()
+    assert shown["weights"] == dict(zip(names, model[-1].coef_, strict=True))
+    sizes = np.abs(list(shown["weights"].values()))
+    assert (np.diff(sizes) <= 0).all()
+    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
+    out = good("show", "t.pril", "--top", 2)
+    assert "and 3 smaller" in out
+    assert "300 rows of t.csv, labels low, high" in out
+    assert "scikit-learn" in out
+
+
+def test_models_saved_by_the_library_work_too(good, bad, tmp_path):
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    rows = [row for row in make_rows() if row["size"] and row["town"]]
+    frame, y = pd.DataFrame(rows), [(row["low"], row["high"]) for row in rows]
+    write(tmp_path / "t.csv", rows)
+    columns = make_column_transformer(
+        (StandardScaler(), ["size", "age"]), (OneHotEncoder(), ["town"])
+    )
+    pipeline = make_pipeline(columns, pril.PRIL(classes=GRADES, random_state=0)).fit(frame, y)
+    alone = pril.PRIL(classes=GRADES, random_state=0).fit(frame[["size", "age"]], y)
+    for model in (pipeline, alone):
+        pril.save(model, "m.pril")
+        good("predict", "m.pril", "t.csv", "-o", "out.csv")
+        said = [row["prediction"] for row in read_table(tmp_path / "out.csv")]
+        assert said == model.predict(frame[model.feature_names_in_]).tolist()
+        assert "off by" in good("evaluate", "m.pril", "t.csv", *ENDS)
+        assert "thresholds" in good("show", "m.pril")
+    assert "does not know its labels' columns" in bad("evaluate", "m.pril", "t.csv")
+    pril.save(pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [1, 2]), "m.pril")
+    assert "does not know its columns by name" in bad("predict", "m.pril", "t.csv")
+    assert "feature 0" in good("show", "m.pril")
+
+
+def test_audit(good, bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    assert "Theorem 3, regret" in good("audit", "t.csv", *RANGES)
+    result = json.loads(good("audit", "t.csv", *RANGES, "--json"))
+    X, y = pd.DataFrame(make_rows()), [(row["low"], row["high"]) for row in make_rows()]
+    from pril.columns import ColumnEncoder
+    from pril.theory import audit
+
+    expected = audit(ColumnEncoder().fit_transform(X[["size", "age", "town"]]), y, classes=GRADES)
+    assert [bound["bound"] for bound in result["bounds"]] == [
+        bound.bound for bound in expected.bounds
+    ]
+    assert "the bounds are those of" in bad("audit", "t.csv", *RANGES, "--model", "prank")
+
+
+def test_demo_runs_the_commands(call, tmp_path):
+    code, out, err = call("demo")
+    assert (code, err) == (0, "")
+    for line in ("$ pril fit output/flats.csv", "$ pril show", "$ pril predict", "$ pril evaluate"):
+        assert line in out
+    assert {path.name for path in (tmp_path / "output").iterdir()} == {
+        "flats.csv", "new.csv", "rated.csv", "flats.pril", "flats.png",
+    }  # fmt: skip
+    for line in call("demo", "--json")[1].splitlines():
+        json.loads(line)
+    assert call("demo", "--quiet")[1] == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_the_common_options(good, command):
+    out = good(command, "--help")
+    assert f"pril {command}" in out.split("Example:")[1]
+    for option in ("--quiet", "--json", "--help"):
+        assert option in out
+
+
+def test_help_imports_nothing_heavy():
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys; from pril.cli import main\n"
+         "try: main(['fit', '--help'])\n"
+         "except SystemExit: print(*sys.modules, file=sys.stderr)"],
+        capture_output=True, text=True, check=True,
+    ).stderr  # fmt: skip
+    assert not {"numba", "sklearn", "numpy", "pyarrow", "skops"} & set(said.split())
+
+
+def test_stdin_and_stdout(tmp_path):
+    rows = make_rows()
+    for suffix in ("csv", "jsonl", "parquet"):
+        path = write(tmp_path / f"t.{suffix}", rows)
+        with path.open("rb") as stdin:
+            subprocess.run(
+                [*PRIL, "fit", "-", *RANGES, "-q", "-o", str(tmp_path / f"{suffix}.pril")],
+                stdin=stdin,
+                check=True,
+            )
+    learned = [pril.load(tmp_path / f"{s}.pril")[-1].coef_ for s in ("csv", "jsonl", "parquet")]
+    np.testing.assert_array_equal(learned[0], learned[1])
+    np.testing.assert_array_equal(learned[0], learned[2])
+    command = [*PRIL, "predict", str(tmp_path / "csv.pril"), "-", "--format", "csv"]
+    with (tmp_path / "t.csv").open("rb") as stdin:
+        out = subprocess.run(command, stdin=stdin, capture_output=True, check=True).stdout
+    assert len(list(csv.DictReader(streams.StringIO(out.decode())))) == 300
+    # A reader who has seen enough.
+    write(tmp_path / "long.csv", rows * 700)
+    with subprocess.Popen(
+        [*PRIL, "predict", str(tmp_path / "csv.pril"), str(tmp_path / "long.csv")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_warnings_are_lines(call, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    code, _, err = call("fit", "t.csv", "--label", "low", "--drop", "id,high,grade", "-q")
+    assert code == 0
+    lines = err.splitlines()
+    assert any(
+        line.startswith("pril: warning: the classes of y were sorted as strings, ['fair', 'good'")
+        and "pass --classes" in line
+        for line in lines
+    )
+    new = make_rows(20)
+    new[7]["town"] = "Bonn"
+    write(tmp_path / "new.csv", new)
+    code, _, err = call("predict", "t.pril", "new.csv")
+    assert code == 0
+    assert err == (
+        "pril: warning: new.csv, row 8: column 'town' is 'Bonn', which the model has never seen; "
+        "it counts as no word\n"
+    )
+
+
+# --- Mistakes ------------------------------------------------------------------------------------
+
+
+def spoil(path, row, **cells):
+    rows = make_rows(100)
+    rows[row].update(cells)
+    return write(path, rows)
+
+
+def test_files_that_cannot_be_read(bad, tmp_path):
+    assert bad("fit", "no.csv", *RANGES) == "no.csv: no such file"
+    for name, content, said in (
+        ("e.csv", b"", "e.csv is empty"),
+        ("h.csv", b"size,low,high\n", "h.csv has a header, but no rows"),
+        ("r.csv", b"size,low,high\n1,poor,good\n2,poor\n", "r.csv, row 2 (line 3): 2 cells where the header has 3: '2,poor'"),
+        ("u.csv", b"size,town,low,high\n1,Rome,poor,good\n2,\xff\xfe,poor,fair\n", "u.csv, row 2: column 'town' is b'\\xff\\xfe', which is not UTF-8"),
+        ("p.parquet", b"nothing", "p.parquet is damaged, or not a Parquet file"),
+        ("j.jsonl", b'{"size": 1, "low": "poor", "high": "fair"}\n{"size"\n', "j.jsonl, row 2: not a JSON object"),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+        said_now = bad("fit", name, *ENDS, "--classes", ",".join(GRADES), "-o", "m.pril")
+        assert said_now.startswith(said)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_cells_that_cannot_be_used(bad, good, tmp_path, suffix):
+    name = f"t.{suffix}"
+    for cells, said in (
+        ({"low": "great", "high": "fair"}, f"{name}, row 61: columns 'low', 'high': lower end 'great' is above upper end 'fair'"),
+        ({"low": "bad"}, f"{name}, row 61: columns 'low', 'high': 'bad' is not one of the classes ['poor', 'fair', 'good', 'great']"),
+    ):  # fmt: skip
+        spoil(tmp_path / name, 60, **cells)
+        assert bad("fit", name, *RANGES) == said
+    if suffix != "jsonl":  # JSON has no infinity
+        spoil(tmp_path / name, 60, size=float("inf"))
+        assert (
+            bad("fit", name, *RANGES)
+            == f"{name}, row 61: column 'size' is inf, which is not finite"
+        )
+    if suffix != "parquet":  # its columns have types
+        spoil(tmp_path / name, 60, age="old")
+        said = bad("fit", name, *RANGES)
+        assert said.startswith(f"{name}, row 61: column 'age' is 'old', not a number")
+    write(tmp_path / name, make_rows())
+    good("fit", name, *RANGES)
+    if suffix == "csv":
+        for cells, said in (
+            ({"size": "inf"}, "inf, which is not finite"),
+            ({"size": "x"}, "'x', not a number"),
+        ):
+            spoil(tmp_path / "new.csv", 60, **cells)
+            for command in (
+                ["predict", "t.pril", "new.csv", "-o", "out.csv"],
+                ["evaluate", "t.pril", "new.csv"],
+            ):
+                assert bad(*command).startswith(f"new.csv, row 61: column 'size' is {said}")
+        spoil(tmp_path / "new.csv", 60, low="bad")
+        assert "row 61: columns 'low', 'high': 'bad' is not one of" in bad(
+            "evaluate", "t.pril", "new.csv"
+        )
+        missing = [{k: v for k, v in row.items() if k != "age"} for row in make_rows(5)]
+        write(tmp_path / "new.csv", missing)
+        assert bad("predict", "t.pril", "new.csv", "-o", "out.csv").startswith(
+            "new.csv: there is no column 'age'; the columns are 'id', 'size', 'town'"
+        )
+        write(tmp_path / "new.csv", [{**row, "score": 1} for row in make_rows(5)])
+        assert "there is a column 'score' already" in bad("predict", "t.pril", "new.csv")
+
+
+def test_options_that_make_no_sense(bad, call, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    assert "where are the labels?" in bad("fit", "t.csv")
+    assert "where are the labels?" in bad("fit", "t.csv", "--lower", "low")
+    assert "where are the labels?" in bad("fit", "t.csv", *ENDS, "--label", "grade")
+    assert bad("fit", "t.csv", "--label", "rating").startswith(
+        "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
+    )
+    assert "NAME=VALUE is expected" in bad("fit", "t.csv", *RANGES, "--set", "eta")
+    assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "eta=1")
+    assert "names, separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
+    assert "names 'a' more than once" in bad("fit", "t.csv", *ENDS, "--classes", "a,a")
+    assert "the suffix must be one of" in bad(
+        "predict", made_model(tmp_path), "t.csv", "-o", "t.xls"
+    )
+    for wrong in (
+        ["fit"],
+        ["fit", "t.csv", "--epochs", "0"],
+        ["fit", "t.csv", "--nonsense"],
+        ["dance"],
+        ["fit", "t.csv", "--holdout", "2"],
+    ):
+        code, _, err = call(*wrong)
+        assert code == 2
+        assert "Traceback" not in err
+
+
+def made_model(folder):
+    model = pril.PRIL(classes=GRADES).fit(pd.DataFrame({"age": [0.0, 1.0]}), ["poor", "good"])
+    pril.save(model, folder / "made.pril")
+    return folder / "made.pril"
+
+
+def test_files_that_cannot_be_written(bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    model = made_model(tmp_path)
+    assert "is the input: writing there would destroy it" in bad(
+        "fit", "t.csv", *RANGES, "-o", "t.csv"
+    )
+    assert "is the input" in bad("predict", model, "t.csv", "-o", "./t.csv")
+    os.link("t.csv", "same.csv")
+    assert "is the input" in bad("predict", model, "t.csv", "-o", "same.csv")
+    assert "there is no folder" in bad("fit", "t.csv", *RANGES, "-o", "no/m.pril")
+    assert "is a folder" in bad("fit", "t.csv", *RANGES, "-o", tmp_path)
+    assert "there is no folder" in bad("predict", model, "t.csv", "-o", "no/out.csv")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder(bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    (tmp_path / "locked").mkdir(mode=0o500)
+    assert "is not writable" in bad("fit", "t.csv", *RANGES, "-o", "locked/m.pril")
+
+
+def test_a_full_disk(tmp_path):
+    """A real limit on the size of files; the old model and the old table stay as they were."""
+    table = write(tmp_path / "t.csv", make_rows())
+    (tmp_path / "m.pril").write_bytes(b"old")
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "sys.dont_write_bytecode = True\n"
+        "from pril.cli import main; main()"
+    )
+    model = made_model(tmp_path)
+    (tmp_path / "out.csv").write_bytes(b"old")
+    for command, output in (
+        (["fit", str(table), *RANGES, "-o"], tmp_path / "m.pril"),
+        (["predict", str(model), str(table), "-o"], tmp_path / "out.csv"),
+    ):
+        before = snapshot(tmp_path)
+        ended = subprocess.run(
+            [sys.executable, "-c", limited, *command, str(output)], capture_output=True, text=True,
+            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        )  # fmt: skip
+        assert ended.returncode == 2
+        assert ended.stderr.splitlines()[-1] == f"pril: {output}: File too large"
+        assert "Traceback" not in ended.stderr
+        assert snapshot(tmp_path) == before
+
+
+def test_models_that_cannot_be_read(bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    (tmp_path / "m.pril").write_bytes(b"not a model")
+    for command in (
+        ["predict", "m.pril", "t.csv"],
+        ["evaluate", "m.pril", "t.csv"],
+        ["show", "m.pril"],
+        ["stream", "m.pril"],
+    ):
+        assert "m.pril is damaged or not a model file of pril" in bad(*command)
+        assert bad(command[0], "no.pril", *command[2:]) == "no.pril: No such file or directory"
+    io.write({"phase": "learn"}, tmp_path / "c.pril", kind="checkpoint")
+    assert "c.pril is a checkpoint, not a model" in bad("show", "c.pril")
+
+
+def test_a_checkpoint_of_another_command(call, bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    (tmp_path / "state").mkdir()
+    io.write(
+        {"phase": "learn"}, tmp_path / "state" / "checkpoint.pril", kind="checkpoint", notes={}
+    )
+    said = bad("fit", "t.csv", *RANGES, "--checkpoint", "state")
+    assert "belongs to another run: the table differs" in said
+    (tmp_path / "state" / "checkpoint.pril").write_bytes(b"?")
+    assert "damaged" in bad("fit", "t.csv", *RANGES, "--checkpoint", "state")
+    (tmp_path / "state" / "checkpoint.pril").unlink()
+    code, _, _ = call("fit", "t.csv", *RANGES, "--checkpoint", "state", "--every", "1")
+    assert code == 0
+    assert list((tmp_path / "state").iterdir()) == []
