@@ -18,6 +18,7 @@ import kernel_speed
 import latency
 import quality
 import sparse_speed
+import table_speed
 
 
 def processor() -> str:
@@ -33,7 +34,7 @@ if __name__ == "__main__":
         f"Machine: {processor()}, {platform.system()}; Python {platform.python_version()}, "
         f"NumPy {np.__version__}, scikit-learn {sklearn.__version__}, numba {numba.__version__}\n"
     )
-    for benchmark in (dense_speed, sparse_speed, latency, kernel_speed, quality):
+    for benchmark in (dense_speed, sparse_speed, latency, kernel_speed, quality, table_speed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             benchmark.main()

@@ -15,7 +15,9 @@ import pril
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
 MODULES = [
+    "columns",
     "datasets",
+    "errors",
     "estimators",
     "evaluate",
     "io",

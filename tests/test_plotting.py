@@ -4,8 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from pril import PRIL, MulticlassPerceptron
-from pril.plotting import plot_scores
+from pril import PRIL, KernelPRIL, MulticlassPerceptron
+from pril.plotting import plot_model, plot_scores
 
 
 @pytest.fixture
@@ -37,9 +37,30 @@ def test_few_and_many_classes_can_be_drawn(ax, K):
     plot_scores(PRIL(random_state=0).fit(X, y), X, y, ax=ax).figure.canvas.draw()
 
 
+@pytest.mark.parametrize("K", [1, 2, 3, 40])
+def test_largest_weights_are_drawn_between_thresholds(ax, K):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6))
+    y = np.minimum(K - 1, np.argsort(np.argsort(X @ [5, -4, 3, -2, 1, 0])) * K // 200)
+    model = PRIL(random_state=0).fit(X, y)
+    assert plot_model(model, list("abcdef"), top=4, ax=ax) is ax
+    largest = np.argsort(-np.abs(model.coef_), kind="stable")[:4]
+    bars = [patch for patch in ax.patches if patch.get_height() == 0.6]
+    np.testing.assert_allclose([bar.get_width() for bar in bars], model.coef_[largest])
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["abcdef"[j] for j in largest]
+    bands = [patch for patch in ax.patches if patch.get_height() != 0.6]
+    np.testing.assert_allclose([band.get_x() for band in bands[1:]], model.thresholds_)
+    left, right = ax.get_xlim()
+    assert left < min(0.0, model.coef_.min())
+    assert right > max(0.0, model.coef_.max())
+    ax.figure.canvas.draw()
+
+
 def test_what_cannot_be_drawn_is_refused(ax):
     X, y = [[0.0], [1.0], [2.0]], [1, 2, 2]
     with pytest.raises(TypeError, match="MulticlassPerceptron has no score axis"):
         plot_scores(MulticlassPerceptron().fit(X, y), X, y, ax=ax)
+    with pytest.raises(TypeError, match="KernelPRIL has no weights on one score axis"):
+        plot_model(KernelPRIL().fit(X, y), ax=ax)
     with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
         plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)

@@ -38,7 +38,7 @@ from pril.errors import RowError
 
 __all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
 
-BLOCK_ROWS, BLOCK_CELLS = 1 << 16, 1 << 22
+BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 READ_BYTES = 1 << 20
 SPOOL_SUFFIX = ".stdin"
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)

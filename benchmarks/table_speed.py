@@ -1,0 +1,191 @@
+"""What do tables, streams and checkpoints cost, against reading the files with pyarrow alone?"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from workloads import table
+
+N_FEATURES = 20
+PRIL = [sys.executable, "-c", "from pril.cli import main; main()"]
+LABELS = ["--lower", "lo", "--upper", "hi"]
+BATCH = 250_000
+
+
+def batches(n):
+    """Yield batches of a table: standard normal features, five classes, ranges one wider."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=N_FEATURES)
+    for _ in range(0, n, BATCH):
+        X = rng.normal(size=(BATCH, N_FEATURES))
+        y = np.digitize(X @ w + rng.normal(size=BATCH), [-5, -2, 2, 5]) + 1
+        lo, hi = np.maximum(1, y - rng.integers(0, 2, BATCH)), np.minimum(5, y + 1)
+        columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)}
+        yield pa.RecordBatch.from_pydict({**columns, "lo": lo, "hi": hi})
+
+
+def write(folder):
+    """Write the tables of the questions; return their paths."""
+    parquet, csv, lines = (folder / name for name in ("t.parquet", "t.csv", "t.jsonl"))
+    schema = next(batches(1)).schema
+    with pa.parquet.ParquetWriter(parquet, schema) as writer:
+        for batch in batches(10_000_000):
+            writer.write_batch(batch)
+    with pa.csv.CSVWriter(csv, schema) as writer:
+        for batch in batches(2_000_000):
+            writer.write_batch(batch)
+    with lines.open("w") as file:
+        rows = next(batches(BATCH)).to_pylist()
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return parquet, csv, lines
+
+
+def read_parquet(path):
+    """Read a Parquet file batch by batch, in the fastest of three ways."""
+    best = float("inf")
+    for options in ({}, {"pre_buffer": False}, {"pre_buffer": False, "buffer_size": 1 << 20}):
+        start = time.perf_counter()
+        for _ in pa.parquet.ParquetFile(path, **options).iter_batches():
+            pass
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def read_csv(path):
+    """Read a CSV file batch by batch, or at once, whichever is faster."""
+    start = time.perf_counter()
+    for _ in pa.csv.open_csv(path):
+        pass
+    streamed = time.perf_counter() - start
+    start = time.perf_counter()
+    pa.csv.read_csv(path)
+    return min(streamed, time.perf_counter() - start)
+
+
+def run(*arguments):
+    """Run a command; return its seconds and its largest memory in MB."""
+    start = time.perf_counter()
+    process = subprocess.Popen([*PRIL, *map(str, arguments), "--quiet"])  # noqa: S603
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
+
+
+def fit(path, *options):
+    """Time one pass of learning after one of preparation."""
+    return run("fit", path, *LABELS, "--epochs", 1, "--holdout", 0, "-o", "m.pril", *options)
+
+
+def throughput(lines):
+    """Return rows a second through a pipe, start-up not counted."""
+    command = [*PRIL, "stream", "m.pril", "-q"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
+        process.stdin.write(lines[0])
+        process.stdin.flush()
+        process.stdout.readline()
+        start = time.perf_counter()
+        feeder = threading.Thread(
+            target=lambda: (process.stdin.writelines(lines[1:]), process.stdin.close())
+        )
+        feeder.start()
+        count = sum(
+            chunk.count(b"\n") for chunk in iter(lambda: process.stdout.read1(1 << 20), b"")
+        )
+        seconds = time.perf_counter() - start
+        feeder.join()
+    assert count == len(lines) - 1
+    return count / seconds
+
+
+def waiting(lines, rate, seconds=3.0, piece=20):
+    """Send rows at a steady rate; return median and longest time until a row's answer, in ms."""
+    command = [*PRIL, "stream", "m.pril", "-q"]
+    sent, answered = [], []
+    with subprocess.Popen(  # noqa: S603
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        process.stdin.write(lines[0])
+        process.stdout.readline()
+
+        def feed():
+            start = time.perf_counter()
+            for k in range(int(rate * seconds / piece)):
+                time.sleep(max(0.0, start + k * piece / rate - time.perf_counter()))
+                at = 1 + k * piece
+                sent.extend([time.perf_counter()] * piece)
+                process.stdin.write(b"".join(lines[at : at + piece]))
+            process.stdin.close()
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        for chunk in iter(lambda: process.stdout.read(1 << 16), b""):
+            answered.extend([time.perf_counter()] * chunk.count(b"\n"))
+        feeder.join()
+    waits = 1000 * (np.array(answered) - np.array(sent))
+    return np.median(waits), waits.max()
+
+
+def main():
+    """Print the tables."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.chdir(folder)
+        parquet, csv, jsonl = write(folder)
+        rows = []
+        for path, read, shown in (
+            (parquet, read_parquet, "Parquet, 10 M x 20"),
+            (csv, read_csv, "CSV, 2 M x 20"),
+        ):
+            fit(path)  # the file is in the page cache, the loop is compiled
+            pairs = [(2 * read(path), *fit(path)) for _ in range(3)]
+            twice, seconds, memory = (min(times) for times in zip(*pairs, strict=True))
+            rows.append(
+                [shown, f"{twice:.1f}", f"{seconds:.1f}", f"{seconds / twice:.2f}", f"{memory:.0f}"]
+            )
+        print("### `pril fit`, one pass after one of preparation\n")
+        table(
+            [
+                "table",
+                "reading it twice, s",
+                "`pril fit`, s, start-up included",
+                "ratio",
+                "peak MB",
+            ],
+            rows,
+        )
+
+        print("### A checkpoint every million rows: Parquet, 10 M x 20, one pass\n")
+        keep = ["--checkpoint", "state", "--every", 1_000_000]
+        pairs = [(fit(parquet)[0], fit(parquet, *keep)[0]) for _ in range(5)]
+        plain, kept = (min(times) for times in zip(*pairs, strict=True))
+        table(
+            ["without, s", "with, s", "ratio"],
+            [[f"{plain:.2f}", f"{kept:.2f}", f"{kept / plain:.3f}"]],
+        )
+
+        print("### `pril stream`, JSON Lines with 20 features and a range, through a pipe\n")
+        lines = jsonl.read_bytes().splitlines(keepends=True)
+        best = max(throughput(lines) for _ in range(3))
+        steady = [waiting(lines, rate) for rate in (1_000, 20_000)]
+        table(
+            [
+                "rows a second",
+                *(f"wait at {rate} rows/s, median / longest ms" for rate in ("1 000", "20 000")),
+            ],
+            [[f"{best:,.0f}", *(f"{middle:.1f} / {longest:.1f}" for middle, longest in steady)]],
+        )
+
+
+if __name__ == "__main__":
+    main()
