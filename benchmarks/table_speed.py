@@ -95,13 +95,15 @@ def throughput(lines):
         process.stdin.flush()
         process.stdout.readline()
         start = time.perf_counter()
-        feeder = threading.Thread(
-            target=lambda: (process.stdin.writelines(lines[1:]), process.stdin.close())
-        )
+
+        def feed():
+            process.stdin.writelines(lines[1:])
+            process.stdin.close()
+
+        feeder = threading.Thread(target=feed)
         feeder.start()
-        count = sum(
-            chunk.count(b"\n") for chunk in iter(lambda: process.stdout.read1(1 << 20), b"")
-        )
+        chunks = iter(lambda: process.stdout.read1(1 << 20), b"")
+        count = sum(chunk.count(b"\n") for chunk in chunks)
         seconds = time.perf_counter() - start
         feeder.join()
     assert count == len(lines) - 1
@@ -150,40 +152,28 @@ def main():
             fit(path)  # the file is in the page cache, the loop is compiled
             pairs = [(2 * read(path), *fit(path)) for _ in range(3)]
             twice, seconds, memory = (min(times) for times in zip(*pairs, strict=True))
-            rows.append(
-                [shown, f"{twice:.1f}", f"{seconds:.1f}", f"{seconds / twice:.2f}", f"{memory:.0f}"]
-            )
+            ratio = f"{seconds / twice:.2f}"
+            rows.append([shown, f"{twice:.1f}", f"{seconds:.1f}", ratio, f"{memory:.0f}"])
         print("### `pril fit`, one pass after one of preparation\n")
-        table(
-            [
-                "table",
-                "reading it twice, s",
-                "`pril fit`, s, start-up included",
-                "ratio",
-                "peak MB",
-            ],
-            rows,
-        )
+        head = ["table", "reading it twice, s", "`pril fit`, s, start-up included", "ratio"]
+        table([*head, "peak MB"], rows)
 
         print("### A checkpoint every million rows: Parquet, 10 M x 20, one pass\n")
         keep = ["--checkpoint", "state", "--every", 1_000_000]
         pairs = [(fit(parquet)[0], fit(parquet, *keep)[0]) for _ in range(5)]
         plain, kept = (min(times) for times in zip(*pairs, strict=True))
-        table(
-            ["without, s", "with, s", "ratio"],
-            [[f"{plain:.2f}", f"{kept:.2f}", f"{kept / plain:.3f}"]],
-        )
+        cells = [f"{plain:.2f}", f"{kept:.2f}", f"{kept / plain:.3f}"]
+        table(["without, s", "with, s", "ratio"], [cells])
 
         print("### `pril stream`, JSON Lines with 20 features and a range, through a pipe\n")
         lines = jsonl.read_bytes().splitlines(keepends=True)
         best = max(throughput(lines) for _ in range(3))
         steady = [waiting(lines, rate) for rate in (1_000, 20_000)]
+        waits = [f"{middle:.1f} / {longest:.1f}" for middle, longest in steady]
+        said = "median / longest wait in ms at"
         table(
-            [
-                "rows a second",
-                *(f"wait at {rate} rows/s, median / longest ms" for rate in ("1 000", "20 000")),
-            ],
-            [[f"{best:,.0f}", *(f"{middle:.1f} / {longest:.1f}" for middle, longest in steady)]],
+            ["rows a second", f"{said} 1 000 rows/s", f"{said} 20 000 rows/s"],
+            [[f"{best:,.0f}", *waits]],
         )
 
 

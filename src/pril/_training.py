@@ -366,6 +366,8 @@ class Run:
                 self.checkpoint.save(self._state())
 
     def _is_for_learning(self, first: int, n: int) -> Array:
+        if self.task.holdout == 0.0:
+            return np.ones(n, dtype=bool)
         draws = np.random.PCG64(self.task.seed).advance(first)  # one draw a row, wherever we begin
         return np.random.Generator(draws).random(n) >= self.task.holdout
 

@@ -298,9 +298,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if batch.num_rows == 0:
             return self
         if self.numbers_:
-            matrix = self._matrix(batch)
-            self._refuse_gaps(matrix)
-            self._learn_numbers(matrix)
+            self._learn_numbers(*self._matrix(batch))
         for name, known in list(self.words_.items()):
             found = set(pc.unique(read_words(column(batch, name), name)).drop_null().to_pylist())
             if not found.issubset(known):
@@ -312,9 +310,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _learn_numbers(self, matrix: Array) -> None:
+    def _learn_numbers(self, matrix: Array, gaps: Array | None) -> None:
         """Update scikit-learn's scalers, whose sums a column of nothing but gaps would spoil."""
-        silent = np.isnan(matrix).all(axis=0)
+        silent = np.zeros(matrix.shape[1], bool) if gaps is None else gaps.all(axis=0)
         before: dict[str, Any] = {"mean_": 0.0, "var_": 0.0, "scale_": 1.0, "n_samples_seen_": 0}
         if hasattr(self._scaler, "mean_"):
             before = {name: getattr(self._scaler, name) for name in before}
@@ -336,8 +334,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             Anything that speaks Arrow.
         """
         batch = to_batch(X)
-        if self.numbers_:
-            self._refuse_gaps(self._matrix(batch))
+        self._matrix(batch)
         for name in self.words_:
             read_words(column(batch, name), name)
 
@@ -421,28 +418,27 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         filled = len(self.numbers_) + len(self.words_)
         return not self.widths_ and filled >= DENSE_FROM * (len(self.numbers_) + n_indicators)
 
-    def _matrix(self, batch: pa.RecordBatch) -> Array:
+    def _matrix(self, batch: pa.RecordBatch) -> tuple[Array, Array | None]:
+        """Return the numbers, and where they are missing, if anywhere."""
         matrix = np.empty((batch.num_rows, len(self.numbers_)))
         for j, name in enumerate(self.numbers_):
             matrix[:, j] = read_numbers(column(batch, name), name)
-        if not np.isfinite(matrix.sum()):  # a gap, an infinity, or a sum too large
-            self._refuse(matrix, np.isinf(matrix), "which is not finite")
-        return matrix
+        if np.isfinite(matrix.sum()):
+            return matrix, None
+        self._refuse(matrix, np.isinf(matrix), "which is not finite")
+        gaps = np.isnan(matrix)
+        if not self.impute:
+            self._refuse(matrix, gaps, "a missing value")
+        return matrix, gaps
 
     def _refuse(self, matrix: Array, bad: Array, reason: str) -> None:
         if bad.any():
             row, at = (int(k) for k in np.argwhere(bad)[0])
             raise RowError("X", row, f"column {self.numbers_[at]!r} is {matrix[row, at]}, {reason}")
 
-    def _refuse_gaps(self, matrix: Array) -> None:
-        if not self.impute:
-            self._refuse(matrix, np.isnan(matrix), "a missing value")
-
     def _scaled(self, batch: pa.RecordBatch) -> Array:
-        matrix = self._matrix(batch)
-        self._refuse_gaps(matrix)
-        gaps = np.isnan(matrix)
-        if gaps.any():
+        matrix, gaps = self._matrix(batch)
+        if gaps is not None:
             np.copyto(matrix, self._scaler.mean_, where=gaps)
         if self.scale and len(matrix):
             matrix = self._scaler.transform(matrix)
