@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pril import datasets, evaluate, experiments, labels, metrics, plotting, theory
+    from pril import dask, datasets, evaluate, experiments, labels, metrics, plotting, theory
     from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
     from pril.kernel import KernelPRIL, PolynomialMap
 
@@ -18,6 +18,7 @@ __all__ = [
     "PRank",
     "PolynomialMap",
     "WidrowHoff",
+    "dask",
     "datasets",
     "evaluate",
     "experiments",
@@ -27,7 +28,16 @@ __all__ = [
     "theory",
 ]
 
-_MODULES = ("datasets", "evaluate", "experiments", "labels", "metrics", "plotting", "theory")
+_MODULES = (
+    "dask",
+    "datasets",
+    "evaluate",
+    "experiments",
+    "labels",
+    "metrics",
+    "plotting",
+    "theory",
+)
 
 
 def __getattr__(name: str) -> Any:
