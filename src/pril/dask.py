@@ -55,7 +55,8 @@ __all__ = ["fit", "fit_blocks", "latent", "predict", "score"]
 
 # Measured (benchmarks/dask_quality.py): how far a round goes along the mean change of its blocks. A
 # pass reaches a block's optimum along steep directions and goes a part of the way along flat ones:
-# 1, the plain mean, is slow there, and from 2 on the steep ones swing ever wider.
+# 1, the plain mean, is slow there, and from 2 on the steep ones swing ever wider. The last round
+# goes to the plain mean, which has the least noise.
 STRIDE = 1.5
 
 FAN_IN = 16  # shares added up by one task
@@ -412,22 +413,22 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: _Clus
         share = cluster.compute(_tree(learned, add_shares), f"learning round {n_iter} of {epochs}")
         if share.rows == 0:
             raise _no_rows()
-        model = copy(model)  # the old one may still be lent to a task
-        model._memory = _mixed(model, share)
-        model.n_iter_ = n_iter
         counts += share.counts
         late = share if n_iter <= epochs // 2 + 1 else add_shares([late, share])
-        if patience.ends(share.counts[1], share.loss / share.rows):
+        model = copy(model)  # the old one may still be lent to a task
+        model.n_iter_ = n_iter
+        if patience.ends(share.counts[1], share.loss / share.rows) or n_iter == epochs:
             break
-    model._memory = _with_past(model._memory, late, counts)
+        model._memory = _moved(model, share, STRIDE)
+    model._memory = _with_past(_moved(model, share, 1.0), late, counts)
     return model
 
 
-def _mixed(model: Any, share: Share) -> Memory:
-    """Return the common model moved by the mean change of the blocks, without a past."""
+def _moved(model: Any, share: Share, stride: float) -> Memory:
+    """Return the common model moved along the mean change of the blocks, without a past."""
     state, mean = model._memory
-    u = state.u + STRIDE * share.u / share.rows
-    n = isotonic_regression(state.n + STRIDE * share.n / share.rows, increasing=False)
+    u = state.u + stride * share.u / share.rows
+    n = isotonic_regression(state.n + stride * share.n / share.rows, increasing=False)
     state = kernels.State(u, np.round(n), np.zeros(2), np.zeros(3, dtype=np.int64))
     state.shift[0] = kernels.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
