@@ -10,7 +10,7 @@ import time
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 
 import pril.dask
 from pril import PRIL
@@ -37,11 +37,11 @@ def seconds(workers, n_blocks, rows=BLOCK, held=False):
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        blocks = [dask.delayed(generate, nout=2)(seed, rows) for seed in range(n_blocks)]
+        blocks = [dask.delayed(generate)(seed, rows) for seed in range(n_blocks)]
         if held:
-            blocks = client.persist([tuple(block) for block in blocks])
-            client.gather(client.map(lambda block: None, client.compute(blocks)))
-        warm = [dask.delayed(generate, nout=2)(seed, 1000) for seed in range(2 * workers)]
+            blocks = client.persist(blocks)
+            wait(blocks)
+        warm = [dask.delayed(generate)(seed, 1000) for seed in range(2 * workers)]
         pril.dask.fit_blocks(estimator, warm, epochs=1)  # imports and compiles
         start = time.perf_counter()
         model = pril.dask.fit_blocks(estimator, blocks, epochs=ROUNDS)
@@ -61,15 +61,15 @@ def seconds_a_row():
     return generated / BLOCK, (time.perf_counter() - start) / BLOCK
 
 
-def forecast(rows, workers, row, block, d=N_FEATURES, blocks_a_worker=4):
+def forecast(rows, workers, row, block, blocks_a_worker=4):
     """Return seconds of a round: what workers, scheduler and network need, one after the other.
 
     `row` is a row's time on a core, `block` what a block costs the client and the scheduler. The
     model spreads from worker to worker and its changes come back through a tree: twice the tree's
-    depth in messages of (d + K) numbers, for the sums and for the mean.
+    depth in messages of (d + K) numbers, once for the sums and once for the mean.
     """
     blocks = blocks_a_worker * workers
-    model = 8 * 2 * (d + K)
+    model = 8 * 2 * (N_FEATURES + K)
     depth = math.ceil(math.log2(max(workers, 2)))
     fan_in = math.ceil(math.log(max(blocks, 2), pril.dask.FAN_IN)) * pril.dask.FAN_IN
     network = (depth + fan_in) * (LATENCY + model / NETWORK)
@@ -96,13 +96,13 @@ def main(millions=2):
     )
     print("### Dask, forecast: seconds of a round, 4 blocks a worker: rows + overhead + network\n")
     rows = []
-    for d, n in ((50, 1e8), (50, 1e9), (50, 1e10), (50, 1e11), (1_000_000, 1e11)):
+    for n in (1e8, 1e9, 1e10, 1e11):
         cells = []
         for workers in (1, 10, 100, 1000):
-            work, overhead, network = forecast(n, workers, generated + learned, block, d)
+            work, overhead, network = forecast(n, workers, generated + learned, block)
             cells.append(f"{work:.3g} + {overhead:.2g} + {network:.2g}")
-        rows.append([f"{n:.0e}", d, *cells])
-    table(["rows", "d", *(f"{workers} workers" for workers in (1, 10, 100, 1000))], rows)
+        rows.append([f"{n:.0e}", *cells])
+    table(["rows", *(f"{workers} workers" for workers in (1, 10, 100, 1000))], rows)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Mode = Literal["chain", "mix"]
-    Blocks = Sequence[tuple[Any, Any]]  # lazy X and lazy y of each block of rows
+    Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy ones
 
 __all__ = ["fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -156,9 +156,9 @@ def fit_blocks(
     ----------
     estimator : estimator
         One of the learners of this package. It is not changed: a clone learns.
-    blocks : sequence of pairs of dask Delayed
-        X and y of each block, as `partial_fit` takes them. A function that returns both is made
-        lazy with ``dask.delayed(function, nout=2)``.
+    blocks : sequence of dask Delayed
+        Each of them a pair, X and y of a block, as `partial_fit` takes them; or a pair of two
+        Delayed.
     mode : {"mix", "chain"}, default="mix"
         As in `fit`.
     epochs : int, default=None
@@ -181,7 +181,7 @@ def fit_blocks(
     >>> def read(start):
     ...     X = np.linspace(start, start + 6, 100).reshape(-1, 1)
     ...     return X, np.digitize(X[:, 0], [-1, 1])
-    >>> blocks = [dask.delayed(read, nout=2)(start) for start in (-3.3, -3.0, -2.7)]
+    >>> blocks = [dask.delayed(read)(start) for start in (-3.3, -3.0, -2.7)]
     >>> model = pril.dask.fit_blocks(pril.PRIL(classes=[0, 1, 2], random_state=0), blocks)
     >>> model.predict([[-2.0], [0.0], [2.0]])
     array([0, 1, 2])
@@ -304,7 +304,7 @@ def find_columns(X: Any) -> Any:
 
 
 def _find_classes(blocks: Blocks, cluster: _Cluster) -> Array:
-    tables = [delayed(find_labels)(y, block) for block, (_, y) in enumerate(blocks)]
+    tables = [delayed(find_labels)(block[1], b) for b, block in enumerate(blocks)]
     table = cluster.compute(_tree(tables, join_labels), "looking for the classes")
     return labels.encode(table)[0]
 
@@ -312,13 +312,12 @@ def _find_classes(blocks: Blocks, cluster: _Cluster) -> Array:
 # --- Chain ---------------------------------------------------------------------------------------
 
 
-def learn_in_turn(
-    past: tuple[Any, int], X: Any, y: Any, block: int, classes: Array
-) -> tuple[Any, int]:
-    """Return the model after a block, and the pass's loss so far."""
+def learn_in_turn(past: tuple[Any, int], block: Any, b: int, classes: Array) -> tuple[Any, int]:
+    """Return the model after the b-th block, and the pass's loss so far."""
     model, loss = past
     learner = copy(model)  # the model may be lent to another task, or asked for again
-    with _naming(block):
+    with _naming(b):
+        X, y = block
         intervals, record = learner._learn_once(X, y, classes, recording=learner.tol is not None)
     return learner, loss + total_loss(intervals, None, record)
 
@@ -330,8 +329,8 @@ def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: _Cl
         loss = 0
         for start in range(0, len(blocks), WINDOW):
             past: Any = (delayed(model, traverse=False), loss)
-            for block, (X, y) in enumerate(blocks[start : start + WINDOW], start):
-                past = delayed(learn_in_turn)(past, X, y, block, classes)
+            for b, block in enumerate(blocks[start : start + WINDOW], start):
+                past = delayed(learn_in_turn)(past, block, b, classes)
             model, loss = cluster.compute(past, f"learning pass {n_iter} of {epochs}")
         if not hasattr(model, "_memory"):
             raise _no_rows()
@@ -362,10 +361,11 @@ class Share(NamedTuple):
     loss: int
 
 
-def learn_block(model: Any, X: Any, y: Any, block: int, seed: tuple[int, ...] | None) -> Share:
-    """Learn one pass over a block from the common model, which stays as it is."""
+def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) -> Share:
+    """Learn one pass over the b-th block from the common model, which stays as it is."""
     memory: Memory = model._memory.copy()
-    with _naming(block):
+    with _naming(b):
+        X, y = block
         rows = model._read_rows(X, reset=False, min_rows=0)
         table = labels.read(y)
         labels.check_length(table.values, range(n_rows(rows)))
@@ -392,10 +392,8 @@ def add_shares(shares: Sequence[Share]) -> Share:
 
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: _Cluster) -> Any:
-    X, _ = blocks[0]
-    model._read_rows(
-        cluster.compute(delayed(find_columns)(X), "looking at the features"), reset=True, min_rows=0
-    )
+    columns = cluster.compute(delayed(find_columns)(blocks[0][0]), "looking at the features")
+    model._read_rows(columns, reset=True, min_rows=0)
     model.classes_ = classes
     model._memory = model._blank_memory(None)
     seed = int(check_random_state(model.random_state).randint(2**31)) if model.shuffle else None
@@ -405,10 +403,8 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: _Clus
     for n_iter in range(1, epochs + 1):
         common = delayed(model, traverse=False)
         learned = [
-            delayed(learn_block)(
-                common, X, y, block, None if seed is None else (seed, n_iter, block)
-            )
-            for block, (X, y) in enumerate(blocks)
+            delayed(learn_block)(common, block, b, None if seed is None else (seed, n_iter, b))
+            for b, block in enumerate(blocks)
         ]
         share = cluster.compute(_tree(learned, add_shares), f"learning round {n_iter} of {epochs}")
         if share.rows == 0:
@@ -540,15 +536,16 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
     """
     _check_fitted(estimator)
     model = delayed(estimator, traverse=False)
-    hits = [delayed(count_hits)(model, *block, b) for b, block in enumerate(_blocks(X, y))]
+    hits = [delayed(count_hits)(model, block, b) for b, block in enumerate(_blocks(X, y))]
     return delayed(share_of_hits)(_tree(hits, add_hits))
 
 
-def count_hits(model: Any, X: Any, y: Any, block: int) -> tuple[int, int]:
+def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
     """Return how many predictions are inside their interval, and of how many."""
+    X, y = block
     if X.shape[0] == 0:
         return 0, 0
-    with _naming(block):
+    with _naming(b):
         return round(model.score(X, y) * X.shape[0]), X.shape[0]
 
 
@@ -606,8 +603,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
     """Return the lazy blocks of X and y, row by row in step."""
     names = _names(X, y)
     if names:
-        pairs: Blocks = [delayed(split_columns, nout=2)(part, names) for part in X.to_delayed()]
-        return pairs
+        return [delayed(split_columns)(part, names) for part in X.to_delayed()]
     if isinstance(X, da.Array) and isinstance(y, da.Array):
         known = not np.isnan([*X.shape, *y.shape]).any()
         if known and X.shape[0] != y.shape[0]:
