@@ -333,6 +333,14 @@ def test_empty_partitions_and_blocks_of_one_class():
 
 
 @pytest.mark.parametrize("mode", ["mix", "chain"])
+@pytest.mark.parametrize("cls", LINEAR)
+def test_one_class_is_learned(cls, mode):
+    X, _, _ = table(100)
+    model = pril.dask.fit(cls(), lazy(X), lazy(np.full(100, 7)), mode=mode)
+    assert (model.predict(X) == 7).all()
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
 def test_no_rows_at_all_are_refused(mode):
     X, _, y = table(20)
     blocks = [(dask.delayed(X[:0]), dask.delayed(y[:0]))] * 2

@@ -216,7 +216,7 @@ def _learn(
 ) -> Any:
     if mode not in ("mix", "chain"):
         raise ValueError(f"mode must be 'mix' or 'chain', got {mode!r}")
-    if epochs is not None and (not isinstance(epochs, int) or epochs < 1):
+    if epochs is not None and (not isinstance(epochs, (int, np.integer)) or epochs < 1):
         raise ValueError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
     if mode == "mix" and isinstance(model, KernelPRIL):
         raise ValueError(
@@ -271,7 +271,8 @@ def _naming(block: int) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise type(error)(f"block {block}: {error}") from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"block {block}: {error}") from error
 
 
 def _tree(parts: list[Any], add: Callable[..., Any]) -> Any:
@@ -424,8 +425,10 @@ def _moved(model: Any, share: Share, stride: float) -> Memory:
     """Return the common model moved along the mean change of the blocks, without a past."""
     state, mean = model._memory
     u = state.u + stride * share.u / share.rows
-    n = isotonic_regression(state.n + stride * share.n / share.rows, increasing=False)
-    state = kernels.State(u, np.round(n), np.zeros(2), np.zeros(3, dtype=np.int64))
+    n = state.n + stride * share.n / share.rows
+    if len(n):  # one class has no threshold
+        n = np.round(isotonic_regression(n, increasing=False))
+    state = kernels.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64))
     state.shift[0] = kernels.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
     if not memory.is_finite():
