@@ -13,6 +13,8 @@ import numba
 import numpy as np
 import sklearn
 
+import dask_quality
+import dask_speed
 import dense_speed
 import kernel_speed
 import latency
@@ -34,7 +36,16 @@ if __name__ == "__main__":
         f"Machine: {processor()}, {platform.system()}; Python {platform.python_version()}, "
         f"NumPy {np.__version__}, scikit-learn {sklearn.__version__}, numba {numba.__version__}\n"
     )
-    for benchmark in (dense_speed, sparse_speed, latency, kernel_speed, quality, table_speed):
+    for benchmark in (
+        dense_speed,
+        sparse_speed,
+        latency,
+        kernel_speed,
+        quality,
+        dask_quality,
+        dask_speed,
+        table_speed,
+    ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             benchmark.main()

@@ -27,9 +27,9 @@ def violated(f, theta, left, right):
     return tau
 
 
-def pril(X, intervals, K, lenient=False):
+def pril(X, intervals, K, lenient=False, start=None):
     """Algorithm 1; lenient: PRank, which leaves a round with the right prediction alone."""
-    w, theta = np.zeros(X.shape[1]), np.zeros(K - 1)
+    w, theta = start or (np.zeros(X.shape[1]), np.zeros(K - 1))
     predictions, models = [], []
     for x, (left, right) in zip(X, intervals, strict=True):
         f = math.fsum(w * x)
@@ -106,6 +106,35 @@ def multiclass(X, intervals, K):
             W[winner - 1] -= x
         models.append((W, None))
     return predictions, models
+
+
+def ascending(v):
+    """The nearest ascending vector: the largest of the smallest means around each entry."""
+    n = range(len(v))
+    means = {(a, b): np.mean(v[a : b + 1]) for a in n for b in n if a <= b}
+    return np.array([max(min(means[a, b] for b in n[i:]) for a in n[: i + 1]) for i in n])
+
+
+def mixed(rounds, K, stride):
+    """Parameter mixing; a round is a list of blocks (X, intervals), and the last has stride 1.
+
+    Returns the common model after the last round, and the mean of the iterates of each round.
+    """
+    common = np.zeros(rounds[0][0][0].shape[1]), np.zeros(K - 1)
+    means = []
+    for r, blocks in enumerate(rounds, start=1):
+        passes = [pril(X, intervals, K, start=common)[1] for X, intervals in blocks]
+        rows = sum(len(models) for models in passes)
+        w, theta = (
+            part
+            + (stride if r < len(rounds) else 1)
+            * sum(len(models) * (models[-1][i] - part) for models in passes)
+            / rows
+            for i, part in enumerate(common)
+        )
+        common = w, np.round(ascending(theta))
+        means.append(mean([model for models in passes for model in models]))
+    return common, means
 
 
 def mean(models):

@@ -16,6 +16,7 @@ RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", 
 ROOT = Path(__file__).parents[1]
 MODULES = [
     "columns",
+    "dask",
     "datasets",
     "errors",
     "estimators",
@@ -48,7 +49,7 @@ def test_all_names_are_there():
 
 
 def test_import_is_light_until_something_is_used():
-    heavy = {"numba", "sklearn", "scipy", "pandas", "matplotlib", "skops"}
+    heavy = {"numba", "sklearn", "scipy", "pandas", "matplotlib", "skops", "dask", "distributed"}
     loaded = run("-c", "import sys, pril; print(*{name.split('.')[0] for name in sys.modules})")
     assert not heavy & set(loaded.split())
 
@@ -56,16 +57,18 @@ def test_import_is_light_until_something_is_used():
 def test_extras_are_not_needed_and_a_missing_one_is_named():
     said = run(
         "-c",
-        "import sys; sys.modules |= dict.fromkeys(['matplotlib', 'pandas', 'skops'])\n"
+        "import sys; sys.modules |= dict.fromkeys(['matplotlib', 'pandas', 'skops', 'dask'])\n"
         "import pril\n"
         "model = pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [(1, 2), (None, 1)])\n"
         "try: pril.plotting.plot_scores(model, [[0.0]], [1])\n"
         "except ImportError as error: print(error)\n"
         "try: pril.save(model, 'never-written')\n"
+        "except ImportError as error: print(error)\n"
+        "try: pril.dask.fit\n"
         "except ImportError as error: print(error)",
     )
-    assert "pip install 'pril[plot]'" in said
-    assert "pip install 'pril[io]'" in said
+    for extra in ("plot", "io", "dask"):
+        assert f"pip install 'pril[{extra}]'" in said
 
 
 def public_objects():

@@ -4,7 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pril import datasets, evaluate, experiments, io, labels, metrics, plotting, theory
+    from pril import (
+        dask,
+        datasets,
+        evaluate,
+        experiments,
+        io,
+        labels,
+        metrics,
+        plotting,
+        theory,
+    )
     from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
     from pril.io import load, save
     from pril.kernel import KernelPRIL, PolynomialMap
@@ -19,6 +29,7 @@ __all__ = [
     "PRank",
     "PolynomialMap",
     "WidrowHoff",
+    "dask",
     "datasets",
     "evaluate",
     "experiments",
@@ -31,7 +42,17 @@ __all__ = [
     "theory",
 ]
 
-_MODULES = ("datasets", "evaluate", "experiments", "io", "labels", "metrics", "plotting", "theory")
+_MODULES = (
+    "dask",
+    "datasets",
+    "evaluate",
+    "experiments",
+    "io",
+    "labels",
+    "metrics",
+    "plotting",
+    "theory",
+)
 _HOMES = {
     "KernelPRIL": "pril.kernel",
     "PolynomialMap": "pril.kernel",

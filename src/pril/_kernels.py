@@ -413,7 +413,24 @@ def _peak_sinh(geometry, state):
     return top
 
 
-peak = on_type({Exponential: _peak_exp, SignedExponential: _peak_sinh})
+def _peak_none(geometry, state):
+    return 0.0
+
+
+peak = on_type(
+    {
+        Additive: _peak_none,
+        Ruler: _peak_none,
+        Exponential: _peak_exp,
+        SignedExponential: _peak_sinh,
+    }
+)
+
+
+@njit(nogil=True, cache=True)
+def common_shift(geometry, state):
+    """Return the common shift of exponents that were not reached by learning."""
+    return peak(geometry, state)
 
 
 def _mass_none(geometry, state):

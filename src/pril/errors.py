@@ -16,6 +16,8 @@ class RowError(ValueError):
         The row, from 0.
     reason : str
         What is wrong with it.
+    place : str, default=None
+        What to call the row; None is "row" and its number.
 
     Examples
     --------
@@ -24,7 +26,11 @@ class RowError(ValueError):
     3
     """
 
-    def __init__(self, argument: str, row: int, reason: str) -> None:
-        super().__init__(f"{argument}, row {row}: {reason}")
+    def __init__(self, argument: str, row: int, reason: str, place: str | None = None) -> None:
+        super().__init__(argument, row, reason, place)  # what a copy is made from, in any process
         self.row = row
         self.reason = reason
+
+    def __str__(self) -> str:
+        argument, row, reason, place = self.args
+        return f"{argument}, {place or f'row {row}'}: {reason}"

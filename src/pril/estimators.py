@@ -92,6 +92,30 @@ def _aligned_copy(array: Array) -> Array:
     return copy
 
 
+class Patience:
+    """When passes end early: after one without a mistake, or after some without progress."""
+
+    def __init__(self, tol: float | None, n_iter_no_change: int) -> None:
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.best, self.stale = np.inf, 0
+
+    def ends(self, mistakes: int, loss: float) -> bool:
+        """Take note of a pass and its mean interval loss; tell whether it is the last."""
+        if self.tol is not None:
+            self.stale = self.stale + 1 if loss > self.best - self.tol else 0
+            self.best = min(self.best, loss)
+        return mistakes == 0 or self.stale >= self.n_iter_no_change
+
+
+def total_loss(intervals: Array, order: Array | None, record: kernels.Record | None) -> int:
+    """Return the interval loss of what was predicted in a pass, 0 if it was not recorded."""
+    if record is None:
+        return 0
+    ranked = intervals if order is None else intervals[order]
+    return int(labels.interval_loss(ranked, record.rank).sum())
+
+
 class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     """What all learners share: a pass over the rows, passes of `fit`, predictions.
 
@@ -183,22 +207,16 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             self._match(rows, table, intervals)
             memory = self._blank_memory(rows)
             rng = check_random_state(self.random_state)
-            best, stale = np.inf, 0
+            patience = Patience(self.tol, self.n_iter_no_change)
             for n_iter in range(1, self.max_iter + 1):
                 self.n_iter_ = n_iter
                 order = rng.permutation(len(intervals)) if self.shuffle else None
                 record = None if self.tol is None else self._blank_record(len(intervals))
                 mistakes = memory.state.counts[1]
                 memory = self._learn(memory, rows, intervals, order, record)
-                if memory.state.counts[1] == mistakes:
+                mistakes = memory.state.counts[1] - mistakes
+                if patience.ends(mistakes, total_loss(intervals, order, record) / len(intervals)):
                     break
-                if self.tol is not None and record is not None:
-                    ranked = intervals if order is None else intervals[order]
-                    loss = labels.interval_loss(ranked, record.rank).mean()
-                    stale = stale + 1 if loss > best - self.tol else 0
-                    best = min(best, loss)
-                    if stale >= self.n_iter_no_change:
-                        break
             self._memory = memory
         return self
 
@@ -244,9 +262,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                     labels.check_classes(classes)
                 return np.empty((0, 2), dtype=np.int64), None
             self.classes_ = self._agreed_classes(table, classes)
-            ranks = labels.to_ranks(table, self.classes_)
-            intervals = labels.check_ranks(ranks, table, self.classes_)
-            self._match(rows, table, intervals)
+            intervals = self._to_intervals(table, rows)
             memory = self._memory.copy() if fitted else self._blank_memory(rows)
             record = self._blank_record(len(intervals)) if recording else None
             self._memory = self._learn(memory, rows, intervals, None, record)
@@ -302,6 +318,13 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "classes on the estimator, or pass y as an ordered Categorical)"
             )
         return known
+
+    def _to_intervals(self, table: labels.Labels, rows: Any) -> Array:
+        """Return the intervals of known classes, if they fit the rows and the learner."""
+        ranks = labels.to_ranks(table, self.classes_)
+        intervals = labels.check_ranks(ranks, table, self.classes_)
+        self._match(rows, table, intervals)
+        return intervals
 
     def _match(self, rows: Any, table: labels.Labels, intervals: Array) -> None:
         labels.check_length(intervals, range(n_rows(rows)))

@@ -11,7 +11,7 @@ table (`order_classes`), and `to_ranks` looks the values up. `encode` is all thr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -44,6 +44,7 @@ class Labels(NamedTuple):
     vocabulary: Array | None = None  # what the codes stand for; a missing value has code -1
     ordered: bool = False  # whether the vocabulary is in order, as an ordered Categorical's is
     declared: bool = False  # whether the vocabulary was declared, as any Categorical's is
+    places: tuple[str, ...] = ()  # where each row came from, if not from the row of its number
 
     def missing(self) -> NDArray[np.bool_]:
         """Return where a value is missing."""
@@ -84,6 +85,10 @@ class Labels(NamedTuple):
         """Return one row as the user wrote it."""
         cells = tuple(self.cell(t, column) for column in range(self.values.shape[1]))
         return cells[0] if len(cells) == 1 else cells
+
+    def place(self, t: int) -> str:
+        """Return where a row is, to be named in a message."""
+        return self.places[t] if self.places else f"row {t}"
 
 
 def plain(value: Any) -> Any:
@@ -270,6 +275,66 @@ def join(parts: list[Labels], name: str) -> Labels:
     return first._replace(values=np.column_stack(columns), vocabulary=vocabulary)
 
 
+def distinct(labels: Labels) -> Labels:
+    """Return the rows that differ, each where it occurs first: all that decides the classes."""
+    codes = np.zeros(len(labels.values), dtype=np.int64)
+    for column in labels.values.T:
+        values, inverse = np.unique(column, return_inverse=True)
+        codes = codes * len(values) + inverse
+    first = np.sort(np.unique(codes, return_index=True)[1])
+    places = tuple(labels.place(int(t)) for t in first)
+    return labels._replace(values=labels.values[first], places=places)
+
+
+def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
+    """Put tables that know their places one below the other, as if they were read at once."""
+    for table in tables:
+        if table.values.shape[1] != tables[0].values.shape[1]:
+            raise ValueError(
+                f"{name} must have as many columns in every block, got "
+                f"{tables[0].values.shape[1]} and {table.values.shape[1]}"
+            )
+    # A Categorical knows more than strings; a table without a value knows nothing.
+    speaking = [table for table in tables if not table.missing().all()]
+    first = next((table for table in tables if table.declared), (speaking or tables)[0])
+    codes: dict[Any, int] = {}
+    if first.declared and first.vocabulary is not None:
+        codes = {word: code for code, word in enumerate(first.vocabulary.tolist())}
+    parts: list[Array] = []
+    for table in tables:
+        if first.vocabulary is None:
+            if table.vocabulary is not None:
+                raise _mixed(first, table, name)
+            parts.append(table.values)
+        elif table.vocabulary is None:
+            if not table.missing().all():
+                raise _mixed(first, table, name)
+            parts.append(np.full(table.values.shape, -1))
+        else:
+            words = table.vocabulary.tolist()
+            if (table.declared or first.declared) and words != list(codes):
+                raise ValueError(
+                    f"{name} must be a Categorical of the same categories in every block, got "
+                    f"{named(codes)} and {named(words)}"
+                )
+            lookup = np.array([*(codes.setdefault(word, len(codes)) for word in words), -1])
+            parts.append(lookup[table.values])
+    places = tuple(place for table in tables for place in table.places)
+    values = np.concatenate(parts)
+    if first.vocabulary is None:
+        dtype = np.result_type(*(table.dtype for table in speaking or tables))
+        return first._replace(values=values, dtype=dtype, places=places)
+    return first._replace(
+        values=values, vocabulary=np.array(list(codes), dtype=first.dtype), places=places
+    )
+
+
+def _mixed(one: Labels, other: Labels, name: str) -> TypeError:
+    spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
+    shown = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
+    return TypeError(f"{name}: labels must be all numbers or all strings, got {shown}")
+
+
 # --- Order and ranks -----------------------------------------------------------------------------
 
 
@@ -315,8 +380,9 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
             if fractions.size:
                 t = int(fractions[0])
                 raise ValueError(
-                    f"Unknown label type: continuous. {argument}, row {t}: {table.row(t)!r} is not "
-                    "a whole number; pass classes= if such numbers are classes"
+                    f"Unknown label type: continuous. {argument}, {table.place(t)}: "
+                    f"{table.row(t)!r} is not a whole number; pass classes= if such numbers are "
+                    "classes"
                 )
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
     if len(classes) > 2:
@@ -394,10 +460,12 @@ def check_ranks(
     t = int(np.argmax(wrong))
     if backwards[t]:
         lower, upper = labels.row(t)
-        raise RowError(name, t, f"lower end {lower!r} is above upper end {upper!r}")
+        reason = f"lower end {lower!r} is above upper end {upper!r}"
+        raise RowError(name, t, reason, labels.place(t))
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
-    raise RowError(name, t, f"{value!r} is not one of the classes {named(classes)}")
+    reason = f"{value!r} is not one of the classes {named(classes)}"
+    raise RowError(name, t, reason, labels.place(t))
 
 
 def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
@@ -447,8 +515,9 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
     if doubtful.any():
         t = int(np.argmax(doubtful))
         warnings.warn(
-            f"{name}, row {t}: {labels.row(t)!r} may include classes that never occur as an end; "
-            f"the classes were taken to be {named(classes)}: pass classes= to name them all",
+            f"{name}, {labels.place(t)}: {labels.row(t)!r} may include classes that never occur as "
+            f"an end; the classes were taken to be {named(classes)}: pass classes= to name them "
+            "all",
             ClassOrderWarning,
             stacklevel=3,
         )

@@ -1,0 +1,649 @@
+"""Learners on Dask: equal to memory, equal to a slow twin, and what happens when things break."""
+
+import os
+import signal
+import threading
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import pril.dask
+import reference
+from pril import MPRIL, PRIL, KernelPRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
+from pril.datasets import load_abalone, load_parkinsons, make_synthetic
+from pril.labels import ClassOrderWarning, make_intervals
+from strategies import cuts, exact_streams
+
+LINEAR = [PRIL, MPRIL, PRank, WidrowHoff, MulticlassPerceptron]
+CLASSES = [1, 2, 3, 4]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def within(seconds, function, *arguments, **options):
+    """Call a function that must end."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *arguments, **options).result(timeout=seconds)
+
+
+def table(n=400, d=4, K=4, seed=0, noise=0.3):
+    """Return features in [-1, 1], exact labels 1..K on a noisy line, and intervals around them."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d))
+    score = X @ rng.normal(size=d) + noise * rng.normal(size=n)
+    y = np.digitize(score, np.quantile(score, np.arange(1, K) / K)) + 1
+    return X, y, make_intervals(y, 1, 0.75, random_state=seed)
+
+
+def lazy(array, chunk=50):
+    return da.from_array(array, chunks=(chunk, *array.shape[1:]))
+
+
+def as_csr(X):
+    return X.map_blocks(csr_array, dtype=X.dtype, meta=csr_array((0, 0)))
+
+
+def assert_same(one, other):
+    """Assert that two models are the same, bit for bit, with all they remember."""
+    parts = zip((*one._memory.state, *(one._memory.mean or ())),
+                (*other._memory.state, *(other._memory.mean or ())), strict=True)  # fmt: skip
+    for a, b in parts:
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.classes_, other.classes_)
+
+
+# --- Chain: the online algorithm itself ---
+
+
+@settings(max_examples=30)
+@given(exact_streams(), st.data(), st.sampled_from([PRIL, MPRIL, WidrowHoff, MulticlassPerceptron]))
+def test_chain_is_partial_fit_however_the_rows_are_cut(stream, data, cls):
+    parts = data.draw(cuts(len(stream.X)))
+    estimator = cls(classes=stream.classes)
+    blocks = [(dask.delayed(stream.X[a:b]), dask.delayed(stream.y[a:b])) for a, b in parts]
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
+        patch.setattr(pril.dask, "WINDOW", 2)  # a pass in several graphs
+        patch.setattr("pril.estimators.MPRIL._inspect", lambda *_: None)  # features beyond 1
+        model = pril.dask.fit_blocks(estimator, blocks, mode="chain", epochs=1)
+        expected = cls(classes=stream.classes).partial_fit(stream.X, stream.y)
+    assert_same(model, expected)
+    assert model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("cls", LINEAR)
+@pytest.mark.parametrize("container", [lazy, lambda X: as_csr(lazy(X))])
+@pytest.mark.parametrize("tol", [None, 0.05])
+def test_chain_is_fit_without_shuffling(cls, container, tol):
+    X, y, _ = table()
+    estimator = cls(max_iter=7, shuffle=False, tol=tol, n_iter_no_change=2)
+    in_memory = csr_array(X) if container is not lazy else X
+    model = pril.dask.fit(estimator, container(X), lazy(y), mode="chain")
+    expected = estimator.fit(in_memory, y)
+    assert_same(model, expected)
+    assert model.n_iter_ == expected.n_iter_
+
+
+def test_chain_runs_the_kernel_learner():
+    X, _, y = table(120)
+    estimator = KernelPRIL(gamma=1.0, classes=CLASSES)
+    model = pril.dask.fit(estimator, lazy(X, 40), lazy(y, 40), mode="chain", epochs=1)
+    for start in (0, 40, 80):
+        estimator.partial_fit(X[start : start + 40], y[start : start + 40])
+    np.testing.assert_array_equal(model.latent(X), estimator.latent(X))
+    np.testing.assert_array_equal(model.thresholds_, estimator.thresholds_)
+
+
+# --- Mix: against the slow twin ---
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_mixing_is_the_slow_twin(seed, shuffle):
+    K, rounds = 5, 5
+    X, _, y = table(230, K=K, seed=seed)
+    X = np.round(X * 64) / 64  # sums of a pass are exact, whatever their order
+    ends = [0, 50, 100, 100, 170, 230]  # unequal, one empty
+    parts = [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
+    estimator = PRIL(classes=range(1, K + 1), shuffle=shuffle, random_state=seed)
+    drawn = np.random.RandomState(seed).randint(2**31)
+
+    def order(n, r, b):
+        return np.random.default_rng((drawn, r, b)).permutation(n) if shuffle else np.arange(n)
+
+    passes = [
+        [
+            (Xb[order(len(Xb), r, b)], yb[order(len(Xb), r, b)])
+            for b, (Xb, yb) in enumerate(parts)
+            if len(Xb)
+        ]
+        for r in range(1, rounds + 1)
+    ]
+    blocks = [(dask.delayed(Xb), dask.delayed(yb)) for Xb, yb in parts]
+    for epochs in range(1, rounds + 1):
+        model = pril.dask.fit_blocks(estimator, blocks, epochs=epochs)
+        (w, theta), means = reference.mixed(passes[:epochs], K, pril.dask.STRIDE)
+        np.testing.assert_allclose(model._memory.state.u[0, :-1], w, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(model._memory.state.n, -theta)
+        w, theta = reference.mean(means[epochs // 2 :])
+        np.testing.assert_allclose(model.coef_, w, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(model.thresholds_, theta, atol=0.5 / model.t_ + 1e-9)
+        assert model.t_ == epochs * len(X)
+        assert model.n_iter_ == epochs
+
+
+@pytest.mark.parametrize("cls", [PRIL, MPRIL, PRank])
+def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
+    """Close thresholds and few rows a block."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (240, 2)), rng.integers(1, 9, 240)
+    parts = [(X[i : i + 8], y[i : i + 8]) for i in range(0, 240, 8)]
+    moved, means, starts = pril.dask._moved, [], []
+
+    def watched(model, share, stride):
+        means.append(model._memory.state.n + stride * share.n / share.rows)
+        starts.append(moved(model, share, stride))
+        return starts[-1]
+
+    monkeypatch.setattr(pril.dask, "_moved", watched)
+    estimator = cls(classes=range(1, 9), random_state=0)
+    blocks = [tuple(map(dask.delayed, part)) for part in parts]
+    model = pril.dask.fit_blocks(estimator, blocks, epochs=20)
+    assert (np.diff(model.thresholds_) >= 0).all()
+    assert len(starts) == 20
+    assert any((n != np.round(n)).any() for n in means)
+    for start in starts:
+        n = start.state.n
+        assert (np.diff(n) <= 0).all()
+        assert (n == np.round(n)).all()
+        model._memory = start
+        for block, part in enumerate(parts):  # and after every pass that starts from there
+            share = pril.dask.learn_block(model, part, block, None)
+            assert (np.diff(n + share.n / share.rows) <= 0).all()
+
+
+def test_a_mean_out_of_order_is_projected():
+    """Where thresholds close up in a round, a stride beyond the mean makes them cross."""
+    model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
+    model._memory.state.n[:] = 6, 2, -6
+    change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
+    share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0)
+    assert pril.dask._moved(model, share, 1.5).state.n.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("cls", LINEAR)
+def test_mixed_models_are_about_as_good(cls):
+    mixed, alone = [], []
+    for seed in range(3):
+        X, y, intervals = table(4000, seed=seed)
+        labels = y if cls is PRank else intervals
+        estimator = cls(classes=CLASSES, random_state=seed)
+        model = pril.dask.fit(estimator, lazy(X, 500), lazy(labels, 500))
+        mixed.append(np.abs(model.predict(X) - y).mean())
+        alone.append(np.abs(estimator.fit(X, labels).predict(X) - y).mean())
+    assert np.mean(mixed) <= 1.02 * np.mean(alone)
+
+
+def test_mixed_exponents_may_be_large():
+    X, _, y = table()
+    estimator = MPRIL(classes=CLASSES, eta=50.0, random_state=0)
+    model = pril.dask.fit(estimator, lazy(X), lazy(y))
+    assert np.isfinite(model.coef_).all()
+    assert np.abs(model.coef_).sum() + np.abs(model.thresholds_).sum() == pytest.approx(1.0)
+
+
+def test_a_mixed_model_goes_on_learning():
+    X, _, y = table()
+    model = pril.dask.fit(PRIL(classes=CLASSES, random_state=0), lazy(X), lazy(y))
+    mean, t = np.append(model.coef_, model.thresholds_), model.t_
+    iterates = []
+    for row, label in zip(X[:20], y[:20], strict=True):
+        model.partial_fit(row[np.newaxis], label[np.newaxis])
+        iterates.append(np.append(model._memory.state.u[0, :-1], -model._memory.state.n))
+        expected = (t * mean + np.sum(iterates, axis=0)) / (t + len(iterates))
+        found = np.append(model.coef_, model.thresholds_)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+def test_a_round_without_a_mistake_is_the_last(mode):
+    X, y, _ = table(noise=0.0, K=2)
+    model = pril.dask.fit(PRIL(random_state=0), lazy(X), lazy(y), mode=mode, epochs=1000)
+    assert model.n_iter_ < 1000
+    last = PRIL(average=False, random_state=0)
+    last = pril.dask.fit(last, lazy(X), lazy(y), mode=mode, epochs=1000)
+    assert last.score(X, y) == 1.0
+
+
+def test_no_progress_ends_mixing():
+    X, _, y = table()
+    estimator = PRIL(classes=CLASSES, random_state=0, tol=1.0, n_iter_no_change=2)
+    assert pril.dask.fit(estimator, lazy(X), lazy(y)).n_iter_ == 3
+
+
+def test_the_estimator_given_is_not_changed_and_the_result_is_the_same_again():
+    X, _, y = table()
+    estimator = PRIL(classes=CLASSES, random_state=3)
+    one, other = (pril.dask.fit(estimator, lazy(X), lazy(y)) for _ in range(2))
+    assert_same(one, other)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    assert not np.array_equal(
+        one.coef_, pril.dask.fit(estimator.set_params(random_state=4), lazy(X), lazy(y)).coef_
+    )
+
+
+def test_tasks_leave_their_inputs_alone():
+    X, _, y = table(50)
+    for array in (X, y):
+        array.flags.writeable = False
+    model = pril.dask.fit(PRIL(classes=CLASSES), lazy(X), lazy(y), epochs=2)
+    before = [part.copy() for part in model._memory.state]
+    once, twice = (pril.dask.learn_block(model, (X, y), 0, (1, 2)) for _ in range(2))
+    for a, b in zip(once, twice, strict=True):
+        np.testing.assert_array_equal(a, b)
+    first, again = (pril.dask.learn_in_turn((model, 0), (X, y), 0, CLASSES)[0] for _ in range(2))
+    assert_same(first, again)
+    for a, b in zip(before, model._memory.state, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# --- What may be X and y ---
+
+
+def frame(n=200):
+    X, y, intervals = table(n)
+    data = pd.DataFrame(X, columns=["a", "b", "c", "d"], index=np.arange(n) * 10)
+    return data.assign(exact=y, lower=intervals[:, 0], upper=intervals[:, 1])
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+def test_every_spelling_of_the_same_table_learns_the_same(tmp_path, mode):
+    data = frame()
+    features, ends = ["a", "b", "c", "d"], ["lower", "upper"]
+    whole = dd.from_pandas(data, npartitions=4)
+    for part in range(4):
+        whole.partitions[part].compute().to_parquet(tmp_path / f"{part}.parquet")
+    parquet = dd.read_parquet(tmp_path)
+    sizes = tuple(whole.map_partitions(len).compute())
+    X = da.from_array(data[features].to_numpy(), chunks=(sizes, 4))
+    y = da.from_array(data[ends].to_numpy(), chunks=(sizes, 2))
+    fit = partial(pril.dask.fit, PRIL(classes=CLASSES, random_state=0), mode=mode, epochs=3)
+    expected = fit(X, y)
+    named = whole[[*features, *ends]]
+    for model in (
+        fit(X, y.rechunk((37, 1))),
+        fit(as_csr(X), y) if mode == "chain" else fit(X.astype(float), y),
+        fit(whole[features].to_dask_array(), whole[ends].to_dask_array()),  # of unknown length
+        fit(whole[features], whole[ends]),
+        fit(whole[features], y),
+        fit(named, ends),
+        fit(named, ("lower", "upper")),
+        fit(parquet[[*features, *ends]], ends),
+    ):
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-12)
+        np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
+    assert fit(named, ends).feature_names_in_.tolist() == features
+    exact = fit(whole[[*features, "exact"]], "exact")
+    np.testing.assert_array_equal(exact.coef_, fit(whole[features], whole["exact"]).coef_)
+
+
+def test_empty_partitions_and_blocks_of_one_class():
+    data = frame().sort_values("exact")
+    whole = dd.from_pandas(data[["a", "b", "c", "d", "exact"]], npartitions=4, sort=False)
+    some = whole[whole.exact != 2]
+    for mode in ("mix", "chain"):
+        estimator = PRIL(classes=CLASSES, random_state=0)
+        model = pril.dask.fit(estimator, some, "exact", mode=mode)
+        X = some.drop(columns="exact")
+        predicted = pril.dask.predict(model, X)
+        pd.testing.assert_index_equal(predicted.compute().index, X.compute().index)
+        score = pril.dask.score(model, some, "exact").compute()
+        in_memory = some.compute()
+        assert score == model.score(in_memory.drop(columns="exact"), in_memory.exact)
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+@pytest.mark.parametrize("cls", LINEAR)
+def test_one_class_is_learned(cls, mode):
+    X, _, _ = table(100)
+    model = pril.dask.fit(cls(), lazy(X), lazy(np.full(100, 7)), mode=mode)
+    assert (model.predict(X) == 7).all()
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+def test_no_rows_at_all_are_refused(mode):
+    X, _, y = table(20)
+    blocks = [(dask.delayed(X[:0]), dask.delayed(y[:0]))] * 2
+    with pytest.raises(ValueError, match="X has no rows in any block"):
+        pril.dask.fit_blocks(PRIL(classes=CLASSES), blocks, mode=mode)
+    with pytest.raises(ValueError, match="X has no blocks"):
+        pril.dask.fit_blocks(PRIL(classes=CLASSES), [])
+
+
+X, Y, INTERVALS = table(100)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "says"),
+    [
+        (X, lazy(Y), {}, "X must be a Dask array or DataFrame, got ndarray"),
+        (lazy(X), Y, {}, "y must be a Dask array or DataFrame, got ndarray"),
+        (lazy(X).rechunk((50, 2)), lazy(Y), {}, r"2 blocks of columns.*X.rechunk\(\{1: -1\}\)"),
+        (lazy(X)[:, 0], lazy(Y), {}, "X must be a table of rows"),
+        (lazy(X), lazy(Y)[:-1], {}, "X has 100 rows, y has 99 labels"),
+        (lazy(X)[lazy(X)[:, 0] > -2], lazy(Y, 25), {}, "X has 2 blocks and y has 4"),
+        (lazy(X), "exact", {}, "y names columns, but X is no Dask DataFrame"),
+        (lazy(X), lazy(Y), {"mode": "sum"}, "mode must be 'mix' or 'chain'"),
+        (lazy(X), lazy(Y), {"epochs": 0}, "epochs must be a whole number from 1 on"),
+        (dd.from_pandas(frame(), npartitions=2), "grade", {}, "X has no column 'grade'"),
+        (dd.from_pandas(frame(), npartitions=2), ["a", "b", "c"], {}, "one column, or a lower and"),
+        (lazy(X)[lazy(X)[:, 0] > 0], lazy(Y), {}, r"block \d: X and y have inconsistent numbers"),
+        (lazy(X), lazy(np.where(np.arange(100) == 70, 9, Y)), {"classes": CLASSES}, "block 1: y, row 20: 9 is not"),
+        (lazy(X), lazy(np.where(np.arange(100) == 70, 1.5, Y)), {}, "continuous. y, block 1, row 20: 1.5"),
+        (lazy(X), lazy(INTERVALS[:, ::-1]), {}, r"y, block \d, row \d+: lower end . is above"),
+        (lazy(np.where(np.arange(100)[:, None] == 70, np.nan, X)), lazy(Y), {}, "block 1: X, row 20: feature 0 is NaN"),
+        (lazy(X * 1e200), lazy(Y), {}, r"block \d: X is finite, but PRIL overflowed"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_learned_is_refused_with_a_sentence(X, y, options, says):
+    estimator = PRIL(classes=options.pop("classes", None))
+    with pytest.raises((TypeError, ValueError), match=says):
+        pril.dask.fit(estimator, X, y, **options)
+
+
+def test_learners_that_cannot_are_refused_with_a_sentence():
+    pipeline = make_pipeline(StandardScaler(), PRIL())
+    with pytest.raises(TypeError, match="apply a pipeline's other steps to X first"):
+        pril.dask.fit(pipeline, lazy(X), lazy(Y))
+    with pytest.raises(ValueError, match="KernelPRIL's models has the support rows"):
+        pril.dask.fit(KernelPRIL(), lazy(X), lazy(Y))
+    with pytest.raises(NotFittedError):
+        pril.dask.predict(PRIL(), lazy(X))
+    multiclass = MulticlassPerceptron().fit(X, Y)
+    with pytest.raises(TypeError, match="no latent score"):
+        pril.dask.latent(multiclass, lazy(X))
+
+
+# --- Classes ---
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        Y,
+        Y * 2 - 7,
+        np.where(Y == 2, np.nan, Y),
+        INTERVALS,
+        np.where(Y < 3, "lo", "up").astype(object),
+    ],
+)
+def test_classes_are_those_of_memory(y):
+    expected = PRIL(random_state=0).fit(X, y).classes_
+    found = pril.dask.fit(PRIL(random_state=0), lazy(X), lazy(y)).classes_
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+def test_warnings_are_those_of_memory_and_name_the_block():
+    words = np.array(["bad", "fair", "good", "top"], dtype=object)[Y - 1]
+    with pytest.warns(ClassOrderWarning, match="sorted as strings"):
+        model = pril.dask.fit(PRIL(), lazy(X), lazy(words))
+    assert model.classes_.tolist() == ["bad", "fair", "good", "top"]
+    assert set(pril.dask.predict(model, lazy(X)).compute()) <= set(words)
+    gap = np.column_stack([np.ones(100, dtype=int), np.full(100, 2)])
+    gap[70] = 1, 9
+    with pytest.warns(ClassOrderWarning, match=r"y, block 1, row 20: \(1, 9\) may include"):
+        pril.dask.fit(PRIL(), lazy(X), lazy(gap))
+
+
+def test_a_categorical_declares_its_classes():
+    words = pd.Categorical.from_codes(
+        Y - 1, ["worst", "bad", "fair", "best", "never"], ordered=True
+    )
+    data = pd.DataFrame(X, columns=list("abcd")).assign(grade=words)
+    whole = dd.from_pandas(data, npartitions=3)
+    unknown = whole.assign(grade=whole.grade.cat.as_unknown())
+    for mode in ("mix", "chain"):
+        for lazily in (whole, unknown):
+            model = pril.dask.fit(PRIL(random_state=0), lazily, "grade", mode=mode)
+            assert model.classes_.tolist() == list(words.categories)
+    loose = whole.assign(grade=whole.grade.cat.as_unordered())
+    with pytest.raises(ValueError, match="unordered Categorical with 5 categories"):
+        pril.dask.fit(PRIL(), loose, "grade")
+
+
+def test_blocks_must_speak_of_the_same_kind_of_label():
+    blocks = [(X[:50], dask.delayed(Y[:50])), (X[50:], dask.delayed(Y[50:].astype(str)))]
+    with pytest.raises(TypeError, match=r"numbers or all strings, got . in block 0, row 0 and '.'"):
+        pril.dask.fit_blocks(PRIL(), blocks)
+    categories = [pd.Categorical(["a", "b"] * 25, ordered=True), pd.Categorical(["c"] * 50)]
+    blocks = [(part, dask.delayed(y)) for part, y in zip((X[:50], X[50:]), categories, strict=True)]
+    with pytest.raises(ValueError, match="Categorical of the same categories in every block"):
+        pril.dask.fit_blocks(PRIL(), blocks)
+    blocks = [(X[:50], dask.delayed(Y[:50])), (X[50:], dask.delayed(INTERVALS[50:]))]
+    with pytest.raises(ValueError, match="as many columns in every block, got 1 and 2"):
+        pril.dask.fit_blocks(PRIL(), blocks)
+
+
+# --- Predicting ---
+
+
+@pytest.mark.parametrize("cls", [*LINEAR, KernelPRIL])
+def test_predictions_are_lazy_and_those_of_memory(cls):
+    model = cls(random_state=0).fit(X, Y)
+    methods = ["predict"] if cls is MulticlassPerceptron else ["predict", "latent"]
+    data = pd.DataFrame(X, index=np.arange(100) * 3)
+    for method in methods:
+        expected = getattr(model, method)(X)
+        lazily = getattr(pril.dask, method)(model, lazy(X, 30))
+        assert isinstance(lazily, da.Array)
+        assert lazily.chunks == ((30, 30, 30, 10),)
+        assert lazily.dtype == expected.dtype
+        np.testing.assert_allclose(lazily.compute(), expected, rtol=1e-12)
+        series = getattr(pril.dask, method)(model, dd.from_pandas(data, npartitions=3))
+        assert isinstance(series, dd.Series)
+        assert series.divisions == dd.from_pandas(data, npartitions=3).divisions
+        found = series.compute()
+        assert (found.dtype, found.name) == (series.dtype, method)
+        pd.testing.assert_index_equal(found.index, data.index)
+        np.testing.assert_allclose(found.to_numpy(), expected, rtol=1e-12)
+
+
+def test_predictions_of_sparse_blocks_and_of_unknown_length():
+    model = PRIL(random_state=0).fit(X, Y)
+    sparse = pril.dask.predict(model, as_csr(lazy(X)))
+    np.testing.assert_array_equal(sparse.compute(), model.predict(X))
+    chosen = lazy(X)[lazy(X)[:, 0] > 0.5]
+    np.testing.assert_array_equal(
+        pril.dask.predict(model, chosen).compute(), model.predict(X[X[:, 0] > 0.5])
+    )
+    none = pril.dask.predict(model, lazy(X)[lazy(X)[:, 0] > 5])
+    assert none.compute().shape == (0,)
+
+
+@pytest.mark.parametrize("cls", LINEAR)
+def test_score_is_that_of_memory(cls):
+    model = cls(random_state=0).fit(X, Y)
+    for y in (Y, INTERVALS, np.where(Y == 2, 77, Y)):
+        assert pril.dask.score(model, lazy(X, 30), lazy(y, 30)).compute() == model.score(X, y)
+    with pytest.raises(ValueError, match="at least one is needed for a score"):
+        pril.dask.score(model, lazy(X)[:0], lazy(Y)[:0]).compute()
+
+
+# --- A real cluster ---
+
+
+def test_a_cluster_learns_what_one_process_learns(client, capsys):
+    X, _, y = table(2000)
+    for mode in ("mix", "chain"):
+        estimator = PRIL(classes=CLASSES, random_state=0)
+        with client.as_current():
+            there = pril.dask.fit(estimator, lazy(X), lazy(y), mode=mode, progress=True)
+        here = pril.dask.fit(estimator, lazy(X), lazy(y), mode=mode)
+        assert_same(there, here)
+    assert "100% Completed" in capsys.readouterr().out
+
+
+def test_the_client_holds_the_model_not_the_data(client):
+    def generate(seed):
+        """Make rows where they are learned: 16 MB a block."""
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40_000, 50))
+        return X, np.digitize(X[:, :5].sum(axis=1), [-2, 0, 2]) + 1
+
+    blocks = [dask.delayed(generate)(seed) for seed in range(10)]
+    estimator = PRIL(classes=CLASSES, random_state=0)
+    pril.dask.fit_blocks(estimator, blocks[:2], epochs=1, client=client)  # imports and compiles
+    for mode in ("mix", "chain"):
+        tracemalloc.start()
+        model = pril.dask.fit_blocks(estimator, blocks, mode=mode, epochs=2, client=client)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert model.t_ == 800_000
+        assert peak < 4e6
+
+
+def slow(X, folder):
+    """Return lazy blocks that leave a trace of the process that reads them, and take some time."""
+
+    def read(block):  # not at the top: a worker cannot import this file
+        (Path(folder) / f"{time.time_ns()}-{os.getpid()}").touch()
+        time.sleep(0.2)
+        return block
+
+    return lazy(X).map_blocks(read, dtype=float, meta=X[:0])
+
+
+def test_a_killed_worker_changes_nothing(client, tmp_path):
+    X, _, y = table(400)
+    blocks = slow(X, tmp_path)
+    estimator = PRIL(classes=CLASSES, random_state=0)
+    killed = []
+
+    def kill_in_the_second_round():
+        while len(list(tmp_path.iterdir())) < 13:
+            time.sleep(0.01)
+        killed.append(int(max(path.name for path in tmp_path.iterdir()).split("-")[1]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_in_the_second_round)
+    killer.start()
+    model = within(60, pril.dask.fit, estimator, blocks, lazy(y), epochs=3, client=client)
+    killer.join()
+    assert killed
+    assert len(list(tmp_path.iterdir())) > 1 + 3 * 8  # the block that was lost was read again
+    expected = pril.dask.fit(estimator, lazy(X), lazy(y), epochs=3)
+    assert_same(model, expected)
+
+
+def test_a_bad_label_is_named_and_nothing_is_left_running(client, tmp_path):
+    X, y, _ = table(1000)
+    y[120] = 9
+    blocks = slow(X, tmp_path)
+    with pytest.raises(ValueError, match=r"block 2: y, row 20: 9 is not one of the classes"):
+        within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+    time.sleep(0.5)  # for the block that was being read
+    started = len(list(tmp_path.iterdir()))
+    assert not any(client.processing().values())
+    assert not any(client.has_what().values())
+    time.sleep(0.5)
+    assert len(list(tmp_path.iterdir())) == started <= 21  # no second round
+
+
+def test_a_cluster_that_goes_away_is_an_error(tmp_path):
+    X, _, y = table(1000)
+    blocks = slow(X, tmp_path)
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with (
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        closing = threading.Timer(1.0, cluster.close)
+        closing.start()
+        with pytest.raises(RuntimeError, match="the Dask cluster went away, or cancelled"):
+            within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+        closing.join()
+
+
+def test_scikit_learns_grid_search_runs_on_the_cluster(client):
+    X, _, y = table()
+    search = GridSearchCV(PRIL(classes=CLASSES, random_state=0), {"max_iter": [1, 5]}, cv=3)
+    with client.as_current(), joblib.parallel_config(backend="dask"):
+        search.fit(X, y)
+    here = GridSearchCV(search.estimator, search.param_grid, cv=3).fit(X, y)
+    np.testing.assert_array_equal(
+        search.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"]
+    )
+
+
+# --- How good ---
+
+
+def rows_of(name, seed):
+    """Return features and exact labels; rows in random order, so that blocks are alike."""
+    if name == "synthetic":
+        X, y = make_synthetic(10_000, random_state=seed)
+        return PolynomialMap(2, gamma=1.0, coef0=1.0).fit_transform(X), y
+    folder = Path(os.environ.get("PRIL_DATA", ""))
+    file = {"abalone": "abalone.data", "parkinsons": "parkinsons_updrs.data"}[name]
+    if not (folder / file).is_file():
+        pytest.skip(f"{file} is not in the folder PRIL_DATA")
+    load = load_abalone if name == "abalone" else load_parkinsons
+    X, y = load(folder=folder)
+    order = np.random.default_rng(seed).permutation(len(y))
+    return StandardScaler().fit_transform(X)[order], y[order]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "rounds", "allowed"),
+    [
+        ("abalone", 10, 1.02),
+        ("parkinsons", 10, 1.02),
+        ("synthetic", 10, 1.07),
+        ("synthetic", 40, 1.02),
+    ],
+)
+def test_mixing_costs_little(name, rounds, allowed, kind):
+    errors = {"mixed": [], "alone": []}
+    for seed in range(5):
+        X, y = rows_of(name, seed)
+        intervals = make_intervals(y, kind, 0.75, random_state=seed)
+        estimator = PRIL(classes=np.unique(y), random_state=seed)
+        chunk = -(-len(y) // 8)
+        mixed = pril.dask.fit(estimator, lazy(X, chunk), lazy(intervals, chunk), epochs=rounds)
+        alone = estimator.fit(X, intervals)
+        for way, model in (("mixed", mixed), ("alone", alone)):
+            errors[way].append(np.abs(model.predict(X) - y).mean())
+    assert np.mean(errors["mixed"]) <= allowed * np.mean(errors["alone"])
