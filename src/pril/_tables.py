@@ -309,7 +309,10 @@ class Parquet(Table):
                 skip -= opened.metadata.row_group(groups.pop(0)).num_rows
             rows = self.block_rows
             try:
-                batches = opened.iter_batches(rows, row_groups=groups, columns=columns)
+                # One thread: this is the thread that reads ahead, beside the one that learns.
+                batches = opened.iter_batches(
+                    rows, row_groups=groups, columns=columns, use_threads=False
+                )
                 for batch in batches:
                     if skip < batch.num_rows:
                         yield batch.slice(skip)

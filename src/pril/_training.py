@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
@@ -148,61 +149,67 @@ def _columns(names: tuple[str, ...]) -> str:
 class LabelCounts:
     """The different labels of a table, how often each occurs, and where it occurs first."""
 
-    def __init__(self, names: tuple[str, ...], seen: pa.Table | None = None) -> None:
+    def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
-        self.seen = seen
+        self.seen: dict[tuple[Any, ...], list[int]] = {}  # cells: count, first row
 
     def add(self, block: pa.RecordBatch, first: int, table: Table) -> None:
         """Count the labels of one more block."""
-        cells = [_decoded(block.column(name)) for name in self.names]
-        ones = pa.array(np.ones(block.num_rows, dtype=np.int64))
-        rows = pa.array(np.arange(first, first + block.num_rows))
-        more = pa.table([*cells, ones, rows], names=self._keys() + ["count", "row"])
-        both = more if self.seen is None else pa.concat_tables([self.seen, more])
-        grouped = both.group_by(self._keys()).aggregate([("count", "sum"), ("row", "min")])
-        self.seen = grouped.rename_columns({"count_sum": "count", "row_min": "row"}).select(
-            [*self._keys(), "count", "row"]
-        )
-        if len(self.seen) > MOST_LABELS:
-            raise TableError(
-                f"{table.name}: {_columns(self.names)}: over {MOST_LABELS} different labels; rank "
-                "them in bins first (pril.labels.from_bounds does)"
-            )
-
-    def _keys(self) -> list[str]:
-        return [f"label{k}" for k in range(len(self.names))]
+        code, words = np.zeros(block.num_rows, dtype=np.int64), []
+        for name in self.names:
+            coded = _comparable(block.column(name)).dictionary_encode(null_encoding="encode")
+            words.append(coded.dictionary.to_pylist())
+            code = code * len(words[-1]) + coded.indices.to_numpy()
+        size = int(np.prod([len(word) for word in words]))
+        if size <= MOST_LABELS:
+            count = np.bincount(code, minlength=size)
+            found = np.flatnonzero(count)
+            count = count[found]
+        else:
+            found, count = np.unique(code, return_counts=True)
+        places = np.unravel_index(found, [len(word) for word in words])
+        for k, place in enumerate(zip(*places, strict=True)):
+            cells = tuple(word[at] for word, at in zip(words, place, strict=True))
+            if cells not in self.seen:
+                self.seen[cells] = [0, first + int(np.argmax(code == found[k]))]
+            self.seen[cells][0] += int(count[k])
+            if len(self.seen) > MOST_LABELS:
+                raise TableError(
+                    f"{table.name}: {_columns(self.names)}: over {MOST_LABELS} different labels; "
+                    "rank them in bins first (pril.labels.from_bounds does)"
+                )
 
     def encode(
         self, classes: tuple[str, ...] | None, *, text: bool, table: Table
     ) -> tuple[Array, Array, Array]:
         """Return the classes, the different labels as ranks, and how often each occurs."""
-        assert self.seen is not None  # noqa: S101 - a table without rows is refused before
-        seen = self.seen.sort_by("row")
-        rows, counts = seen["row"].to_numpy(), seen["count"].to_numpy()
-        named = seen.select(self._keys()).rename_columns(list(self.names))
+        seen = sorted(self.seen.items(), key=lambda entry: entry[1][1])  # by first row
+        columns = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
+        counts, rows = np.array([entry for _, entry in seen]).T
         with located(table, rows, self.names):
-            found = read_labels(one_batch(named), self.names, text=text)
+            batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
+            found = read_labels(batch, self.names, text=text)
             order, ranks = labels.encode(found, typed_classes(classes, text=text))
         return order, ranks, counts
 
-    def to_dict(self) -> dict[str, list[Any]]:
+    def to_lists(self) -> list[list[Any]]:
         """Return plain values, for a checkpoint."""
-        return {} if self.seen is None else self.seen.to_pydict()
+        return [[list(cells), *entry] for cells, entry in self.seen.items()]
 
-    @classmethod
-    def from_dict(cls, names: tuple[str, ...], seen: dict[str, list[Any]], like: pa.Schema) -> Any:
-        """Return what `to_dict` was made from."""
-        counts = cls(names)
-        if seen:
-            types = [_decoded(pa.array([], like.field(name).type)).type for name in names]
-            schema = dict(zip(counts._keys(), types, strict=True))
-            arrays = {k: pa.array(seen[k], schema.get(k, pa.int64())) for k in seen}
-            counts.seen = pa.table(arrays)
-        return counts
+    def restore(self, lists: list[list[Any]]) -> None:
+        """Take back what `to_lists` returned."""
+        self.seen = {tuple(cells): entry for cells, *entry in lists}
 
 
-def _decoded(cells: pa.Array) -> pa.Array:
-    return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+def _comparable(cells: pa.Array) -> pa.Array:
+    """Return labels as they can be told apart: not coded, not decimal, gaps as nulls."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if pa.types.is_decimal(cells.type):
+        cells = cells.cast(pa.float64())
+    if pa.types.is_floating(cells.type):
+        cells = pc.if_else(pc.is_nan(cells), None, cells)
+    return cells
 
 
 def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:
@@ -309,7 +316,9 @@ def blank_model(task: Task, classes: Array) -> Any:
     for name in task.parameters:
         if name not in free:
             raise ValueError(f"--set {name}: choose one of {', '.join(free)}")
-    return kind(classes=classes, **passes, **task.parameters)
+    model = kind(classes=classes, **passes, **task.parameters)
+    model._validate_params()
+    return model
 
 
 class Run:
@@ -332,7 +341,7 @@ class Run:
         )
         self.counts = LabelCounts(task.labels)
         self.rng = check_random_state(task.seed)
-        self.model: Any = None
+        self.model: Any = blank_model(task, np.array([0, 1]))  # refuses parameters at once
         self.phase, self.epoch = "survey", 0
         self.row = 0  # where the pass stands
         self.done = 0  # rows read in all passes
@@ -367,7 +376,7 @@ class Run:
 
     def _is_for_learning(self, first: int, n: int) -> Array:
         if self.task.holdout == 0.0:
-            return np.ones(n, dtype=bool)
+            return np.broadcast_to(True, n)
         draws = np.random.PCG64(self.task.seed).advance(first)  # one draw a row, wherever we begin
         return np.random.Generator(draws).random(n) >= self.task.holdout
 
@@ -378,8 +387,9 @@ class Run:
             features = block.select(used)
             with located(self.table, _rows(first, learning)):
                 self.encoder.partial_fit(_kept(features, learning))
-            with located(self.table, _rows(first, ~learning)):
-                self.encoder.check(_kept(features, ~learning))
+            if self.task.holdout:
+                with located(self.table, _rows(first, ~learning)):
+                    self.encoder.check(_kept(features, ~learning))
         if self.row == 0:
             raise TableError(f"{self.table.name} has no rows")
         self.n_rows = self.row
@@ -398,12 +408,9 @@ class Run:
             found = read_labels(block, self.task.labels, text=self.text)
             with located(self.table, _rows(first, learning)):
                 features = self.encoder.transform(block)
-            order = np.arange(len(found.values))
-            if self.task.shuffle:
-                order = self.rng.permutation(len(order))
-                features, found = features[order], found._replace(values=found.values[order])
-            with located(self.table, _rows(first, learning)[order], self.task.labels):
-                self.model.partial_fit(features, found)
+            order = self.rng.permutation(len(found.values)) if self.task.shuffle else None
+            with located(self.table, _rows(first, learning), self.task.labels):
+                self.model._learn_once(features, found, None, recording=False, order=order)
         if not hasattr(self.model, "classes_"):
             raise TableError(f"{self.table.name}: every row was held out; make --holdout smaller")
         self.epoch += 1
@@ -442,19 +449,14 @@ class Run:
             "n_rows": self.n_rows,
             "mistakes": self.mistakes,
             "encoder": self.encoder,
-            "counts": self.counts.to_dict(),
+            "counts": self.counts.to_lists(),
             "model": self.model,
             "rng": self.rng,
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        counts = state.pop("counts")
-        self.counts = LabelCounts.from_dict(self.task.labels, counts, self._label_schema())
+        self.counts.restore(state.pop("counts"))
         vars(self).update(state)
-
-    def _label_schema(self) -> pa.Schema:
-        block = next(iter(self.table.blocks(list(self.task.labels))))[1]
-        return block.schema
 
     def origin(self) -> dict[str, Any]:
         """Return what a checkpoint of this run belongs to."""

@@ -246,7 +246,13 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _learn_once(
-        self, X: Any, y: Any, classes: ArrayLike | None, *, recording: bool
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None,
+        *,
+        recording: bool,
+        order: Array | None = None,
     ) -> tuple[Array, kernels.Record | None]:
         """Do the work of `partial_fit`; return the intervals and, if asked, what was predicted."""
         with self._unchanged_on_failure() as before:
@@ -265,7 +271,7 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             intervals = self._to_intervals(table, rows)
             memory = self._memory.copy() if fitted else self._blank_memory(rows)
             record = self._blank_record(len(intervals)) if recording else None
-            self._memory = self._learn(memory, rows, intervals, None, record)
+            self._memory = self._learn(memory, rows, intervals, order, record)
         return intervals, record
 
     @contextmanager

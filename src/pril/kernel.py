@@ -297,14 +297,20 @@ class KernelPRIL(_ThresholdClassifier):
         return self
 
     def _learn_once(
-        self, X: Any, y: Any, classes: ArrayLike | None, *, recording: bool
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None,
+        *,
+        recording: bool,
+        order: Array | None = None,
     ) -> tuple[Array, kernels.Record | None]:
         if self.kernel == "precomputed":
             raise ValueError(
                 "kernel='precomputed' cannot be learned from a stream, whose later rows it does "
                 "not know: use fit, or a kernel that is a name or a function"
             )
-        return super()._learn_once(X, y, classes, recording=recording)
+        return super()._learn_once(X, y, classes, recording=recording, order=order)
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
