@@ -7,6 +7,7 @@ learned and where it stands is one dict, which is what a checkpoint holds.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -192,13 +193,13 @@ class LabelCounts:
             order, ranks = labels.encode(found, typed_classes(classes, text=text))
         return order, ranks, counts
 
-    def to_lists(self) -> list[list[Any]]:
-        """Return plain values, for a checkpoint."""
-        return [[list(cells), *entry] for cells, entry in self.seen.items()]
+    def to_json(self) -> str:
+        """Return all of it as text, for a checkpoint."""
+        return json.dumps([[list(cells), *entry] for cells, entry in self.seen.items()])
 
-    def restore(self, lists: list[list[Any]]) -> None:
-        """Take back what `to_lists` returned."""
-        self.seen = {tuple(cells): entry for cells, *entry in lists}
+    def restore(self, text: str) -> None:
+        """Take back what `to_json` returned."""
+        self.seen = {tuple(cells): entry for cells, *entry in json.loads(text)}
 
 
 def _comparable(cells: pa.Array) -> pa.Array:
@@ -449,7 +450,7 @@ class Run:
             "n_rows": self.n_rows,
             "mistakes": self.mistakes,
             "encoder": self.encoder,
-            "counts": self.counts.to_lists(),
+            "counts": self.counts.to_json(),
             "model": self.model,
             "rng": self.rng,
         }

@@ -17,6 +17,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from io import BytesIO
@@ -319,16 +320,18 @@ def _about(content: Any, kind: str, notes: dict[str, Any]) -> About:
     return About(
         kind=kind,
         format=FORMAT,
-        versions={
-            "pril": __version__,
-            **{library: version(library) for library in LIBRARIES},
-            "python": platform.python_version(),
-        },
+        versions=dict(_versions()),
         model=_name(model),
         classes=None if classes is None else classes.tolist(),
         features=None if features is None else [str(name) for name in features],
         notes=notes,
     )
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    libraries = ((library, version(library)) for library in LIBRARIES)
+    return (("pril", __version__), *libraries, ("python", platform.python_version()))
 
 
 # --- The archive ---------------------------------------------------------------------------------
