@@ -249,6 +249,21 @@ def test_demo_runs_the_commands(call, tmp_path):
     assert call("demo", "--quiet")[1] == ""
 
 
+def test_fit_with_workers(call, bad, tmp_path):
+    for part in range(2):
+        write(tmp_path / f"{part}.csv", make_rows(100, seed=part))
+    code, out, _ = call("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
+    assert code == 0
+    assert "200 rows of *.csv" in out
+    assert pril.load("m.pril").classes_.tolist() == GRADES
+    many = [{**row, "low": "bad"} if t == 7 else row for t, row in enumerate(make_rows(50))]
+    write(tmp_path / "1.csv", many)
+    said = bad("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
+    assert said.startswith("1.csv, row 8: columns 'low', 'high': 'bad' is not one of")
+    assert "choose one" in bad("fit", "*.csv", *RANGES, "--workers", 2, "--cluster", "tcp://h:1")
+    assert "is for one process" in bad("fit", "*.csv", *RANGES, "--workers", 2, "--checkpoint", "c")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example_and_the_common_options(good, command):
     out = good(command, "--help")

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 import pril
 from pril import _tables, io
 from pril._tables import TableError, open_table
-from pril._training import MODELS, Checkpoint, Run, Task, Verdict
+from pril._training import MODELS, Checkpoint, Run, Task, Verdict, is_for_learning
 from pril.columns import ColumnEncoder
 from pril.metrics import interval_absolute_error, interval_accuracy
 from tables import GRADES, make_rows, write, write_parquet
@@ -89,9 +89,9 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     path = write(tmp_path / "t.csv", rows)
     run = start(path, holdout=0.3, shuffle=False)
     fitted, verdict = run(), run.judge().to_dict()
-    learning = run._is_for_learning(0, 300)
+    learning = is_for_learning(run.task, 0, 300)
     assert 60 < (~learning).sum() < 120
-    assert (np.concatenate([run._is_for_learning(k, 1) for k in range(300)]) == learning).all()
+    assert (np.concatenate([is_for_learning(run.task, k, 1) for k in range(300)]) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
     np.testing.assert_allclose(fitted[-1].coef_, alone[-1].coef_)

@@ -123,7 +123,7 @@ class Table(ABC):
     def _batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
         row = 0
         for file in self.files:
-            self._starts[row] = file
+            self.begin_file(file, row)
             known = self._n_rows(file)
             if known is not None and row + known <= start:
                 row += known
@@ -134,6 +134,18 @@ class Table(ABC):
                 if row + batch.num_rows > start:
                     yield batch.slice(max(0, start - row))
                 row += batch.num_rows
+
+    def begin_file(self, file: Path, row: int) -> None:
+        """Take note of where a file begins, for messages.
+
+        Parameters
+        ----------
+        file : Path
+            The file.
+        row : int
+            Position of its first row in the table.
+        """
+        self._starts[row] = file
 
     def check_column(self, name: str) -> None:
         """Refuse a column that is not there.
@@ -165,6 +177,21 @@ class Table(ABC):
         start = max(first for first in self._starts if first <= row)
         file = self.name if len(self.files) == 1 else str(self._starts[start])
         return f"{file}, row {row - start + 1}"
+
+    def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
+        """Return file, first row and number of rows of parts that can be read by themselves.
+
+        Parameters
+        ----------
+        rows : int, default=1048576
+            About how many rows a part should have, where files can be entered in the middle.
+
+        Returns
+        -------
+        pieces : list
+            In the order of the rows; None is as many rows as there are.
+        """
+        return [(file, 0, self._n_rows(file)) for file in self.files]
 
     def fingerprint(self) -> list[list[Any]]:
         """Return what tells this table from another: names, sizes, times and samples of the files.
@@ -301,6 +328,21 @@ class Parquet(Table):
 
     def _n_rows(self, file: Path) -> int:
         return self._counts[file]
+
+    def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
+        """Return file, first row and number of rows of whole row groups."""
+        pieces: list[tuple[Path, int, int | None]] = []
+        for file in self.files:
+            with self._open(file) as opened:
+                groups = [opened.metadata.row_group(k) for k in range(opened.num_row_groups)]
+            first = last = 0
+            for group in groups:
+                if last > first and last + group.num_rows - first > rows:
+                    pieces.append((file, first, last - first))
+                    first = last
+                last += group.num_rows
+            pieces.append((file, first, last - first))
+        return pieces
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         with self._open(file) as opened:

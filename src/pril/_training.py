@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -180,6 +180,11 @@ class LabelCounts:
                     "rank them in bins first (pril.labels.from_bounds does)"
                 )
 
+    def merge(self, other: LabelCounts, offset: int) -> None:
+        """Take in the labels of other rows, which lie that much further on in the table."""
+        for cells, (count, row) in other.seen.items():
+            self.seen.setdefault(cells, [0, row + offset])[0] += count
+
     def encode(
         self, classes: tuple[str, ...] | None, *, text: bool, table: Table
     ) -> tuple[Array, Array, Array]:
@@ -252,6 +257,9 @@ class Verdict:
         self.exact_rows += int(exact.sum())
         self.exact_loss += int(loss[exact].sum())
 
+    def __add__(self, other: Verdict) -> Verdict:
+        return Verdict(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the means, None where there is nothing to average."""
         return {
@@ -306,6 +314,33 @@ class Checkpoint:
     def is_due(self, before: int, after: int) -> bool:
         """Tell whether a multiple of `every` lies between two rows."""
         return after // self.every > before // self.every
+
+
+def survey_block(
+    table: Table,
+    task: Task,
+    encoder: ColumnEncoder,
+    counts: LabelCounts,
+    first: int,
+    block: pa.RecordBatch,
+    learning: Array,
+) -> None:
+    """Count the labels of a block; learn its columns from its rows for learning, check the rest."""
+    counts.add(block, first, table)
+    features = block.drop_columns(list(dict.fromkeys(task.labels)))
+    with located(table, rows_of(first, learning)):
+        encoder.partial_fit(kept(features, learning))
+    if task.holdout:
+        with located(table, rows_of(first, ~learning)):
+            encoder.check(kept(features, ~learning))
+
+
+def is_for_learning(task: Task, first: int, n: int) -> Array:
+    """Return which of the n rows from `first` on are for learning, not for judging."""
+    if task.holdout == 0.0:
+        return np.broadcast_to(True, n)
+    draws = np.random.PCG64(task.seed).advance(first)  # one draw a row, wherever we begin
+    return np.random.Generator(draws).random(n) >= task.holdout
 
 
 def blank_model(task: Task, classes: Array) -> Any:
@@ -368,32 +403,23 @@ class Run:
         """Yield first row, cells, and which rows are for learning, of each block of a pass."""
         total = self.n_rows or self.table.n_rows
         for first, block in self.table.blocks(columns, self.row):
-            yield first, block, self._is_for_learning(first, block.num_rows)
+            yield first, block, is_for_learning(self.task, first, block.num_rows)
             self.row += block.num_rows
             self.done += block.num_rows
             self.progress(name, self.row, total)
             if self.checkpoint and self.checkpoint.is_due(self.done - block.num_rows, self.done):
                 self.checkpoint.save(self._state())
 
-    def _is_for_learning(self, first: int, n: int) -> Array:
-        if self.task.holdout == 0.0:
-            return np.broadcast_to(True, n)
-        draws = np.random.PCG64(self.task.seed).advance(first)  # one draw a row, wherever we begin
-        return np.random.Generator(draws).random(n) >= self.task.holdout
-
     def _survey(self) -> None:
         used = self.columns.used
         for first, block, learning in self._blocks("reading", [*used, *self.task.labels]):
-            self.counts.add(block, first, self.table)
-            features = block.select(used)
-            with located(self.table, _rows(first, learning)):
-                self.encoder.partial_fit(_kept(features, learning))
-            if self.task.holdout:
-                with located(self.table, _rows(first, ~learning)):
-                    self.encoder.check(_kept(features, ~learning))
+            survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
         if self.row == 0:
             raise TableError(f"{self.table.name} has no rows")
         self.n_rows = self.row
+        self._begin_learning()
+
+    def _begin_learning(self) -> None:
         self.model = blank_model(self.task, self.encode_labels()[0])
         self.phase, self.row = "learn", 0
 
@@ -405,12 +431,12 @@ class Run:
         used = list(self.encoder.feature_names_in_)
         name = f"pass {self.epoch + 1}/{self.task.epochs}"
         for first, block, learning in self._blocks(name, [*used, *self.task.labels]):
-            block = _kept(block, learning)
-            found = read_labels(block, self.task.labels, text=self.text)
-            with located(self.table, _rows(first, learning)):
+            block = kept(block, learning)
+            with located(self.table, rows_of(first, learning)):
                 features = self.encoder.transform(block)
+                found = read_labels(block, self.task.labels, text=self.text)
             order = self.rng.permutation(len(found.values)) if self.task.shuffle else None
-            with located(self.table, _rows(first, learning), self.task.labels):
+            with located(self.table, rows_of(first, learning), self.task.labels):
                 self.model._learn_once(features, found, None, recording=False, order=order)
         if not hasattr(self.model, "classes_"):
             raise TableError(f"{self.table.name}: every row was held out; make --holdout smaller")
@@ -426,7 +452,7 @@ class Run:
         used = list(self.encoder.feature_names_in_)
         self.row, self.checkpoint = 0, None
         for _, block, learning in self._blocks("judging", [*used, *self.task.labels]):
-            block = _kept(block, ~learning)
+            block = kept(block, ~learning)
             found = read_labels(block, self.task.labels, text=self.text)
             judge(self.model, self.encoder.transform(block), found, verdict)
         return verdict
@@ -468,11 +494,11 @@ class Run:
         }
 
 
-def _kept(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
+def kept(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
     return block if chosen.all() else block.filter(pa.array(chosen))
 
 
-def _rows(first: int, learning: Array) -> Array:
+def rows_of(first: int, learning: Array) -> Array:
     return first + np.flatnonzero(learning)
 
 

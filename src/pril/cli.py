@@ -19,7 +19,7 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 if TYPE_CHECKING:
     from pril._serving import LoadedModel
     from pril._tables import Table
-    from pril._training import Run
+    from pril._training import Run, Task
 
 app = typer.Typer(
     name="pril",
@@ -96,6 +96,12 @@ CheckpointOption = Annotated[
     Path | None, typer.Option("--checkpoint", help="Folder to go on from after a crash.")
 ]
 EveryOption = Annotated[int, typer.Option("--every", min=1, help="Rows between two checkpoints.")]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", help="Learn on this Dask cluster: tcp://host:8786.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Learn in so many local processes (Dask).")
+]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all randomness.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
@@ -137,6 +143,8 @@ def fit(
     seed: SeedOption = 0,
     checkpoint: CheckpointOption = None,
     every: EveryOption = 1_000_000,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     format: FormatOption = None,  # noqa: A002
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -168,9 +176,13 @@ def fit(
     opened = _open(table, format)
     output = output or Path(f"{_stem(table)}.pril")
     _check_output(output, opened.files)
-    with say.progress() as progress:
-        run = Run(opened, task, progress)
-        keeper = _checkpoint(checkpoint, every, run.origin())
+    with ExitStack() as stack:
+        if cluster or workers:
+            run = _cluster_run(opened, task, cluster, workers, checkpoint, say, stack)
+            keeper = None
+        else:
+            run = Run(opened, task, stack.enter_context(say.progress()))
+            keeper = _checkpoint(checkpoint, every, run.origin())
         fitted = run(keeper)
         verdict = run.judge().to_dict() if holdout else None
     report = _described(run, verdict, table)
@@ -178,6 +190,27 @@ def fit(
     if keeper:
         keeper.path.unlink(missing_ok=True)
     say.result({**report, "model": str(output)}, _fit_lines(report, output))
+
+
+def _cluster_run(
+    table: Table,
+    task: Task,
+    cluster: str | None,
+    workers: int | None,
+    checkpoint: Path | None,
+    say: Printer,
+    stack: ExitStack,
+) -> Run:
+    from pril._scaling import ClusterRun, connected
+
+    if cluster and workers:
+        raise ValueError("--cluster and --workers: choose one")
+    if checkpoint:
+        raise ValueError(
+            "--checkpoint is for one process: on a cluster Dask computes again what is lost"
+        )
+    client = stack.enter_context(connected(cluster, workers))
+    return ClusterRun(table, task, client, progress=say.is_watched)
 
 
 def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str, Any]:
@@ -744,6 +777,11 @@ class Printer:
         elif not (self.quiet or self.json):
             print(line, file=self.stream, flush=True)
 
+    @property
+    def is_watched(self) -> bool:
+        """Tell whether someone looks at a terminal."""
+        return sys.stderr.isatty() and not (self.quiet or self.json)
+
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
         """Yield a function that shows how far a piece of work is, on a terminal."""
@@ -757,14 +795,15 @@ class Printer:
         )
 
         console = Console(stderr=True)
-        shown = console.is_terminal and not (self.quiet or self.json)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+        with Progress(
+            *columns, console=console, transient=True, disable=not self.is_watched
+        ) as bar:
             tasks: dict[str, Any] = {}
 
             def update(name: str, done: int, total: int | None) -> None:

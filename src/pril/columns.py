@@ -7,7 +7,7 @@ not fit in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -186,6 +186,16 @@ def _coded(words: pa.Array) -> labels.Labels:
     return labels.Labels(codes, vocabulary.dtype, vocabulary)
 
 
+class Moments(NamedTuple):
+    """Columns of numbers, summed up: each an array with one entry a column."""
+
+    count: Any
+    mean: Any
+    squares: Any  # of the distances from the mean, added up
+    low: Any
+    high: Any
+
+
 # --- The encoder ---------------------------------------------------------------------------------
 
 
@@ -243,6 +253,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'town=Oslo', 'town=Rome']
     """
+
+    _moments: Moments
 
     def __init__(
         self,
@@ -302,41 +314,76 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch.schema)
         if batch.num_rows == 0:
             return self
-        for j, name in enumerate(self.numbers_):
-            self._learn_numbers(j, *self._numbers(batch, name))
-        for name, known in list(self.words_.items()):
-            found = set(pc.unique(read_words(column(batch, name), name)).drop_null().to_pylist())
-            if not found.issubset(known):
-                self.words_[name] = sorted(found.union(known))
-            if len(self.words_[name]) > self.most_words and name not in self.words:
-                del self.words_[name]
-                self.left_out_.append(name)
+        found = [self._describe(*self._numbers(batch, name)) for name in self.numbers_]
+        self._join(Moments(*np.array(found).reshape(-1, len(Moments._fields)).T))
+        for name in list(self.words_):
+            words = pc.unique(read_words(column(batch, name), name)).drop_null()
+            self._add_words(name, words.to_pylist())
         for name, width in self.widths_.items():
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _learn_numbers(self, j: int, cells: Array, total: float) -> None:
-        """Add a column's cells to its moments (Chan, Golub and LeVeque's way to join two sets).
-
-        StandardScaler.partial_fit would do this, but a batch in which a column has nothing but gaps
-        leaves its variance NaN for good; and it takes seven times as long.
-        """
+    def _describe(self, cells: Array, total: float) -> Moments:
+        """Return what a batch's cells of one column add to its moments."""
         if np.isnan(total):
             cells = cells[~np.isnan(cells)]
             total = cells.sum()
         if len(cells) == 0:
-            return
+            return Moments(0.0, 0.0, 0.0, np.inf, -np.inf)
         mean = total / len(cells)
         off = cells - mean
-        count, before = len(cells), self._count[j]
-        step = mean - self._mean[j]
-        self._count[j] += count
-        self._mean[j] += step * count / self._count[j]
-        squares = np.square(off, out=off).sum()
-        self._squares[j] += squares + step**2 * before * count / self._count[j]
-        if self.bounded:
-            self._low[j] = min(self._low[j], cells.min()) if before else cells.min()
-            self._high[j] = max(self._high[j], cells.max()) if before else cells.max()
+        ends = (cells.min(), cells.max()) if self.bounded else (np.inf, -np.inf)
+        return Moments(len(cells), mean, np.square(off, out=off).sum(), *ends)
+
+    def _join(self, more: Moments) -> None:
+        """Add the moments of other rows (Chan, Golub and LeVeque).
+
+        StandardScaler.partial_fit would do this, but a batch in which a column has nothing but gaps
+        leaves its variance NaN for good, and it takes several times as long.
+        """
+        own = self._moments
+        count = own.count + more.count
+        share = more.count / np.maximum(count, 1.0)
+        step = more.mean - own.mean
+        self._moments = Moments(
+            count=count,
+            mean=own.mean + step * share,
+            squares=own.squares + more.squares + step**2 * own.count * share,
+            low=np.minimum(own.low, more.low),
+            high=np.maximum(own.high, more.high),
+        )
+
+    def _add_words(self, name: str, words: list[str]) -> None:
+        known = self.words_[name]
+        if not set(words).issubset(known):
+            known = self.words_[name] = sorted({*known, *words})
+        if len(known) > self.most_words and name not in self.words:
+            del self.words_[name]
+            self.left_out_.append(name)
+
+    def merge(self, other: ColumnEncoder) -> Self:
+        """Take in what another encoder has learned from other rows of the same table.
+
+        Parameters
+        ----------
+        other : ColumnEncoder
+            It has seen the same columns.
+
+        Returns
+        -------
+        self : object
+            The encoder, as if it had seen the other rows too.
+        """
+        if self.widths_:
+            raise ValueError("sparse columns cannot be learned in parts: scikit-learn's scaler")
+        self._join(other._moments)
+        for name in list(self.words_):
+            if name in other.left_out_:
+                del self.words_[name]
+                self.left_out_.append(name)
+            else:
+                self._add_words(name, other.words_[name])
+        return self
 
     def check(self, X: Any) -> None:
         """Refuse rows that `transform` would refuse.
@@ -367,9 +414,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if kind[name] == "sparse"
         }
         self.left_out_: list[str] = []
-        shape = len(self.numbers_)
-        self._count, self._mean, self._squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self._low, self._high = np.zeros(shape), np.zeros(shape)
+        none = np.zeros(len(self.numbers_))
+        self._moments = Moments(none, none, none, none + np.inf, none - np.inf)
         self._sparse_scalers = {name: StandardScaler(with_mean=False) for name in self.widths_}
 
     # --- Transforming ---
@@ -450,28 +496,28 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             raise RowError("X", row, f"column {name!r} is {cells[row]}, {reason}")
 
     def _scaled(self, batch: pa.RecordBatch) -> Array:
-        scale = self._scales()
+        mean, scale = self._moments.mean, self._scales()
         matrix = np.empty((batch.num_rows, len(self.numbers_)))
         for j, name in enumerate(self.numbers_):
             cells, total = self._numbers(batch, name)
             if np.isnan(total):
-                cells = np.where(np.isnan(cells), self._mean[j], cells)
+                cells = np.where(np.isnan(cells), mean[j], cells)
             if self.scale:
-                np.divide(cells - self._mean[j], scale[j], out=matrix[:, j])
+                np.divide(cells - mean[j], scale[j], out=matrix[:, j])
             else:
                 matrix[:, j] = cells
         return matrix
 
     def _scales(self) -> Array:
         """Return what to divide each column of numbers by, 1 where it is constant."""
-        deviation = np.sqrt(self._squares / np.maximum(self._count, 1.0))
+        count, mean, squares, low, high = self._moments
+        if self.bounded:
+            scale = np.maximum(high - mean, mean - low)
+        else:
+            scale = np.sqrt(squares / np.maximum(count, 1.0))
         # A constant has a deviation of rounding errors; scikit-learn draws the line here too.
-        noise = np.sqrt(self._count) * np.finfo(np.float64).eps * np.abs(self._mean)
-        deviation = np.where(deviation > noise, deviation, 1.0)
-        if not self.bounded:
-            return deviation
-        farthest = np.maximum(self._high - self._mean, self._mean - self._low)
-        return np.where(farthest > 0.0, farthest, 1.0)
+        noise = np.sqrt(count) * np.finfo(np.float64).eps * np.abs(mean)
+        return np.where(scale > noise, scale, 1.0)
 
     def _indicators(self, cells: pa.Array, name: str) -> sparse.csr_array:
         words = self.words_[name]

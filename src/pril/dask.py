@@ -138,7 +138,7 @@ def fit(
     model = _clone(estimator)
     blocks = _blocks(X, y)
     classes = labels.check_classes(model.classes) if model.classes is not None else _declared(X, y)
-    return _learn(model, blocks, classes, mode, epochs, _Cluster(client, progress))
+    return _learn(model, blocks, classes, mode, epochs, Cluster(client, progress))
 
 
 def fit_blocks(
@@ -188,7 +188,7 @@ def fit_blocks(
     """
     model = _clone(estimator)
     classes = None if model.classes is None else labels.check_classes(model.classes)
-    return _learn(model, list(blocks), classes, mode, epochs, _Cluster(client, progress))
+    return _learn(model, list(blocks), classes, mode, epochs, Cluster(client, progress))
 
 
 def _clone(estimator: Any) -> Any:
@@ -212,7 +212,7 @@ def _learn(
     classes: Array | None,
     mode: Mode,
     epochs: int | None,
-    cluster: _Cluster,
+    cluster: Cluster,
 ) -> Any:
     if mode not in ("mix", "chain"):
         raise ValueError(f"mode must be 'mix' or 'chain', got {mode!r}")
@@ -231,7 +231,7 @@ def _learn(
     return learn(model, blocks, classes, model.max_iter if epochs is None else epochs, cluster)
 
 
-class _Cluster:
+class Cluster:
     """Where tasks are computed: a distributed client's cluster, or Dask's own scheduler."""
 
     def __init__(self, client: Any, progress: bool) -> None:
@@ -304,7 +304,7 @@ def find_columns(X: Any) -> Any:
     return X.iloc[:0] if hasattr(X, "iloc") else X[:0]
 
 
-def _find_classes(blocks: Blocks, cluster: _Cluster) -> Array:
+def _find_classes(blocks: Blocks, cluster: Cluster) -> Array:
     tables = [delayed(find_labels)(block[1], b) for b, block in enumerate(blocks)]
     table = cluster.compute(_tree(tables, join_labels), "looking for the classes")
     return labels.encode(table)[0]
@@ -323,7 +323,7 @@ def learn_in_turn(past: tuple[Any, int], block: Any, b: int, classes: Array) -> 
     return learner, loss + total_loss(intervals, None, record)
 
 
-def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: _Cluster) -> Any:
+def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
     patience = Patience(model.tol, model.n_iter_no_change)
     seen = mistakes = 0
     for n_iter in range(1, epochs + 1):
@@ -392,7 +392,7 @@ def add_shares(shares: Sequence[Share]) -> Share:
     return Share(*(sum(parts[1:], parts[0]) for parts in zip(*shares, strict=True)))
 
 
-def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: _Cluster) -> Any:
+def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
     columns = cluster.compute(delayed(find_columns)(blocks[0][0]), "looking at the features")
     model._read_rows(columns, reset=True, min_rows=0)
     model.classes_ = classes

@@ -70,7 +70,7 @@ TRUSTED = [
         csr_matrix,
         np.dtype,
     )
-] + ["pril.columns.ColumnEncoder"]  # by name: it needs pyarrow, a file of another model does not
+] + ["pril.columns.ColumnEncoder", "pril.columns.Moments"]  # by name: they need pyarrow
 
 
 class About(NamedTuple):

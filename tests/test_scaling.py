@@ -1,0 +1,142 @@
+"""The command on a cluster: the same survey, the same verdicts, rows that stay where they are."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import pril.dask
+from pril import io
+from pril._scaling import ClusterRun, connected, read_piece
+from pril._tables import TableError, open_table
+from pril._training import Run, Task
+from pril.columns import ColumnEncoder
+from tables import GRADES, make_rows, write, write_parquet
+
+TASK = Task(("low", "high"), tuple(GRADES), drop=("id", "grade"), epochs=4)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=["parquet", "csv", "jsonl"])
+def folder(request, tmp_path):
+    """Four files of 150 rows; the Parquet ones in row groups of 40."""
+    rows = make_rows(600)
+    for part in range(4):
+        some = rows[150 * part : 150 * (part + 1)]
+        path = tmp_path / f"{part}.{request.param}"
+        if request.param == "parquet":
+            write_parquet(path, some, row_group_size=40)
+        else:
+            write(path, some)
+    return tmp_path
+
+
+def test_pieces_are_the_table(tmp_path):
+    write_parquet(tmp_path / "a.parquet", make_rows(100), row_group_size=30)
+    write_parquet(tmp_path / "b.parquet", make_rows(10), row_group_size=30)
+    table = open_table(str(tmp_path))
+    sizes = [(file.name, first, rows) for file, first, rows in table.pieces(60)]
+    assert sizes == [("a.parquet", 0, 60), ("a.parquet", 60, 40), ("b.parquet", 0, 10)]
+    assert [rows for _, _, rows in table.pieces(1)] == [30, 30, 30, 10, 10]
+    assert [rows for _, _, rows in table.pieces()] == [100, 10]
+
+
+def test_merged_encoders_have_seen_all_rows(tmp_path):
+    table = open_table(str(write(tmp_path / "t.parquet", make_rows(300))))
+    block = next(table.blocks(["size", "age", "town"]))[1]
+    whole = ColumnEncoder(bounded=True).fit(block)
+    for cuts in ([0, 300], [0, 1, 300], [0, 50, 50, 170, 300]):
+        parts = [block.slice(a, b - a) for a, b in pairwise(cuts)]
+        merged = ColumnEncoder(bounded=True).fit(parts[0])
+        for part in parts[1:]:
+            merged.merge(ColumnEncoder(bounded=True).fit(part))
+        np.testing.assert_allclose(merged.transform(block), whole.transform(block), atol=1e-12)
+        assert merged.words_ == whole.words_
+    many = (
+        ColumnEncoder(most_words=1)
+        .fit(block.slice(0, 0))
+        .merge(ColumnEncoder(most_words=1).fit(block))
+    )
+    assert many.left_out_ == ["town"]
+    assert ColumnEncoder(most_words=2).fit(block.slice(0, 1)).merge(whole).left_out_ == ["town"]
+
+
+def test_a_cluster_reads_what_one_process_reads(folder, client):
+    table = open_table(str(folder))
+    alone = Run(table, TASK, lambda *_: None)
+    alone()
+    run = ClusterRun(open_table(str(folder)), TASK, client, progress=False)
+    fitted = run()
+    assert run.n_rows == alone.n_rows == 600
+    for mine, yours in zip(run.encode_labels(), alone.encode_labels(), strict=True):
+        assert mine.tolist() == yours.tolist()
+    assert fitted[0].words_ == alone.encoder.words_
+    verdict, other = run.judge(), alone.judge()
+    assert verdict.rows + verdict.unlabelled + run.model.t_ // run.epoch == 600
+    assert abs(verdict.hits / verdict.rows - other.hits / other.rows) < 0.1
+
+
+def test_the_model_is_that_of_mixing_in_memory(folder, client, tmp_path):
+    run = ClusterRun(open_table(str(folder)), TASK, client, progress=False)
+    fitted = run()
+    blocks = [read_piece(piece, TASK, fitted[0], run.text) for piece in run.pieces]
+    from dask import delayed
+
+    twin = pril.dask.fit_blocks(
+        pril.PRIL(classes=GRADES, max_iter=4, random_state=0), [delayed(block) for block in blocks]
+    )
+    np.testing.assert_array_equal(fitted[-1].coef_, twin.coef_)
+    np.testing.assert_array_equal(fitted[-1].thresholds_, twin.thresholds_)
+    again = ClusterRun(open_table(str(folder)), TASK, client, progress=False)()
+    for model, name in ((fitted, "a"), (again, "b")):
+        io.write(model, tmp_path / name, kind="model")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ({"low": "great", "high": "poor"}, "lower end 'great' is above upper end 'poor'"),
+        ({"low": "bad"}, "'bad' is not one of the classes"),
+        ({"size": float("inf")}, "column 'size' is inf, which is not finite"),
+    ],
+)
+def test_a_bad_cell_is_named(tmp_path, client, cells, said):
+    for part in range(3):
+        rows = make_rows(50)
+        if part == 2:
+            rows[30].update(cells)
+        write(tmp_path / f"{part}.csv", rows)
+    run = ClusterRun(open_table(str(tmp_path)), TASK, client, progress=False)
+    with pytest.raises(TableError, match=f"2.csv, row 31: .*{said}"):
+        run()
+    assert not any(client.processing().values())
+
+
+def test_what_a_cluster_cannot_do(tmp_path, client):
+    write(tmp_path / "t.svm", make_rows(20))
+    with pytest.raises(TableError, match="sparse tables are not learned on a cluster"):
+        ClusterRun(open_table(str(tmp_path / "t.svm")), Task(("label",)), client, progress=False)
+    lost = pytest.raises(OSError, match="no Dask scheduler answers")
+    with lost, connected("tcp://127.0.0.1:1", None, timeout="1s"):
+        pass
+
+
+def test_an_empty_file_is_no_harm(tmp_path, client):
+    rows = make_rows(100)
+    write_parquet(tmp_path / "a.parquet", rows)
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(tmp_path / "a.parquet").slice(0, 0), tmp_path / "0.parquet")
+    run = ClusterRun(open_table(str(tmp_path)), TASK, client, progress=False)
+    assert run()[-1].t_ > 0
+    assert run.judge().rows > 0
