@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -735,8 +736,11 @@ def _check_output(output: Path, inputs: list[Path]) -> None:
     folder = output.resolve().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{output}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(f"{output}: the folder {folder} is not writable")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        reason = f"{output}: the folder {folder} is not writable: {error.strerror}"
+        raise PermissionError(reason) from None
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise ValueError(f"{output} is the input: writing there would destroy it")
 
