@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import os
 import threading
 
 import numpy as np
@@ -218,6 +219,9 @@ def test_fingerprints_tell_tables_apart(tmp_path):
     rows = make_rows(40)
     first = open_table(str(write(tmp_path / "a.csv", rows))).fingerprint()
     assert first == open_table(str(tmp_path / "a.csv")).fingerprint()
+    status = (tmp_path / "a.csv").stat()
+    os.utime(tmp_path / "a.csv", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert first != open_table(str(tmp_path / "a.csv")).fingerprint()  # it may differ unsampled
     rows[20]["age"] = (rows[20]["age"] + 1) % 10
     assert first != open_table(str(write(tmp_path / "a.csv", rows))).fingerprint()
 

@@ -1,5 +1,7 @@
 """Learning from tables: the same as in memory, and the same after any crash."""
 
+from contextlib import suppress
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -178,6 +180,23 @@ def test_a_crash_after_any_checkpoint_changes_nothing(tmp_path, name, suffix, st
         else:
             break
     assert 3 * 8 < lives <= 3 * 9 + step  # a survey and two passes, of eight blocks and a rest
+
+
+def test_a_run_taken_up_again_ends_after_the_same_pass(tmp_path, small_blocks):
+    rows = [{"x": x, "y": x // 4} for x in range(20)] * 6
+    path, task = write(tmp_path / "t.csv", rows), Task(labels=("y",), holdout=0.0, epochs=50)
+    whole = start(path, task)
+    whole()
+    assert 2 < whole.epoch < 50
+    for lives in range(1, 4 * (1 + whole.epoch), 3):
+        run = start(path, task)
+        keeper = CrashingCheckpoint(tmp_path / f"c{lives}.pril", 37, run.origin())
+        keeper.lives = lives
+        with suppress(Crash):
+            run(keeper)
+        again = start(path, task)
+        again(Checkpoint(keeper.path, 10**9, again.origin()))
+        assert again.epoch == whole.epoch
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, small_blocks):
