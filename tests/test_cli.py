@@ -152,6 +152,10 @@ def test_every_model_by_its_name(good, tmp_path, name, options):
         key, value = option.split("=")
         assert str(learner.get_params()[key]).lower() == value
     good("predict", "t.pril", "t.csv", "-o", "out.csv")
+    said = [float(row["score"]) for row in read_table(tmp_path / "out.csv")]
+    X = pril.load("t.pril")[0].transform(pd.DataFrame(make_rows()))
+    scores = learner.decision_function(X).max(axis=1) if name == "perceptron" else learner.latent(X)
+    np.testing.assert_array_equal(said, scores)
     shown = json.loads(good("show", "t.pril", "--json"))
     assert shown["classes"] == GRADES
     assert len(shown["weights"]) == (0 if name == "kernel" else 5)
