@@ -8,7 +8,7 @@ from distributed import Client, LocalCluster
 
 import pril.dask
 from pril import io
-from pril._scaling import ClusterRun, connected, read_piece
+from pril._scaling import ClusterRun, Piece, connected, read_piece
 from pril._tables import TableError, open_table
 from pril._training import Run, Task
 from pril.columns import ColumnEncoder
@@ -83,6 +83,27 @@ def test_a_cluster_reads_what_one_process_reads(folder, client):
     verdict, other = run.judge(), alone.judge()
     assert verdict.rows + verdict.unlabelled + run.model.t_ // run.epoch == 600
     assert abs(verdict.hits / verdict.rows - other.hits / other.rows) < 0.1
+
+
+def test_all_rows_make_the_encoder(folder, client):
+    task = Task(**{**vars(TASK), "holdout": 0.0, "epochs": 1})
+    alone = Run(open_table(str(folder)), task, lambda *_: None)
+    fitted, other = alone(), ClusterRun(open_table(str(folder)), task, client, progress=False)()
+    for mine, yours in zip(other[0]._moments, fitted[0]._moments, strict=True):
+        np.testing.assert_allclose(mine, yours)
+    assert other[-1].t_ == 600
+
+
+def test_a_piece_is_its_rows(tmp_path):
+    rows = make_rows(100)
+    path = tmp_path / "t.parquet"
+    write_parquet(path, rows, row_group_size=10)
+    task = Task(("grade",), drop=("id", "low", "high"), holdout=0.0)
+    encoder = ColumnEncoder(scale=False).fit(next(open_table(str(path)).blocks(["age"]))[1])
+    for first, n in ((0, 100), (40, 30), (90, 10), (0, 10)):
+        X, y = read_piece(Piece(str(path), "parquet", first, n, 0), task, encoder, False)
+        assert X[:, 0].tolist() == [row["age"] for row in rows[first : first + n]]
+        assert y.values[:, 0].tolist() == [row["grade"] for row in rows[first : first + n]]
 
 
 def test_the_model_is_that_of_mixing_in_memory(folder, client, tmp_path):
