@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 
 from pril import __version__, io, labels
 from pril._tables import Table, TableError
-from pril.columns import ColumnEncoder, kind_of, one_batch, read_labels
+from pril.columns import ColumnEncoder, kind_of, one_batch, read_labels, read_words
 from pril.errors import RowError
 from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
 from pril.kernel import KernelPRIL
@@ -152,13 +152,15 @@ class LabelCounts:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
-        self.seen: dict[tuple[Any, ...], list[int]] = {}  # cells: count, first row
+        self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
 
     def add(self, block: pa.RecordBatch, first: int, table: Table) -> None:
         """Count the labels of one more block."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
         for name in self.names:
-            coded = _comparable(block.column(name)).dictionary_encode(null_encoding="encode")
+            with located(table, first):
+                cells = _comparable(block.column(name), name)
+            coded = cells.dictionary_encode(null_encoding="encode")
             words.append(coded.dictionary.to_pylist())
             code = code * len(words[-1]) + coded.indices.to_numpy()
         size = int(np.prod([len(word) for word in words]))
@@ -170,10 +172,10 @@ class LabelCounts:
             found, count = np.unique(code, return_counts=True)
         places = np.unravel_index(found, [len(word) for word in words])
         for k, place in enumerate(zip(*places, strict=True)):
-            cells = tuple(word[at] for word, at in zip(words, place, strict=True))
-            if cells not in self.seen:
-                self.seen[cells] = [0, first + int(np.argmax(code == found[k]))]
-            self.seen[cells][0] += int(count[k])
+            label = tuple(word[at] for word, at in zip(words, place, strict=True))
+            if label not in self.seen:
+                self.seen[label] = [0, first + int(np.argmax(code == found[k]))]
+            self.seen[label][0] += int(count[k])
             if len(self.seen) > MOST_LABELS:
                 raise TableError(
                     f"{table.name}: {_columns(self.names)}: over {MOST_LABELS} different labels; "
@@ -182,8 +184,8 @@ class LabelCounts:
 
     def merge(self, other: LabelCounts, offset: int) -> None:
         """Take in the labels of other rows, which lie that much further on in the table."""
-        for cells, (count, row) in other.seen.items():
-            self.seen.setdefault(cells, [0, row + offset])[0] += count
+        for label, (count, row) in other.seen.items():
+            self.seen.setdefault(label, [0, row + offset])[0] += count
 
     def encode(
         self, classes: tuple[str, ...] | None, *, text: bool, table: Table
@@ -207,8 +209,10 @@ class LabelCounts:
         self.seen = {tuple(cells): entry for cells, *entry in json.loads(text)}
 
 
-def _comparable(cells: pa.Array) -> pa.Array:
+def _comparable(cells: pa.Array, name: str) -> pa.Array:
     """Return labels as they can be told apart: not coded, not decimal, gaps as nulls."""
+    if kind_of(cells.type) == "text":
+        return read_words(cells, name)
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if pa.types.is_decimal(cells.type):
@@ -272,13 +276,12 @@ class Verdict:
         }
 
 
-def judge(model: Any, features: Any, found: labels.Labels, verdict: Verdict) -> Array:
-    """Add to a verdict what a learner says of some rows; return the intervals."""
+def judge(model: Any, features: Any, found: labels.Labels, verdict: Verdict) -> None:
+    """Add to a verdict what a learner says of some rows."""
     ranks = labels.to_ranks(found, model.classes_)
     intervals = labels.check_ranks(ranks, found, model.classes_)
     if len(intervals):
         verdict.add(intervals, model._rate(features)[0], found.labelled())
-    return intervals
 
 
 # --- The run -------------------------------------------------------------------------------------
