@@ -122,9 +122,11 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     assert result["columns"]["words"] == {"town": 3}
     assert set(result["columns"]["ignored"]) == {"id", "grade"}
     assert [entry["class"] for entry in result["classes"]] == GRADES
-    assert sum(result["widths"].values()) == 300
+    assert sum(result["widths"].values()) + result["unlabelled_rows"] == 300
+    assert result["unlabelled_rows"] == sum(not (row["low"] or row["high"]) for row in rows)
     rank = {grade: k for k, grade in enumerate(GRADES)}
-    spans = [(rank.get(row["low"], 0), rank.get(row["high"], 3)) for row in rows]
+    labelled = [row for row in rows if row["low"] or row["high"]]
+    spans = [(rank.get(row["low"], 0), rank.get(row["high"], 3)) for row in labelled]
     assert result["widths"]["1"] == sum(lo == hi for lo, hi in spans)
     assert result["classes"][2]["exact"] == sum(span == (2, 2) for span in spans)
     assert result["classes"][1]["lower"] == sum(lo == 1 < hi for lo, hi in spans)
@@ -162,12 +164,14 @@ def test_every_model_by_its_name(good, tmp_path, name, options):
     assert "pril" in good("show", "t.pril")
 
 
-def test_exact_labels_of_svmlight(good, tmp_path):
+def test_exact_labels_of_svmlight(good, call, tmp_path):
     write(tmp_path / "t.svm", make_rows())
     out = good("fit", "t.svm", "--label", "label", "--model", "prank")
     assert "features (2 features)" in out
     assert pril.load("t.pril").classes_.tolist() == [1, 2, 3, 4]
-    assert good("predict", "t.pril", "t.svm").startswith("label,prediction,score\n")
+    code, out, err = call("predict", "t.pril", "t.svm")
+    assert (code, err) == (0, "pril: warning: CSV cannot hold the columns features: left out\n")
+    assert out.startswith("label,prediction,score\n")
     assert "off by" in good("evaluate", "t.pril", "t.svm")
 
 
@@ -321,8 +325,11 @@ def test_warnings_are_lines(call, tmp_path):
     code, _, err = call("fit", "t.csv", "--label", "low", "--drop", "id,high,grade", "-q")
     assert code == 0
     lines = err.splitlines()
+    assert len(lines) == 1  # said once
     assert any(
-        line.startswith("pril: warning: the classes of y were sorted as strings, ['fair', 'good'")
+        line.startswith(
+            "pril: warning: t.csv: column 'low': the classes were sorted as strings, ['fair', 'good'"
+        )
         and "pass --classes" in line
         for line in lines
     )
@@ -438,6 +445,90 @@ def made_model(folder):
     model = pril.PRIL(classes=GRADES).fit(pd.DataFrame({"age": [0.0, 1.0]}), ["poor", "good"])
     pril.save(model, folder / "made.pril")
     return folder / "made.pril"
+
+
+def test_jsonl_is_read_to_its_end_and_carried_as_it_is(good, bad, tmp_path):
+    rows = [
+        {"id": 2**60 + k, "x": k, "ok": k % 2 == 0, "day": "2020-01-01", "y": k % 3}
+        for k in range(90)
+    ]
+    rows[0]["note"] = None
+    rows[60] |= {"late": 1.5, "note": "seen", "day": "unknown"}
+    path = write(tmp_path / "t.jsonl", rows)
+    result = json.loads(good("fit", "t.jsonl", "--label", "y", "--drop", "id", "--json"))
+    assert result["columns"]["numbers"] == ["x", "ok", "late"]
+    assert result["columns"]["words"] == {"day": 2, "note": 1}
+    good("predict", "t.pril", "t.jsonl", "-o", "out.jsonl")
+    for row, again in zip(rows, read_table(tmp_path / "out.jsonl"), strict=True):
+        assert {name: again[name] for name in row} == row
+    good("predict", "t.pril", "t.jsonl", "-o", "out.csv.gz")
+    again = pd.read_csv(tmp_path / "out.csv.gz")
+    assert again["id"].tolist() == [row["id"] for row in rows]
+    write(path, [{**row, "x": "many"} if k == 70 else row for k, row in enumerate(rows)])
+    assert (
+        bad("predict", "t.pril", "t.jsonl") == "t.jsonl, row 71: column 'x' is 'many', not a number"
+    )
+
+
+def test_pipelines_in_pipelines(good, bad, tmp_path):
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+    rows = [row for row in make_rows() if row["size"]]
+    frame, y = pd.DataFrame(rows)[["size", "age"]], [row["grade"] for row in rows]
+    write(tmp_path / "t.csv", rows)
+    inner = make_pipeline(StandardScaler(), pril.PRIL(classes=[1, 2, 3, 4], random_state=0))
+    model = make_pipeline(MaxAbsScaler(), inner).fit(frame, y)
+    pril.save(model, "m.pril")
+    good("predict", "m.pril", "t.csv", "-o", "out.csv")
+    said = [int(row["prediction"]) for row in read_table(tmp_path / "out.csv")]
+    assert said == model.predict(frame).tolist()
+    pril.save(FrozenEstimator(pril.PRIL().fit(frame, y)), "m.pril")
+    assert "does not learn" in bad("stream", "m.pril", "--label", "grade")
+
+
+def test_odd_values(good, bad, call, tmp_path):
+    pq.write_table(
+        pq.read_table(write(tmp_path / "a.parquet", make_rows())).append_column(
+            "big", [[2**60 + 1] * 300]
+        ),
+        "b.parquet",
+    )
+    good("fit", "b.parquet", *RANGES)
+    write(tmp_path / "h.csv", [{"x": 1e308 if t else 1.0, "y": t % 2} for t in range(9)])
+    assert bad("fit", "h.csv", "--label", "y") == (
+        "h.csv, row 2: column 'x' is 1e+308, too large for its square to be a number"
+    )
+    write(tmp_path / "f.csv", [{"x": t, "y": t / 4} for t in range(9)])
+    assert bad("fit", "f.csv", "--label", "y").startswith(
+        "f.csv, row 2: column 'y': Unknown label type: continuous. 0.25 is not a whole number; pass --classes"
+    )
+    write(tmp_path / "n.csv", [{"x": t, "y": ""} for t in range(9)])
+    assert (
+        bad("fit", "n.csv", "--label", "y", "--classes", "1,2")
+        == "n.csv: column 'y': no row has a label"
+    )
+    (tmp_path / "folders" / "one").mkdir(parents=True)
+    assert bad("fit", "folders/*", "--label", "y") == "folders/*: no such file"
+    assert "is a device" in bad("fit", "f.csv", "--label", "y", "-o", "/dev/null")
+    assert "for exact labels pass --label" in bad("fit", "f.csv", "--lower", "y", "--upper", "y")
+    code, out, err = call("predict", "b.pril", "b.parquet", "--json")
+    assert code == 0
+    assert out.startswith("id,size,age")
+    assert json.loads(err)["rows"] == 300
+    assert not (tmp_path / "state").exists()
+    bad("fit", "n.csv", "--label", "y", "--checkpoint", "state")
+
+
+def test_text_that_is_carried_must_be_text(bad, good, tmp_path):
+    rows = [{"x": t, "note": "a" * 50, "y": t % 2} for t in range(40_000)]
+    path = write(tmp_path / "t.csv", rows)
+    good("fit", "t.csv", "--label", "y", "--drop", "note", "--epochs", 1)
+    path.write_bytes(path.read_bytes().replace(b"39000,aa", b"39000,\xff\xfe"))
+    for name in ("out.csv", "out.jsonl", "out.parquet"):
+        said = bad("predict", "t.pril", "t.csv", "-o", name)
+        assert said.startswith("t.csv, row 39001: column 'note' is b'\\xff\\xfeaaaa")
 
 
 def test_files_that_cannot_be_written(bad, tmp_path):

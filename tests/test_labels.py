@@ -87,7 +87,7 @@ def test_accepted(case):
 
 
 REFUSED = {
-    "continuous": ([1.0, 2.5], None, ValueError, r"continuous. y, row 1: 2.5"),
+    "continuous": ([1.0, 2.5], None, ValueError, r"y, row 1: Unknown label type: continuous. 2\.5"),
     "unordered": (pd.Categorical(["a", "b", "c"]), None, ValueError, r"unordered Categorical with 3 .*\['a', 'b', 'c'\]"),
     "all missing": ([NAN, NAN], None, ValueError, r"every label in y is missing: pass classes="),
     "mixed": (["a", 1], None, TypeError, r"y, row 1: .* got 1 of type int besides 'a'"),

@@ -101,7 +101,7 @@ def test_a_piece_is_its_rows(tmp_path):
     task = Task(("grade",), drop=("id", "low", "high"), holdout=0.0)
     encoder = ColumnEncoder(scale=False).fit(next(open_table(str(path)).blocks(["age"]))[1])
     for first, n in ((0, 100), (40, 30), (90, 10), (0, 10)):
-        X, y = read_piece(Piece(str(path), "parquet", first, n, 0), task, encoder, False)
+        X, y = read_piece(Piece(str(path), "parquet", first, n, 0, None), task, encoder, False)
         assert X[:, 0].tolist() == [row["age"] for row in rows[first : first + n]]
         assert y.values[:, 0].tolist() == [row["grade"] for row in rows[first : first + n]]
 
@@ -150,6 +150,14 @@ def test_what_a_cluster_cannot_do(tmp_path, client):
     lost = pytest.raises(OSError, match="no Dask scheduler answers")
     with lost, connected("tcp://127.0.0.1:1", None, timeout="1s"):
         pass
+
+
+def test_files_may_have_different_keys(tmp_path, client):
+    rows = make_rows(100)
+    write(tmp_path / "a.jsonl", [{k: v for k, v in row.items() if k != "size"} for row in rows])
+    write(tmp_path / "b.jsonl", rows)
+    run = ClusterRun(open_table(str(tmp_path)), TASK, client, progress=False)
+    assert "size" in run()[0].numbers_
 
 
 def test_an_empty_file_is_no_harm(tmp_path, client):

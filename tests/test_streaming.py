@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -202,6 +203,19 @@ def test_a_bad_csv_row_is_named(tmp_path):
         data = b"".join([*lines[:6], bad, *lines[6:]])
         with pytest.raises(TableError, match=f"<stdin>, row 6: {said}"):
             run_stream(path, data)
+    whole = b'x,1,3,"Rome,,,1\nx,1,3,Rome"",,,1\n'
+    for bad in (whole, b"x,1,3,Ro\rme,,,1\n"):
+        with pytest.raises(TableError, match="<stdin>, row 6: not a row of CSV"):
+            run_stream(path, b"".join([*lines[:6], bad, *lines[6:]]))
+    with pytest.raises(TableError, match="there is no column 'size'; the columns are 'foo', 'bar'"):
+        run_stream(path, b"foo,bar\n1,2\n")
+    with pytest.raises(TableError, match="row 1: not a JSON object"):
+        run_stream(path, b"[1, 2]\n")
+    assert len(run_stream(path, b"\xef\xbb\xbf" + json_lines(rows)).answers) == 20
+    with pytest.raises(ValueError, match="'age' cannot be a label: it is a feature"):
+        run_stream(path, json_lines(rows), names=("age",))
+    truth = [{**row, "age": row["age"] > 50} for row in rows]
+    assert len(run_stream(path, json_lines(truth)).answers) == 20
     with pytest.raises(TableError, match="names a column twice"):
         run_stream(path, b"a,a\n1,2\n")
 
@@ -253,6 +267,24 @@ def test_a_signal_ends_a_stream_between_two_rows(tmp_path):
         assert b"Traceback" not in said
         expected = run_stream(path, json_lines(rows)).model.learner
         assert LoadedModel(tmp_path / "out.pril").learner.t_ == expected.t_
+
+
+def test_what_was_learned_is_kept_when_the_reader_leaves(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(500, seed=3)
+    with subprocess.Popen(
+        [*PRIL, "stream", str(path), "-o", str(path), "-q"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        process.stdin.write(json_lines(rows[:10]))
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        with suppress(BrokenPipeError):
+            process.stdin.write(json_lines(rows * 20))
+            process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+    assert LoadedModel(path).learner.t_ > 50
 
 
 def big_table(folder, n):

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from pril import dask as cluster_learning
 from pril import labels
-from pril._tables import FORMATS, Table, TableError
+from pril._tables import FORMATS, Parquet, Table, TableError
 from pril._training import (
     Checkpoint,
     LabelCounts,
@@ -49,10 +49,11 @@ class Piece(NamedTuple):
     first: int
     rows: int | None
     seed: int  # chooses the rows held out: the same in every pass
+    schema: pa.Schema | None  # of the whole table, where a file does not say its own
 
     def open(self) -> Table:
         """Return the file as a table."""
-        return FORMATS[self.format]([Path(self.file)], self.file)
+        return FORMATS[self.format]([Path(self.file)], self.file, self.schema)
 
     def blocks(
         self, table: Table, task: Task, columns: list[str]
@@ -117,9 +118,10 @@ class ClusterRun(Run):
         self.client = client
         self.bar = progress
         names = {kind: name for name, kind in FORMATS.items()}
+        schema = None if isinstance(table, Parquet) else table.schema
         self.files = [file for file, _, _ in table.pieces()]  # as the user calls them
         self.pieces = [
-            Piece(str(file.resolve()), names[type(table)], first, rows, task.seed + k)
+            Piece(str(file.resolve()), names[type(table)], first, rows, task.seed + k, schema)
             for k, (file, first, rows) in enumerate(table.pieces())
         ]
 

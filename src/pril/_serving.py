@@ -31,7 +31,18 @@ class LoadedModel:
         """Take another model in its place, such as one that has learned more."""
         self.model = model
         self.learner: Any = io.learner_of(model)
-        self.steps: Any = model[:-1] if isinstance(model, Pipeline) else None
+        self.is_frozen = False
+        steps: list[Any] = []
+        last = model
+        while last is not self.learner:  # pipelines in pipelines
+            if isinstance(last, Pipeline):
+                steps += last.steps[:-1]
+                last = last.steps[-1][1]
+            else:
+                self.is_frozen = True
+                last = last.estimator
+        named = [(f"{k}_{name}", step) for k, (name, step) in enumerate(steps)]
+        self.steps: Any = Pipeline(named) if steps else None
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from pril import labels
-from pril._tables import TableError, explain_json_lines, parse_json_lines
-from pril._training import Checkpoint, Verdict
+from pril._tables import BOM, TableError, parse_json_lines, split_lines
+from pril._training import Checkpoint, Verdict, said_columns
 from pril.columns import one_batch, read_labels
 from pril.errors import RowError
 
@@ -63,7 +63,7 @@ def chunks(descriptor: int) -> Iterator[bytes]:
 class JsonRows:
     """One JSON object a line, in and out."""
 
-    def __init__(self, classes: Array) -> None:
+    def __init__(self, classes: Array, needed: list[str]) -> None:
         self._said = [json.dumps(labels.plain(name), ensure_ascii=False) for name in classes]
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
@@ -72,10 +72,7 @@ class JsonRows:
 
     def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
         """Return the rows of whole lines."""
-        table = parse_json_lines(lines, schema)
-        if table.num_rows != len(split(lines)):  # two objects on a line, or one on two lines
-            raise explain_json_lines(lines, schema, ValueError("not one JSON object a line"))
-        return one_batch(table)
+        return one_batch(parse_json_lines(lines, schema))
 
     def answer(self, rank: Array, score: Array) -> bytes:
         """Return the lines that answer some rows."""
@@ -87,7 +84,8 @@ class JsonRows:
 class CsvRows:
     """CSV with a header, in and out; a row is one line."""
 
-    def __init__(self, classes: Array) -> None:
+    def __init__(self, classes: Array, needed: list[str]) -> None:
+        self._needed = needed
         self._said = [_csv_line([labels.plain(name)]).rstrip("\n") for name in classes]
         self._names: list[str] = []
 
@@ -100,8 +98,14 @@ class CsvRows:
             self._names = next(csv.reader([first.decode("utf-8-sig")]))
         except UnicodeDecodeError:
             raise TableError(f"{NAME}: the header is not UTF-8: {first[:60]!r}") from None
+        except csv.Error as error:
+            raise TableError(f"{NAME}: the header is not CSV: {error}") from None
         if len(set(self._names)) < len(self._names):
             raise TableError(f"{NAME}: the header names a column twice: {', '.join(self._names)}")
+        for name in self._needed:
+            if name not in self._names:
+                known = ", ".join(map(repr, self._names))
+                raise TableError(f"{NAME}: there is no column {name!r}; the columns are {known}")
         return b"prediction,score\n", rest
 
     def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -121,13 +125,23 @@ class CsvRows:
                 ),
             )
         except pa.ArrowInvalid as error:
-            for row, line in enumerate(split(lines)):
-                cells = next(csv.reader([line.decode(errors="replace")]))
-                if len(cells) != len(self._names):
-                    reason = f"{len(cells)} cells where the header has {len(self._names)}"
-                    raise RowError("X", row, f"{reason}: {line[:60]!r}") from None
+            self._refuse(lines)
             raise TableError(f"{NAME}: {error}") from None
+        if table.num_rows != len(split_lines(lines)):  # a quote that ends in another line
+            self._refuse(lines)
         return one_batch(table)
+
+    def _refuse(self, lines: bytes) -> None:
+        """Raise an error for the first line that is no row by itself."""
+        for row, line in enumerate(split_lines(lines)):
+            shown = repr(line[:60].decode(errors="replace"))
+            try:
+                cells = next(csv.reader([line.decode(errors="replace")], strict=True))
+            except csv.Error as error:
+                raise RowError("X", row, f"not a row of CSV ({error}): {shown}") from None
+            if len(cells) != len(self._names):
+                reason = f"{len(cells)} cells where the header has {len(self._names)}"
+                raise RowError("X", row, f"{reason}: {shown}")
 
     def answer(self, rank: Array, score: Array) -> bytes:
         """Return the lines that answer some rows."""
@@ -139,11 +153,6 @@ def _csv_line(cells: list[Any]) -> str:
     text = streams.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-def split(lines: bytes) -> list[bytes]:
-    """Return the lines that are not blank."""
-    return [line for line in lines.split(b"\n") if line.strip()]
 
 
 # --- The stream ----------------------------------------------------------------------------------
@@ -183,6 +192,9 @@ class Stream:
         self._schema = self._needed()
 
     def _needed(self) -> pa.Schema:
+        both = set(self.names) & set(self.model.columns)
+        if both:
+            raise ValueError(f"the column {min(both)!r} cannot be a label: it is a feature")
         encoder = self.model.encoder
         words = set(encoder.words_) if encoder is not None else set()
         kind = pa.string() if self.model.has_text_labels else pa.float64()
@@ -198,13 +210,15 @@ class Stream:
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
-                    json_lines = lines.lstrip().startswith(b"{")
+                    lines = lines.removeprefix(BOM)
+                    json_lines = lines.lstrip().startswith((b"{", b"["))
                     is_json = json_lines if format is None else format == "jsonl"
-                    rows = (JsonRows if is_json else CsvRows)(self.model.learner.classes_)
+                    kind = JsonRows if is_json else CsvRows
+                    rows = kind(self.model.learner.classes_, self.model.columns)
                 heading, lines = rows.header(lines)
                 if skip.rows == 0:
                     self._write(heading)
-                fresh = self._after(split(lines), skip)
+                fresh = self._after(split_lines(lines), skip)
                 if fresh:
                     self._answer(rows, fresh)
         except (TableError, Stopped):  # between two rows: what was learned so far is whole
@@ -279,7 +293,8 @@ class Stream:
             if error.row:
                 self._answer(rows, lines[: error.row])
             place = f"{NAME}, row {self.position.rows + 1}"
-            raise TableError(f"{place}: {error.reason}") from None
+            about = f"{said_columns(self.names)}: " if error.args[0] == "y" else ""
+            raise TableError(f"{place}: {about}{error.reason}") from None
         before = self.position.rows
         rank, score = self._learn(features, found, intervals)
         self._write(rows.answer(rank, score))

@@ -15,11 +15,11 @@ import hashlib
 import io
 import json
 import queue
-import re
 import shutil
 import sys
 import tempfile
 import threading
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril.columns import kind_of, read_numbers, read_words
+from pril.columns import kind_of, one_batch, read_numbers, read_words
 from pril.errors import RowError
 
 __all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
@@ -41,6 +41,7 @@ __all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 READ_BYTES = 1 << 20
 SPOOL_SUFFIX = ".stdin"
+BOM = b"\xef\xbb\xbf"
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
 NUMBER, TEXT = pa.float64(), pa.string()
 
@@ -58,13 +59,15 @@ class Table(ABC):
         What to read, in order.
     name : str
         What to call the table in messages.
+    schema : Schema, default=None
+        The columns, if they are known; None looks into the files.
     """
 
-    def __init__(self, files: list[Path], name: str) -> None:
+    def __init__(self, files: list[Path], name: str, schema: pa.Schema | None = None) -> None:
         self.files = files
         self.name = name
         self._starts: dict[int, Path] = {0: files[0]}
-        self.schema = self._infer()
+        self.schema = self._infer() if schema is None else schema
         self._check_names(self.schema.names)
 
     def _check_names(self, names: list[str]) -> None:
@@ -119,6 +122,28 @@ class Table(ABC):
         for block in ahead(rebatched(self._batches(names, start), self.block_rows)):
             yield row, block
             row += block.num_rows
+
+    def carried(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
+        """Return first row, the columns asked for, and all columns to carry along, of each block.
+
+        Parameters
+        ----------
+        columns : list of str
+            What is to be used.
+
+        Yields
+        ------
+        row : int
+            Position of the block's first row in the table.
+        used : RecordBatch
+            The columns asked for, and maybe others.
+        carried : RecordBatch
+            All columns.
+        """
+        for name in columns:
+            self.check_column(name)
+        for row, block in self.blocks():
+            yield row, block, block
 
     def _batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
         row = 0
@@ -175,8 +200,22 @@ class Table(ABC):
             To begin a message with.
         """
         start = max(first for first in self._starts if first <= row)
-        file = self.name if len(self.files) == 1 else str(self._starts[start])
-        return f"{file}, row {row - start + 1}"
+        return f"{self.called(self._starts[start])}, row {row - start + 1}"
+
+    def called(self, file: Path) -> str:
+        """Return what to call a file in messages: the name that the user gave.
+
+        Parameters
+        ----------
+        file : Path
+            One of the files.
+
+        Returns
+        -------
+        name : str
+            Standard input has one, too.
+        """
+        return self.name if len(self.files) == 1 else str(file)
 
     def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
         """Return file, first row and number of rows of parts that can be read by themselves.
@@ -192,6 +231,15 @@ class Table(ABC):
             In the order of the rows; None is as many rows as there are.
         """
         return [(file, 0, self._n_rows(file)) for file in self.files]
+
+    @contextmanager
+    def _at(self, file: Path, row: int) -> Iterator[None]:
+        """Say in which row of a file some rows have their mistake."""
+        try:
+            yield
+        except RowError as error:
+            place = f"{self.called(file)}, row {row + error.row + 1}"
+            raise TableError(f"{place}: {error.reason}") from None
 
     def fingerprint(self) -> list[list[Any]]:
         """Return what tells this table from another: names, sizes, times and samples of the files.
@@ -304,7 +352,9 @@ class Parquet(Table):
             # Pages are read as they are needed: a row group may be larger than memory.
             return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
         except pa.ArrowException as error:
-            raise TableError(f"{file} is damaged, or not a Parquet file: {error}") from None
+            raise TableError(
+                f"{self.called(file)} is damaged, or not a Parquet file: {error}"
+            ) from None
 
     def _infer(self) -> pa.Schema:
         self._counts: dict[Path, int] = {}
@@ -316,7 +366,7 @@ class Parquet(Table):
         for file, schema in zip(self.files, schemas, strict=True):
             if not schema.equals(schemas[0]):
                 raise TableError(
-                    f"{file} has other columns or types than {self.files[0]}: "
+                    f"{self.called(file)} has other columns or types than {self.files[0]}: "
                     f"{_difference(schema, schemas[0])}"
                 )
         return schemas[0]
@@ -360,7 +410,7 @@ class Parquet(Table):
                         yield batch.slice(skip)
                     skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
-                raise TableError(f"{file} is damaged: {error}") from None
+                raise TableError(f"{self.called(file)} is damaged: {error}") from None
 
 
 def _difference(one: pa.Schema, other: pa.Schema) -> str:
@@ -397,6 +447,7 @@ class Csv(Table):
     @contextmanager
     def _rows(self, file: Path) -> Iterator[Any]:
         """Yield the standard library's reader: slow, but it knows its lines."""
+        csv.field_size_limit(1 << 30)
         options: dict[str, Any] = {"errors": "surrogateescape", "newline": ""}
         with _opened(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", **options) as text:
             yield csv.reader(text, delimiter=self.delimiter, strict=True)
@@ -409,9 +460,11 @@ class Csv(Table):
                     name.encode()
             except UnicodeEncodeError as error:
                 raw = error.object.encode(errors="surrogateescape")
-                raise TableError(f"{file}: the header has {raw!r}, which is not UTF-8") from None
+                raise TableError(
+                    f"{self.called(file)}: the header has {raw!r}, which is not UTF-8"
+                ) from None
             except (csv.Error, *BAD_GZIP) as error:
-                raise TableError(f"{file} cannot be read as CSV: {error}") from None
+                raise TableError(f"{self.called(file)} cannot be read as CSV: {error}") from None
         return header
 
     def _explain(self, file: Path, error: Exception) -> TableError:
@@ -422,20 +475,23 @@ class Csv(Table):
                 for row, cells in enumerate((cells for cells in rows if cells), 1):
                     if len(cells) != width:
                         return TableError(
-                            f"{file}, row {row} (line {rows.line_num}): {len(cells)} cells where "
-                            f"the header has {width}: {self.delimiter.join(cells)[:60]!r}"
+                            f"{self.called(file)}, row {row} (line {rows.line_num}): "
+                            f"{len(cells)} cells where the header has {width}: "
+                            f"{self.delimiter.join(cells)[:60]!r}"
                         )
         except (csv.Error, OSError, *BAD_GZIP) as reason:
             error = reason
-        return TableError(f"{file} cannot be read as CSV: {error}")
+        return TableError(f"{self.called(file)} cannot be read as CSV: {error}")
 
     def _infer(self) -> pa.Schema:
         headers = [self._header(file) for file in self.files]
         for file, header in zip(self.files, headers, strict=True):
             if not header:
-                raise TableError(f"{file} is empty: a header with the columns' names is missing")
+                raise TableError(
+                    f"{self.called(file)} is empty: a header with the columns' names is missing"
+                )
             if header != headers[0]:
-                raise TableError(f"{file} has other columns than {self.files[0]}")
+                raise TableError(f"{self.called(file)} has other columns than {self.files[0]}")
         self._check_names(headers[0])
         unknown, n_rows = list(headers[0]), 0
         types: dict[str, pa.DataType] = {}
@@ -446,7 +502,9 @@ class Csv(Table):
                     for name in unknown:
                         types |= _type_of(batch, name)
                 except RowError as error:
-                    raise TableError(f"{file}, row {row + error.row + 1}: {error.reason}") from None
+                    raise TableError(
+                        f"{self.called(file)}, row {row + error.row + 1}: {error.reason}"
+                    ) from None
                 row += batch.num_rows
                 n_rows += batch.num_rows
                 unknown = [name for name in unknown if name not in types]
@@ -473,7 +531,9 @@ class Csv(Table):
                 for _ in rows:
                     pass
             except csv.Error as error:
-                raise TableError(f"{file}, near line {rows.line_num}: {error}") from None
+                raise TableError(
+                    f"{self.called(file)}, near line {rows.line_num}: {error}"
+                ) from None
 
 
 def _last_row(batch: pa.RecordBatch) -> list[Any]:
@@ -506,91 +566,138 @@ class Tsv(Csv):
 
 
 class JsonLines(Table):
-    """Files with one JSON object a line."""
+    """Files with one JSON object a line; a key that is not there is a missing value."""
 
     def _infer(self) -> pa.Schema:
+        types: dict[str, pa.DataType] = {}
+        n_rows = 0
         for file in self.files:
-            for table in self._tables(file, None):
-                if table.num_rows == 0:
-                    continue
-                return pa.schema(
-                    [
-                        pa.field(
-                            field.name, NUMBER if kind_of(field.type) == "number" else field.type
-                        )
-                        for field in table.schema
-                    ]
-                )
-        raise TableError(f"{self.name} is empty: no rows")
+            for row, block in self._line_blocks(file):
+                with self._at(file, row):
+                    n_rows += len(split_lines(block))
+                    for name, kind in _json_types(block).items():
+                        if types.get(name, pa.null()) == pa.null():  # the first value decides
+                            types[name] = kind
+        if n_rows == 0:
+            raise TableError(f"{self.name} is empty: no rows")
+        return pa.schema(types)
 
-    def _tables(self, file: Path, schema: pa.Schema | None) -> Iterator[pa.Table]:
+    def _line_blocks(self, file: Path) -> Iterator[tuple[int, bytes]]:
         row = 0
         try:
             with _opened(file) as stream:
                 for block in line_blocks(stream):
-                    table = parse_json_lines(block, schema)
-                    yield table
-                    row += table.num_rows
-        except RowError as error:
-            raise TableError(f"{file}, row {row + error.row + 1}: {error.reason}") from None
+                    yield row, block
+                    row += len(split_lines(block))
         except BAD_GZIP as error:
-            raise TableError(f"{file}, after row {row}: {error}") from None
+            raise TableError(f"{self.called(file)}, after row {row}: {error}") from None
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in columns])
-        for table in self._tables(file, schema):
+        for row, block in self._line_blocks(file):
+            with self._at(file, row):
+                table = parse_json_lines(block, schema)
             yield from table.combine_chunks().to_batches()
 
+    def carried(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
+        """Return blocks as in `Table`; what is carried has the types of the block's own values."""
+        for name in columns:
+            self.check_column(name)
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        start = 0
+        for file in self.files:
+            self.begin_file(file, start)
+            for row, block in self._line_blocks(file):
+                with self._at(file, row):
+                    table, rows = parse_json_lines(block, schema), json_rows(block)
+                cells = {name: _json_column(rows, name) for name in self.schema.names}
+                yield start, one_batch(table), pa.RecordBatch.from_pydict(cells)
+                start += len(rows)
 
-def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
-    """Return the rows of some lines; with a schema, its columns and no others."""
-    if not block.strip():
-        return (schema or pa.schema([])).empty_table()
+
+def split_lines(lines: bytes) -> list[bytes]:
+    """Return the lines that are not blank."""
+    return [line for line in lines.split(b"\n") if line.strip()]
+
+
+def parse_json_lines(block: bytes, schema: pa.Schema) -> pa.Table:
+    """Return the rows of some lines: the columns of the schema and no others."""
+    lines = split_lines(block)
+    if not lines:
+        return schema.empty_table()
     try:
         table = pa.json.read_json(
             io.BytesIO(block),
             pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            pa.json.ParseOptions(
-                explicit_schema=schema,
-                unexpected_field_behavior="infer" if schema is None else "ignore",
-            ),
+            pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
         table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise explain_json_lines(block, schema, error) from None
-    return table if schema is None else table.select(schema.names)
+        if table.num_rows == len(lines):
+            return table.select(schema.names)
+    except (pa.ArrowException, UnicodeDecodeError):
+        pass  # the slow way knows more, and knows its rows
+    rows = json_rows(block)
+    cells = {
+        field.name: [_json_cell(row.get(field.name), field, t) for t, row in enumerate(rows)]
+        for field in schema
+    }
+    return pa.table(cells, schema=schema)
 
 
-def explain_json_lines(block: bytes, schema: pa.Schema | None, error: Exception) -> RowError:
-    """Return the error with its row, found by reading the lines again, slowly."""
-    kinds = {field.name: kind_of(field.type) for field in schema or ()}
-    for row, line in enumerate(line for line in block.splitlines() if line.strip()):
+def json_rows(block: bytes) -> list[dict[str, Any]]:
+    """Return the objects of some lines, read one by one by the standard library."""
+    rows = []
+    for t, line in enumerate(split_lines(block)):
         shown = repr(line[:60].decode(errors="replace"))
         try:
-            cells = json.loads(line)
+            row = json.loads(line)
         except UnicodeDecodeError:
-            return RowError("X", row, f"not UTF-8: {line[:60]!r}")
+            raise RowError("X", t, f"not UTF-8: {line[:60]!r}") from None
         except (json.JSONDecodeError, RecursionError) as reason:
-            return RowError("X", row, f"not a JSON object ({reason}): {shown}")
-        if not isinstance(cells, dict):
-            return RowError("X", row, f"not a JSON object: {shown}")
-        for name, value in cells.items():
-            found = _json_kind(value)
-            if schema is None and value is not None:
-                kinds.setdefault(name, found)
-            wanted = kinds.get(name, found)
-            if value is not None and wanted in ("number", "text") and found != wanted:
-                wanted = "a number" if wanted == "number" else "text"
-                return RowError("X", row, f"column {name!r} is {value!r}, not {wanted}")
-    at = re.search(r"in row (\d+)", str(error))
-    return RowError("X", int(at[1]) if at else 0, re.sub(r" in row [0-9]+$", "", str(error)))
+            raise RowError("X", t, f"not a JSON object ({reason}): {shown}") from None
+        if not isinstance(row, dict):
+            raise RowError("X", t, f"not a JSON object: {shown}")
+        rows.append(row)
+    return rows
 
 
-def _json_kind(value: Any) -> str:
-    if isinstance(value, str):
-        return "text"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "number" if is_number else type(value).__name__
+def _json_cell(value: Any, field: pa.Field, row: int) -> Any:
+    """Return a value as its column has it: true is 1 in a column of numbers."""
+    kind = kind_of(field.type)
+    if value is None or kind not in ("number", "text"):
+        return value
+    if isinstance(value, str if kind == "text" else int | float):
+        return value if kind == "text" else float(value)
+    wanted = "a number" if kind == "number" else "text"
+    raise RowError("X", row, f"column {field.name!r} is {value!r}, not {wanted}")
+
+
+def _json_types(block: bytes) -> dict[str, pa.DataType]:
+    """Return the type of each key's first value in some lines; dates are text."""
+    try:
+        options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        schema = pa.json.read_json(io.BytesIO(block), options).schema
+        found = {field.name: field.type for field in schema}
+    except (pa.ArrowException, UnicodeDecodeError):
+        found = {}
+        for row in json_rows(block):
+            for name in row:
+                if found.get(name, pa.null()) == pa.null():
+                    found[name] = _json_column([row], name).type
+    kinds = {"number": NUMBER, "text": TEXT}
+    return {
+        name: TEXT if pa.types.is_temporal(kind) else kinds.get(kind_of(kind), kind)
+        for name, kind in found.items()
+    }
+
+
+def _json_column(rows: list[dict[str, Any]], name: str) -> pa.Array:
+    """Return a key's values as a column; as JSON text, if they are of several kinds."""
+    values = [row.get(name) for row in rows]
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if value is None else json.dumps(value) for value in values])
 
 
 # --- svmlight ------------------------------------------------------------------------------------
@@ -625,7 +732,7 @@ class Svmlight(Table):
                     yield part
                     row += len(part[1])
         except BAD_GZIP as error:
-            raise TableError(f"{file}, after row {row}: {error}") from None
+            raise TableError(f"{self.called(file)}, after row {row}: {error}") from None
 
     def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
         from sklearn.datasets import load_svmlight_file
@@ -635,8 +742,8 @@ class Svmlight(Table):
             try:
                 load_svmlight_file(io.BytesIO(line), zero_based=True)
             except (ValueError, OverflowError) as reason:
-                return TableError(f"{file}, row {row}: {reason}: {line[:60]!r}")
-        return TableError(f"{file} cannot be read as svmlight: {error}")
+                return TableError(f"{self.called(file)}, row {row}: {reason}: {line[:60]!r}")
+        return TableError(f"{self.called(file)} cannot be read as svmlight: {error}")
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         kind = self.schema.field("features").type
@@ -672,7 +779,9 @@ SUFFIXES = {
 
 
 def format_of(file: Path) -> str | None:
-    """Return the format that a file's suffix names."""
+    """Return the format that a file's suffix names, or what a copy of a pipe begins with."""
+    if file.suffix == SPOOL_SUFFIX:
+        return _sniffed(file)
     name = file.name.removesuffix(".gz")
     return SUFFIXES.get(Path(name).suffix.lower())
 
@@ -692,13 +801,21 @@ def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
     table : Table
         Nothing but its columns has been read.
     """
-    files = [_spooled()] if place == "-" else _files(place)
     name = "<stdin>" if place == "-" else place
+    if place == "-":
+        files = [_spooled(sys.stdin.buffer)]
+    elif Path(place).is_fifo():
+        with open(place, "rb") as pipe:
+            files = [_spooled(pipe)]
+    else:
+        files = _files(place)
     for file in files:
         if file.stat().st_size == 0:
-            raise TableError(f"{name if place == '-' else file} is empty")
+            raise TableError(f"{name if len(files) == 1 else file} is empty")
     if format is None:
-        found = {_sniffed(file) if place == "-" else format_of(file) for file in files}
+        found = {
+            _sniffed(file) if file.suffix == SPOOL_SUFFIX else format_of(file) for file in files
+        }
         if len(found) > 1 or None in found:
             raise TableError(
                 f"{name}: which format is it? The suffix does not say one of "
@@ -712,28 +829,34 @@ def _files(place: str) -> list[Path]:
     path = Path(place)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file() and format_of(file))
+        files = [file for file in files if not _is_hidden(file.relative_to(path))]
         if not files:
             raise TableError(f"{place}: no file in this folder has a suffix of a table")
         return files
     if path.exists():
         return [path]
     files = sorted(Path(found) for found in glob.glob(place, recursive=True))
+    files = [file for file in files if file.is_file()]
     if not files:
         raise FileNotFoundError(f"{place}: no such file")
-    return [file for file in files if file.is_file()]
+    return files
 
 
-def _spooled() -> Path:
-    """Copy standard input to a temporary file, which lives as long as the process."""
+def _is_hidden(file: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.parts)
+
+
+def _spooled(pipe: IO[bytes]) -> Path:
+    """Copy a pipe to a temporary file, which lives as long as the process."""
     with tempfile.NamedTemporaryFile(prefix="pril-", suffix=SPOOL_SUFFIX, delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
-        shutil.copyfileobj(sys.stdin.buffer, file, READ_BYTES)
+        shutil.copyfileobj(pipe, file, READ_BYTES)
     return Path(file.name)
 
 
 def _sniffed(file: Path) -> str:
     with file.open("rb") as stream:
-        start = stream.read(READ_BYTES).lstrip()
+        start = stream.read(READ_BYTES).removeprefix(BOM).lstrip()
     if start.startswith(b"PAR1"):
         return "parquet"
     return "jsonl" if start.startswith(b"{") else "csv"
@@ -767,17 +890,26 @@ class TableWriter:
         first = self._schema is None
         self._schema = batch.schema if self._schema is None else self._schema
         if self._format == "jsonl":
-            lines = (json.dumps(row, ensure_ascii=False, default=str) for row in batch.to_pylist())
+            rows = [{k: None if v != v else v for k, v in row.items()} for row in batch.to_pylist()]
+            lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
             self._stream.write("".join(f"{line}\n" for line in lines).encode())
         elif self._format == "parquet":
             if self._parquet is None:
                 self._parquet = pa.parquet.ParquetWriter(self._stream, self._schema)
-            self._parquet.write_batch(batch.cast(self._schema))
+            try:
+                self._parquet.write_batch(batch.cast(self._schema))
+            except (pa.ArrowException, ValueError) as error:
+                raise TableError(
+                    f"a column changes its type, write .jsonl or .csv: {error}"
+                ) from None
         else:
             delimiter = "\t" if self._format == "tsv" else ","
             flat = [
                 n for n in batch.schema.names if not pa.types.is_nested(batch.schema.field(n).type)
             ]
+            if first and len(flat) < batch.num_columns:
+                nested = ", ".join(sorted(set(batch.schema.names) - set(flat)))
+                warnings.warn(f"CSV cannot hold the columns {nested}: left out", stacklevel=2)
             self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=first))
 
     def close(self) -> None:
@@ -798,6 +930,8 @@ def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
         )
         pa.csv.write_csv(batch, plain, options)
     except pa.ArrowInvalid:  # a cell needs quotes; pyarrow would then put them around every cell
-        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        # Numbers as pyarrow spells them, so that blocks do not differ.
+        columns = (column.cast(pa.string()).to_pylist() for column in batch.columns)
+        writer.writerows(zip(*columns, strict=True))
         plain = io.BytesIO()
     return text.getvalue().encode() + plain.getvalue()

@@ -8,6 +8,8 @@ learned and where it stands is one dict, which is what a checkpoint holds.
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, field
@@ -40,6 +42,7 @@ MODELS = {
     "widrow-hoff": WidrowHoff,
     "perceptron": MulticlassPerceptron,
 }
+TEXT_HINT = "; if the column holds words, pass --text"
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 
 
@@ -81,6 +84,10 @@ def choose_columns(table: Table, task: Task) -> Columns:
     """Sort the columns of a table by what they hold and what was asked for."""
     for name in (*task.labels, *(task.features or ()), *task.drop, *task.text):
         table.check_column(name)
+    if len(set(task.labels)) < len(task.labels):
+        raise TableError(
+            f"{table.name}: {task.labels[0]!r} cannot be both ends; for exact labels pass --label"
+        )
     for name in task.features or ():
         if name in task.labels:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
@@ -129,18 +136,21 @@ def has_text_labels(table: Table, task: Task) -> bool:
 
 
 @contextmanager
-def located(table: Table, first: int | Array, names: tuple[str, ...] = ()) -> Iterator[None]:
+def located(
+    table: Table, first: int | Array, names: tuple[str, ...] = (), hint: str = ""
+) -> Iterator[None]:
     """Say in which row of the table a block, or a list of rows, has its mistake."""
     try:
         yield
     except RowError as error:
         row = first + error.row if isinstance(first, int) else int(first[error.row])
-        said = f"{_columns(names)}: " if names and not error.reason.startswith("column") else ""
-        hint = "; if the column holds words, pass --text" if "not a number" in error.reason else ""
-        raise TableError(f"{table.where(row)}: {said}{error.reason}{hint}") from None
+        said = f"{said_columns(names)}: " if names and not error.reason.startswith("column") else ""
+        reason = error.reason.replace("pass classes=", "pass --classes")
+        hint = hint if "not a number" in reason else ""
+        raise TableError(f"{table.where(row)}: {said}{reason}{hint}") from None
 
 
-def _columns(names: tuple[str, ...]) -> str:
+def said_columns(names: tuple[str, ...]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
@@ -178,8 +188,8 @@ class LabelCounts:
             self.seen[label][0] += int(count[k])
             if len(self.seen) > MOST_LABELS:
                 raise TableError(
-                    f"{table.name}: {_columns(self.names)}: over {MOST_LABELS} different labels; "
-                    "rank them in bins first (pril.labels.from_bounds does)"
+                    f"{table.name}: {said_columns(self.names)}: over {MOST_LABELS} different "
+                    "labels; rank them in bins first (pril.labels.from_bounds does)"
                 )
 
     def merge(self, other: LabelCounts, offset: int) -> None:
@@ -194,11 +204,25 @@ class LabelCounts:
         seen = sorted(self.seen.items(), key=lambda entry: entry[1][1])  # by first row
         columns = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
-        with located(table, rows, self.names):
+        place = f"{table.name}: {said_columns(self.names)}"
+        if self.n_silent() == counts.sum():
+            raise TableError(f"{place}: no row has a label")
+        with (
+            located(table, rows, self.names, hint=TEXT_HINT),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always")
             batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
             found = read_labels(batch, self.names, text=text)
             order, ranks = labels.encode(found, typed_classes(classes, text=text))
+        for entry in caught:  # it speaks of y, and of a row among the different labels
+            said = re.sub(r"^y, row \d+: |the classes of y", "the classes", str(entry.message))
+            warnings.warn(f"{place}: {said}", entry.category, stacklevel=2)
         return order, ranks, counts
+
+    def n_silent(self) -> int:
+        """Return how many rows say nothing."""
+        return self.seen.get((None,) * len(self.names), [0])[0]
 
     def to_json(self) -> str:
         """Return all of it as text, for a checkpoint."""
@@ -312,6 +336,7 @@ class Checkpoint:
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         io.write(state, self.path, kind="checkpoint", notes=self.origin)
 
     def is_due(self, before: int, after: int) -> bool:
@@ -331,10 +356,10 @@ def survey_block(
     """Count the labels of a block; learn its columns from its rows for learning, check the rest."""
     counts.add(block, first, table)
     features = block.drop_columns(list(dict.fromkeys(task.labels)))
-    with located(table, rows_of(first, learning)):
+    with located(table, rows_of(first, learning), hint=TEXT_HINT):
         encoder.partial_fit(kept(features, learning))
     if task.holdout:
-        with located(table, rows_of(first, ~learning)):
+        with located(table, rows_of(first, ~learning), hint=TEXT_HINT):
             encoder.check(kept(features, ~learning))
 
 
@@ -379,6 +404,7 @@ class Run:
             words=[n for n in self.columns.words if n in (*(task.features or ()), *task.text)],
         )
         self.counts = LabelCounts(task.labels)
+        self._encoded: tuple[Array, Array, Array] | None = None
         self.rng = check_random_state(task.seed)
         self.model: Any = blank_model(task, np.array([0, 1]))  # refuses parameters at once
         self.phase, self.epoch = "survey", 0
@@ -428,7 +454,10 @@ class Run:
 
     def encode_labels(self) -> tuple[Array, Array, Array]:
         """Return the classes, and the different labels as ranks, with their counts."""
-        return self.counts.encode(self.task.classes, text=self.text, table=self.table)
+        if self._encoded is None:
+            names = self.task.classes
+            self._encoded = self.counts.encode(names, text=self.text, table=self.table)
+        return self._encoded
 
     def _learn(self) -> None:
         used = list(self.encoder.feature_names_in_)

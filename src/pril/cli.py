@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import signal
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,7 +79,7 @@ ClassesOption = Annotated[
 ModelOption = Annotated[Learner, typer.Option("--model", help="What to learn.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model: eta=0.1."),
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model: average=false."),
 ]
 FeaturesOption = Annotated[
     str | None, typer.Option("--features", help="Columns to use, a,b,c; else all but the labels.")
@@ -221,6 +223,7 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
     from pril.labels import plain
 
     order, ranks, counts = run.encode_labels()
+    n_silent = run.counts.n_silent()
     ends = {name: {"exact": 0, "lower": 0, "upper": 0} for name in range(len(order))}
     widths: dict[int, int] = {}
     for (lo, hi), count in zip(ranks.tolist(), counts.tolist(), strict=True):
@@ -230,6 +233,10 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
         else:
             ends[lo]["lower"] += count
             ends[hi]["upper"] += count
+    if n_silent:  # no label allows everything, but is no range
+        widths[len(order)] -= n_silent
+        ends[0]["lower"] -= n_silent
+        ends[len(order) - 1]["upper"] -= n_silent
     ignored = run.columns.ignored | dict.fromkeys(run.encoder.left_out_, "too many words")
     return {
         "table": table,
@@ -242,7 +249,8 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
             "ignored": ignored,
         },
         "classes": [{"class": plain(name), **ends[k]} for k, name in enumerate(order)],
-        "widths": {str(width): widths[width] for width in sorted(widths)},
+        "widths": {str(width): widths[width] for width in sorted(widths) if widths[width]},
+        "unlabelled_rows": n_silent,
         "passes": run.epoch,
         "learned_rows": run.model.t_ // run.epoch,
         "mistakes": run.model.n_mistakes_,
@@ -269,6 +277,8 @@ def _fit_lines(report: dict[str, Any], output: Path) -> list[str]:
         f"{'exact' if width == '1' else f'{width} classes'} {count:,}"
         for width, count in report["widths"].items()
     ]
+    if report["unlabelled_rows"]:
+        spelled.append(f"no label {report['unlabelled_rows']:,}")
     lines.append(f"ranges    {', '.join(spelled)}")
     lines.append(
         f"learned   from {_count(report['learned_rows'], 'row')} in "
@@ -320,16 +330,17 @@ def predict(
     from pril._tables import TableError, TableWriter, format_of
     from pril._training import located
 
-    say = Printer(quiet=quiet or output is None, json=json)
+    # Without a file the table goes to stdout, and what is said of it to stderr.
+    unsaid = quiet or not (output or json)
+    say = Printer(quiet=unsaid, json=json, stream=None if output else sys.stderr)
     loaded, opened = _load(model), _open(table, format)
-    kind = format_of(output) if output else format or _text_format(opened)
-    if kind not in ("csv", "tsv", "jsonl", "parquet"):
+    kind = format_of(output) if output else _text_format(opened)
+    gzipped = output is not None and output.suffix == ".gz"
+    if kind not in ("csv", "tsv", "jsonl", "parquet") or (gzipped and kind == "parquet"):
         raise ValueError(f"{output}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
     for name in ("prediction", "score"):
         if name in opened.schema.names:
             raise TableError(f"{table}: there is a column {name!r} already; rename it first")
-    for name in loaded.columns:
-        opened.check_column(name)
     strangers: dict[str, str] = {}
     rows = 0
     with ExitStack() as stack:
@@ -339,13 +350,17 @@ def predict(
 
             _check_output(output, [*opened.files, model])
             stream = stack.enter_context(replace_file(output))
+        if gzipped:
+            stream = stack.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0))
         progress = stack.enter_context(say.progress())
         writer = TableWriter(stream, str(kind))
-        for first, block in opened.blocks():
+        stack.callback(writer.close)
+        for first, used, block in opened.carried(loaded.columns):
             with located(opened, first):
-                features = loaded.features(block, opened.schema)
+                features = loaded.features(used, opened.schema)
                 rank, score = loaded.rate(features)
-                _note_strangers(strangers, loaded, opened, first, block)
+                _note_strangers(strangers, loaded, opened, first, used)
+                _check_text(block)
             for name, cells in (("prediction", loaded.class_column(rank)), ("score", score)):
                 block = block.append_column(name, pa.array(cells))
             writer.write(block)
@@ -353,11 +368,26 @@ def predict(
             progress("predicting", rows, opened.n_rows)
         if rows == 0:
             raise TableError(f"{table} has no rows")
-        writer.close()
     for message in strangers.values():
         warnings.warn(message, stacklevel=1)
-    lines = [f"rated {_count(rows, 'row')}", f"table {output}"]
-    say.result({"rows": rows, "table": str(output), "unseen": list(strangers)}, lines)
+    lines = [f"rated {_count(rows, 'row')}", *([f"table {output}"] if output else [])]
+    result = {"rows": rows, "table": output and str(output), "unseen": list(strangers)}
+    say.result(result, lines)
+
+
+def _check_text(block: Any) -> None:
+    """Refuse text that is not UTF-8, in any column."""
+    import pyarrow as pa
+
+    from pril.columns import kind_of, read_words
+
+    try:
+        block.validate(full=True)
+    except pa.ArrowInvalid:
+        for name in block.schema.names:
+            if kind_of(block.schema.field(name).type) == "text":
+                read_words(block.column(name), name)
+        raise
 
 
 def _text_format(table: Table) -> str:
@@ -498,13 +528,14 @@ def stream(
 
     from pril import io
     from pril._streaming import Stopped, Stream
-    from pril._tables import TableError
 
     if format not in (None, Format.jsonl, Format.csv):
         raise ValueError(f"--format {format}: a stream is jsonl or csv")
     say = Printer(quiet=quiet, json=json, stream=sys.stderr)
     loaded = _load(model)
     names = _labels(label, lower, upper) if lower or upper or label else loaded.labels
+    if loaded.is_frozen and names:
+        raise ValueError(f"{model} holds a FrozenEstimator, which does not learn")
     if output:
         _check_output(output, [])
     elif not quiet and names:
@@ -521,8 +552,8 @@ def stream(
 
     try:
         flow.run(sys.stdin.fileno(), format and format.value)
-    except (TableError, Stopped) as error:
-        if keeper is None:
+    except (ValueError, OSError, Stopped) as error:
+        if keeper is None:  # what was learned before is whole
             keep()
         if isinstance(error, Stopped):
             say.note("stopped; run the same command to go on" if keeper else "stopped")
@@ -691,6 +722,8 @@ def _labels(label: str | None, lower: str | None, upper: str | None) -> tuple[st
     if label and not (lower or upper):
         return (label,)
     if lower and upper and not label:
+        if lower == upper:
+            raise ValueError(f"--lower and --upper are both {lower}; for exact labels pass --label")
         return (lower, upper)
     raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
 
@@ -733,6 +766,8 @@ def _check_output(output: Path, inputs: list[Path]) -> None:
     """Refuse, before any work, to write where an input is or where nothing can be written."""
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder, not a file to write")
+    if output.exists() and not output.is_file():
+        raise OSError(f"{output} is a device or a pipe, not a file to replace")
     folder = output.resolve().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{output}: there is no folder {folder}")
@@ -750,7 +785,8 @@ def _checkpoint(folder: Path | None, every: int, origin: dict[str, Any]) -> Any:
 
     if folder is None:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"--checkpoint {folder}: this is a file, a folder is expected")
     return Checkpoint(folder / "checkpoint.pril", every, origin)
 
 
@@ -845,6 +881,8 @@ def _print_warning(message: Any, *_: Any) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's is one line and exit code 2."""
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up as after any error
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)

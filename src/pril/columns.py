@@ -47,7 +47,7 @@ def kind_of(column: pa.DataType) -> str:
         return "number"
     if types.is_boolean(column):
         return "number"
-    if types.is_string(column) or types.is_large_string(column):
+    if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
         return "text"
     if types.is_map(column) and types.is_integer(column.key_type):
         return "sparse"
@@ -101,7 +101,8 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
 
 def _floats(cells: pa.Array) -> Array:
     if cells.type != pa.float64():
-        cells = pc.cast(cells, pa.float64())
+        safe = kind_of(cells.type) != "number"  # an integer may be rounded, text may be none
+        cells = pc.cast(cells, pa.float64(), safe=safe)
     numbers: Array = cells.to_numpy(zero_copy_only=False)
     return numbers
 
@@ -314,7 +315,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch.schema)
         if batch.num_rows == 0:
             return self
-        found = [self._describe(*self._numbers(batch, name)) for name in self.numbers_]
+        found = []
+        for name in self.numbers_:
+            cells, total = self._numbers(batch, name)
+            found.append(self._describe(cells, total))
+            if not np.isfinite(found[-1][:3]).all():
+                largest = np.abs(np.nan_to_num(cells)) == np.nanmax(np.abs(cells))
+                self._refuse(name, cells, largest, "too large for its square to be a number")
         self._join(Moments(*np.array(found).reshape(-1, len(Moments._fields)).T))
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
@@ -327,13 +334,16 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """Return what a batch's cells of one column add to its moments."""
         if np.isnan(total):
             cells = cells[~np.isnan(cells)]
-            total = cells.sum()
+            with np.errstate(over="ignore"):
+                total = cells.sum()
         if len(cells) == 0:
             return Moments(0.0, 0.0, 0.0, np.inf, -np.inf)
         mean = total / len(cells)
         off = cells - mean
         ends = (cells.min(), cells.max()) if self.bounded else (np.inf, -np.inf)
-        return Moments(len(cells), mean, np.square(off, out=off).sum(), *ends)
+        with np.errstate(over="ignore"):
+            squares = np.square(off, out=off).sum()
+        return Moments(len(cells), mean, squares, *ends)
 
     def _join(self, more: Moments) -> None:
         """Add the moments of other rows (Chan, Golub and LeVeque).
@@ -482,7 +492,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def _numbers(self, batch: pa.RecordBatch, name: str) -> tuple[Array, float]:
         """Return a column of numbers, and their sum: NaN if some are missing."""
         cells = read_numbers(column(batch, name), name)
-        total = float(cells.sum())
+        with np.errstate(over="ignore"):
+            total = float(cells.sum())
         if np.isfinite(total):
             return cells, total
         self._refuse(name, cells, np.isinf(cells), "which is not finite")

@@ -379,10 +379,12 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
             fractions = np.flatnonzero((table.values % 1 > 0).any(axis=1))
             if fractions.size:
                 t = int(fractions[0])
-                raise ValueError(
-                    f"Unknown label type: continuous. {argument}, {table.place(t)}: "
-                    f"{table.row(t)!r} is not a whole number; pass classes= if such numbers are "
-                    "classes"
+                raise RowError(
+                    argument,
+                    t,
+                    f"Unknown label type: continuous. {table.row(t)!r} is not a whole number; pass "
+                    "classes= if such numbers are classes",
+                    table.place(t),
                 )
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
     if len(classes) > 2:
