@@ -369,7 +369,7 @@ X, Y, INTERVALS = table(100)
         (dd.from_pandas(frame(), npartitions=2), ["a", "b", "c"], {}, "one column, or a lower and"),
         (lazy(X)[lazy(X)[:, 0] > 0], lazy(Y), {}, r"block \d: X and y have inconsistent numbers"),
         (lazy(X), lazy(np.where(np.arange(100) == 70, 9, Y)), {"classes": CLASSES}, "block 1: y, row 20: 9 is not"),
-        (lazy(X), lazy(np.where(np.arange(100) == 70, 1.5, Y)), {}, "continuous. y, block 1, row 20: 1.5"),
+        (lazy(X), lazy(np.where(np.arange(100) == 70, 1.5, Y)), {}, r"y, block 1, row 20: Unknown label type: continuous. 1\.5"),
         (lazy(X), lazy(INTERVALS[:, ::-1]), {}, r"y, block \d, row \d+: lower end . is above"),
         (lazy(np.where(np.arange(100)[:, None] == 70, np.nan, X)), lazy(Y), {}, "block 1: X, row 20: feature 0 is NaN"),
         (lazy(X * 1e200), lazy(Y), {}, r"block \d: X is finite, but PRIL overflowed"),

@@ -101,7 +101,10 @@ def test_strings_without_an_order_warn():
         (lambda: interval_hinge_loss([1, 2], [[0.0], [0.0]], [0.0]), "scores must be a 1d array"),
         (lambda: interval_hinge_loss([1, 2], 0.0, [0.0]), "scores must be a 1d array"),
         (lambda: interval_hinge_loss([1, 2], [0.0, 0.0], [np.nan]), "thresholds must be finite"),
-        (lambda: interval_absolute_error([1, 2], [1.5, 2]), "continuous. y_pred, row 0: 1.5"),
+        (
+            lambda: interval_absolute_error([1, 2], [1.5, 2]),
+            r"y_pred, row 0: Unknown label type: continuous. 1\.5",
+        ),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[0, 0]), "sample_weight must be"),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1]), "sample_weight has shape"),
         (lambda: interval_accuracy([], [], classes=[1]), "no rows"),
