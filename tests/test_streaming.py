@@ -18,7 +18,7 @@ import pytest
 
 from pril import io
 from pril._serving import LoadedModel
-from pril._streaming import Stream, chunks
+from pril._streaming import Stopped, Stream, chunks
 from pril._tables import TableError, open_table
 from pril._training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
@@ -189,6 +189,27 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):
         run_stream(path, json_lines(make_rows(60, seed=5)), checkpoint=keeper)
     with pytest.raises(ValueError, match="has 3 rows, but the checkpoint has seen 41"):
         run_stream(path, json_lines(rows[:3]), checkpoint=keeper)
+
+
+def test_a_signal_while_rows_are_passed_over_leaves_the_checkpoint(tmp_path):
+    path, rows = fitted(tmp_path), make_rows(60, seed=3)
+    keeper = Checkpoint(tmp_path / "c.pril", 20, {})
+    run_stream(path, json_lines(rows), checkpoint=keeper)
+    before = keeper.path.read_bytes()
+    reading, writing = os.pipe()
+
+    def feed():
+        os.write(writing, json_lines(rows[:10]))
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=feed).start()
+    stream = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, keeper)
+    with pytest.raises(Stopped):
+        stream.run(reading, None)
+    os.close(reading)
+    os.close(writing)
+    assert keeper.path.read_bytes() == before
 
 
 def test_a_bad_csv_row_is_named(tmp_path):

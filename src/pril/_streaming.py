@@ -222,7 +222,7 @@ class Stream:
                 if fresh:
                     self._answer(rows, fresh)
         except (TableError, Stopped):  # between two rows: what was learned so far is whole
-            if self.checkpoint:
+            if self.checkpoint and self.position.rows >= skip.rows:  # else the model is ahead
                 self.checkpoint.save(self._state())
             raise
         if self.position.rows < skip.rows:
