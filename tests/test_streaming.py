@@ -302,6 +302,7 @@ def test_what_was_learned_is_kept_when_the_reader_leaves(tmp_path):
         process.stdout.close()
         with suppress(BrokenPipeError):
             process.stdin.write(json_lines(rows * 20))
+        with suppress(BrokenPipeError):
             process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
