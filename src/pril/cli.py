@@ -157,17 +157,14 @@ def fit(
     Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
     from pril import io
-    from pril._training import Run, Task
+    from pril._training import Run
 
     say = Printer(quiet=quiet, json=json)
-    task = Task(
-        labels=_labels(label, lower, upper),
-        classes=_names(classes),
+    task = _task(
+        (label, lower, upper, classes),
+        (features, drop, text),
         model=model.value,
         parameters=_parameters(parameters),
-        features=_names(features),
-        drop=_names(drop) or (),
-        text=_names(text) or (),
         scale=scale,
         impute=impute,
         one_hot=one_hot,
@@ -609,20 +606,17 @@ def audit(
 
     Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
-    from pril._training import Run, Task
+    from pril._training import Run
     from pril.theory import audit as check
 
     say = Printer(quiet=quiet, json=json)
     if model not in (Learner.pril, Learner.mpril):
         raise ValueError(f"--model {model}: the bounds are those of pril and mpril")
-    task = Task(
-        labels=_labels(label, lower, upper),
-        classes=_names(classes),
+    task = _task(
+        (label, lower, upper, classes),
+        (features, drop, text),
         model=model.value,
         parameters=_parameters(parameters),
-        features=_names(features),
-        drop=_names(drop) or (),
-        text=_names(text) or (),
         scale=scale,
         impute=impute,
         one_hot=one_hot,
@@ -726,6 +720,22 @@ def _labels(label: str | None, lower: str | None, upper: str | None) -> tuple[st
             raise ValueError(f"--lower and --upper are both {lower}; for exact labels pass --label")
         return (lower, upper)
     raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
+
+
+def _task(labels: tuple[str | None, ...], columns: tuple[str | None, ...], **options: Any) -> Task:
+    """Return what the options of labels and columns, and the others, ask for."""
+    from pril._training import Task
+
+    *named, classes = labels
+    features, drop, text = (_names(listed) for listed in columns)
+    return Task(
+        labels=_labels(*named),
+        classes=_names(classes),
+        features=features,
+        drop=drop or (),
+        text=text or (),
+        **options,
+    )
 
 
 def _parameters(assignments: list[str] | None) -> dict[str, Any]:
