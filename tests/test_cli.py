@@ -4,8 +4,10 @@ import csv
 import io as streams
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -581,6 +583,27 @@ def test_a_full_disk(tmp_path):
         assert ended.stderr.splitlines()[-1] == f"pril: {output}: File too large"
         assert "Traceback" not in ended.stderr
         assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing_behind(tmp_path, stop):
+    table = write(tmp_path / "t.csv", make_rows() * 100)
+    command = [*PRIL, "fit", "-", *RANGES, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]
+    command += ["--checkpoint", str(tmp_path / "state"), "--every", "1000"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with (
+        table.open("rb") as data,
+        subprocess.Popen(
+            command, stdin=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        ) as process,
+    ):
+        while not (tmp_path / "state" / "checkpoint.pril").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(stop)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (1, b"", b"pril: stopped\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "state"}
 
 
 def test_models_that_cannot_be_read(bad, tmp_path):

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -889,11 +889,25 @@ def _print_warning(message: Any, *_: Any) -> None:
     print(f"pril: warning: {text}", file=sys.stderr)
 
 
+@contextmanager
+def _stopping_cleanly() -> Iterator[None]:
+    """Let signals end the command as errors do, with its temporary files removed."""
+
+    def stop(*_: Any) -> None:
+        print("pril: stopped", file=sys.stderr)
+        sys.exit(1)
+
+    handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in handlers.items():
+            signal.signal(name, handler)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's is one line and exit code 2."""
-    with suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up as after any error
-    with warnings.catch_warnings():
+    with _stopping_cleanly(), warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.showwarning = _print_warning  # type: ignore[assignment]
