@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pril._tables import Table
     from pril._training import Run, Task
 
+_UsageError: Any = typer.BadParameter.__base__  # typer shows only this one of its errors
+
 app = typer.Typer(
     name="pril",
     help="Learn to rate from ranges.",
@@ -912,7 +914,11 @@ def main(arguments: list[str] | None = None) -> None:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.showwarning = _print_warning  # type: ignore[assignment]
         try:
-            app(args=arguments)
+            sys.exit(app(args=arguments, standalone_mode=False) or 0)
+        except _UsageError as error:
+            if error.format_message():  # without arguments the help has been printed
+                print(f"pril: {_one_line(error.format_message())}", file=sys.stderr)
+            sys.exit(2)
         except BrokenPipeError:  # whoever read the output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
@@ -921,7 +927,7 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(2)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception | str) -> str:
     said = str(error)
     if isinstance(error, OSError) and error.filename:
         said = f"{error.filename}: {error.strerror}"
