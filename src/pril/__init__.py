@@ -42,17 +42,7 @@ __all__ = [
     "theory",
 ]
 
-_MODULES = (
-    "dask",
-    "datasets",
-    "evaluate",
-    "experiments",
-    "io",
-    "labels",
-    "metrics",
-    "plotting",
-    "theory",
-)
+# Where the names are that are neither modules nor in pril.estimators.
 _HOMES = {
     "KernelPRIL": "pril.kernel",
     "PolynomialMap": "pril.kernel",
@@ -63,11 +53,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # On first use: numba and scikit-learn take two seconds to import.
-    if name in _MODULES:
+    if name not in __all__:
+        raise AttributeError(f"module 'pril' has no attribute {name!r}")
+    if name.islower() and name not in _HOMES:
         return import_module(f"pril.{name}")
-    if name in __all__:
-        return getattr(import_module(_HOMES.get(name, "pril.estimators")), name)
-    raise AttributeError(f"module 'pril' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "pril.estimators")), name)
 
 
 def __dir__() -> list[str]:

@@ -85,26 +85,28 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
     """Return a column as floats, NaN for what is missing; text is read as numbers."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    try:
-        return _floats(cells)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass
-    if kind_of(cells.type) == "text":
-        cells = pc.if_else(pc.is_in(cells, MISSING), None, cells)
-        try:
-            return _floats(cells)
-        except pa.ArrowInvalid:
-            row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
-            raise RowError("X", row, f"column {name!r} is {_shown(value)}, not a number") from None
-    raise TypeError(f"column {name!r} holds {cells.type}, which is not a number")
-
-
-def _floats(cells: pa.Array) -> Array:
-    if cells.type != pa.float64():
-        safe = kind_of(cells.type) != "number"  # an integer may be rounded, text may be none
-        cells = pc.cast(cells, pa.float64(), safe=safe)
+    kind = kind_of(cells.type)
+    if kind == "text":
+        cells = _parsed(cells, name)
+    elif kind not in ("number", "empty"):
+        raise TypeError(f"column {name!r} holds {cells.type}, which is not a number")
+    elif cells.type != pa.float64():
+        cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
     numbers: Array = cells.to_numpy(zero_copy_only=False)
     return numbers
+
+
+def _parsed(cells: pa.Array, name: str) -> pa.Array:
+    """Return text as floats; gaps are looked for only if there is something that is no number."""
+    try:
+        return pc.cast(cells, pa.float64())
+    except pa.ArrowInvalid:
+        cells = pc.if_else(pc.is_in(cells, MISSING), None, cells)
+    try:
+        return pc.cast(cells, pa.float64())
+    except pa.ArrowInvalid:
+        row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
+        raise RowError("X", row, f"column {name!r} is {_shown(value)}, not a number") from None
 
 
 def _is_number(cell: pa.Scalar) -> bool:
