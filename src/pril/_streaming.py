@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from pril import labels
-from pril._tables import BOM, TableError, parse_json_lines, split_lines
+from pril._json_lines import parse_json_lines, split_lines
+from pril._tables import BOM, TableError
 from pril._training import Checkpoint, Verdict, said_columns
 from pril.columns import one_batch, read_labels
 from pril.errors import RowError

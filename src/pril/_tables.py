@@ -13,13 +13,11 @@ import glob
 import gzip
 import hashlib
 import io
-import json
 import queue
 import shutil
 import sys
 import tempfile
 import threading
-import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -33,17 +31,17 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril.columns import kind_of, one_batch, read_numbers, read_words
+from pril._json_lines import json_column, json_rows, json_types, parse_json_lines, split_lines
+from pril.columns import NUMBER, TEXT, one_batch, read_numbers, read_words
 from pril.errors import RowError
 
-__all__ = ["FORMATS", "Table", "TableError", "TableWriter", "open_table"]
+__all__ = ["FORMATS", "Table", "TableError", "open_table"]
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 READ_BYTES = 1 << 20
 SPOOL_SUFFIX = ".stdin"
 BOM = b"\xef\xbb\xbf"
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
-NUMBER, TEXT = pa.float64(), pa.string()
 
 
 class TableError(ValueError):
@@ -575,7 +573,7 @@ class JsonLines(Table):
             for row, block in self._line_blocks(file):
                 with self._at(file, row):
                     n_rows += len(split_lines(block))
-                    for name, kind in _json_types(block).items():
+                    for name, kind in json_types(block).items():
                         if types.get(name, pa.null()) == pa.null():  # the first value decides
                             types[name] = kind
         if n_rows == 0:
@@ -610,94 +608,9 @@ class JsonLines(Table):
             for row, block in self._line_blocks(file):
                 with self._at(file, row):
                     table, rows = parse_json_lines(block, schema), json_rows(block)
-                cells = {name: _json_column(rows, name) for name in self.schema.names}
+                cells = {name: json_column(rows, name) for name in self.schema.names}
                 yield start, one_batch(table), pa.RecordBatch.from_pydict(cells)
                 start += len(rows)
-
-
-def split_lines(lines: bytes) -> list[bytes]:
-    """Return the lines that are not blank."""
-    return [line for line in lines.split(b"\n") if line.strip()]
-
-
-def parse_json_lines(block: bytes, schema: pa.Schema) -> pa.Table:
-    """Return the rows of some lines: the columns of the schema and no others."""
-    lines = split_lines(block)
-    if not lines:
-        return schema.empty_table()
-    try:
-        table = pa.json.read_json(
-            io.BytesIO(block),
-            pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-        table.validate(full=True)
-        if table.num_rows == len(lines):
-            return table.select(schema.names)
-    except (pa.ArrowException, UnicodeDecodeError):
-        pass  # the slow way knows more, and knows its rows
-    rows = json_rows(block)
-    cells = {
-        field.name: [_json_cell(row.get(field.name), field, t) for t, row in enumerate(rows)]
-        for field in schema
-    }
-    return pa.table(cells, schema=schema)
-
-
-def json_rows(block: bytes) -> list[dict[str, Any]]:
-    """Return the objects of some lines, read one by one by the standard library."""
-    rows = []
-    for t, line in enumerate(split_lines(block)):
-        shown = repr(line[:60].decode(errors="replace"))
-        try:
-            row = json.loads(line)
-        except UnicodeDecodeError:
-            raise RowError("X", t, f"not UTF-8: {line[:60]!r}") from None
-        except (json.JSONDecodeError, RecursionError) as reason:
-            raise RowError("X", t, f"not a JSON object ({reason}): {shown}") from None
-        if not isinstance(row, dict):
-            raise RowError("X", t, f"not a JSON object: {shown}")
-        rows.append(row)
-    return rows
-
-
-def _json_cell(value: Any, field: pa.Field, row: int) -> Any:
-    """Return a value as its column has it: true is 1 in a column of numbers."""
-    kind = kind_of(field.type)
-    if value is None or kind not in ("number", "text"):
-        return value
-    if isinstance(value, str if kind == "text" else int | float):
-        return value if kind == "text" else float(value)
-    wanted = "a number" if kind == "number" else "text"
-    raise RowError("X", row, f"column {field.name!r} is {value!r}, not {wanted}")
-
-
-def _json_types(block: bytes) -> dict[str, pa.DataType]:
-    """Return the type of each key's first value in some lines; dates are text."""
-    try:
-        options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        schema = pa.json.read_json(io.BytesIO(block), options).schema
-        found = {field.name: field.type for field in schema}
-    except (pa.ArrowException, UnicodeDecodeError):
-        found = {}
-        for row in json_rows(block):
-            for name in row:
-                if found.get(name, pa.null()) == pa.null():
-                    found[name] = _json_column([row], name).type
-    kinds = {"number": NUMBER, "text": TEXT}
-    return {
-        name: TEXT if pa.types.is_temporal(kind) else kinds.get(kind_of(kind), kind)
-        for name, kind in found.items()
-    }
-
-
-def _json_column(rows: list[dict[str, Any]], name: str) -> pa.Array:
-    """Return a key's values as a column; as JSON text, if they are of several kinds."""
-    values = [row.get(name) for row in rows]
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError):
-        return pa.array([None if value is None else json.dumps(value) for value in values])
 
 
 # --- svmlight ------------------------------------------------------------------------------------
@@ -860,78 +773,3 @@ def _sniffed(file: Path) -> str:
     if start.startswith(b"PAR1"):
         return "parquet"
     return "jsonl" if start.startswith(b"{") else "csv"
-
-
-class TableWriter:
-    """Write batches to a binary stream in a format.
-
-    Parameters
-    ----------
-    stream : binary file
-        Where to write; it is not closed.
-    format : str
-        One of csv, tsv, jsonl, parquet.
-    """
-
-    def __init__(self, stream: IO[bytes], format: str) -> None:  # noqa: A002
-        self._stream = stream
-        self._format = format
-        self._parquet: pa.parquet.ParquetWriter | None = None
-        self._schema: pa.Schema | None = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write one batch.
-
-        Parameters
-        ----------
-        batch : RecordBatch
-            The rows.
-        """
-        first = self._schema is None
-        self._schema = batch.schema if self._schema is None else self._schema
-        if self._format == "jsonl":
-            rows = [{k: None if v != v else v for k, v in row.items()} for row in batch.to_pylist()]
-            lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
-            self._stream.write("".join(f"{line}\n" for line in lines).encode())
-        elif self._format == "parquet":
-            if self._parquet is None:
-                self._parquet = pa.parquet.ParquetWriter(self._stream, self._schema)
-            try:
-                self._parquet.write_batch(batch.cast(self._schema))
-            except (pa.ArrowException, ValueError) as error:
-                raise TableError(
-                    f"a column changes its type, write .jsonl or .csv: {error}"
-                ) from None
-        else:
-            delimiter = "\t" if self._format == "tsv" else ","
-            flat = [
-                n for n in batch.schema.names if not pa.types.is_nested(batch.schema.field(n).type)
-            ]
-            if first and len(flat) < batch.num_columns:
-                nested = ", ".join(sorted(set(batch.schema.names) - set(flat)))
-                warnings.warn(f"CSV cannot hold the columns {nested}: left out", stacklevel=2)
-            self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=first))
-
-    def close(self) -> None:
-        """Write what the format has at its end."""
-        if self._parquet is not None:
-            self._parquet.close()
-
-
-def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    if header:
-        writer.writerow(batch.schema.names)
-    plain = io.BytesIO()
-    try:
-        options = pa.csv.WriteOptions(
-            include_header=False, delimiter=delimiter, quoting_style="none"
-        )
-        pa.csv.write_csv(batch, plain, options)
-    except pa.ArrowInvalid:  # a cell needs quotes; pyarrow would then put them around every cell
-        # Numbers as pyarrow spells them, so that blocks do not differ.
-        columns = (column.cast(pa.string()).to_pylist() for column in batch.columns)
-        writer.writerows(zip(*columns, strict=True))
-        plain = io.BytesIO()
-    return text.getvalue().encode() + plain.getvalue()

@@ -19,6 +19,8 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise SystemExit("the command pril needs its extra: pip install 'pril[cli,io]'") from error
 
+from pril._printing import Printer
+
 if TYPE_CHECKING:
     from pril._serving import LoadedModel
     from pril._tables import Table
@@ -212,7 +214,7 @@ def _cluster_run(
             "--checkpoint is for one process: on a cluster Dask computes again what is lost"
         )
     client = stack.enter_context(connected(cluster, workers))
-    return ClusterRun(table, task, client, progress=say.is_watched)
+    return ClusterRun(table, task, client, progress=say.is_watched and sys.stdout.isatty())
 
 
 def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str, Any]:
@@ -326,8 +328,9 @@ def predict(
     """
     import pyarrow as pa
 
-    from pril._tables import TableError, TableWriter, format_of
+    from pril._tables import TableError, format_of
     from pril._training import located
+    from pril._writing import TableWriter
 
     # Without a file the table goes to stdout, and what is said of it to stderr.
     unsaid = quiet or not (output or json)
@@ -803,70 +806,6 @@ def _checkpoint(folder: Path | None, every: int, origin: dict[str, Any]) -> Any:
 
 
 # --- Printing ------------------------------------------------------------------------------------
-
-
-class Printer:
-    """What the user sees: lines for people, one JSON object for machines, or nothing."""
-
-    def __init__(self, *, quiet: bool, json: bool, stream: Any = None) -> None:
-        self.quiet = quiet
-        self.json = json
-        self.stream = stream or sys.stdout
-
-    def result(self, result: dict[str, Any], lines: list[str]) -> None:
-        """Print what came out."""
-        import json
-
-        if self.json:
-            print(json.dumps(result, default=str), file=self.stream)
-        elif not self.quiet:
-            print("\n".join(lines), file=self.stream)
-
-    def note(self, line: str, entry: dict[str, Any] | None = None) -> None:
-        """Print a line on the way; machines get the entry, if there is one."""
-        if self.json and entry:
-            self.result(entry, [])
-        elif not (self.quiet or self.json):
-            print(line, file=self.stream, flush=True)
-
-    @property
-    def is_watched(self) -> bool:
-        """Tell whether someone looks at a terminal."""
-        return sys.stderr.isatty() and not (self.quiet or self.json)
-
-    @contextmanager
-    def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
-        """Yield a function that shows how far a piece of work is, on a terminal."""
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(
-            *columns, console=console, transient=True, disable=not self.is_watched
-        ) as bar:
-            tasks: dict[str, Any] = {}
-
-            def update(name: str, done: int, total: int | None) -> None:
-                if name not in tasks:
-                    for task in tasks.values():
-                        bar.remove_task(task)
-                    tasks.clear()
-                    tasks[name] = bar.add_task(name, total=total)
-                bar.update(tasks[name], completed=done, total=total)
-
-            yield update
 
 
 def _count(n: int, thing: str) -> str:

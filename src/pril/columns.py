@@ -35,6 +35,7 @@ __all__ = ["ColumnEncoder"]
 
 # What stands for a missing value in text, as pyarrow and pandas read it.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
+NUMBER, TEXT = pa.float64(), pa.string()
 DENSE_FROM = 0.3  # share of cells that are not zero, from which a dense matrix is smaller
 
 
