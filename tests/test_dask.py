@@ -572,10 +572,12 @@ def test_a_bad_label_is_named_and_nothing_is_left_running(client, tmp_path):
     blocks = slow(X, tmp_path)
     with pytest.raises(ValueError, match=r"block 2: y, row 20: 9 is not one of the classes"):
         within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
-    time.sleep(0.5)  # for the block that was being read
+    deadline = time.monotonic() + 30  # for the block that was being read
+    while any(client.processing().values()) or any(client.has_what().values()):
+        assert time.monotonic() < deadline, "something is left running"
+        time.sleep(0.05)
+    time.sleep(0.5)
     started = len(list(tmp_path.iterdir()))
-    assert not any(client.processing().values())
-    assert not any(client.has_what().values())
     time.sleep(0.5)
     assert len(list(tmp_path.iterdir())) == started <= 21  # no second round
 
@@ -588,7 +590,13 @@ def test_a_cluster_that_goes_away_is_an_error(tmp_path):
         LocalCluster(**options, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        closing = threading.Timer(1.0, cluster.close)
+
+        def close_in_the_first_round():
+            while len(list(tmp_path.iterdir())) < 3:
+                time.sleep(0.01)
+            cluster.close()
+
+        closing = threading.Thread(target=close_in_the_first_round)
         closing.start()
         with pytest.raises(RuntimeError, match="the Dask cluster went away, or cancelled"):
             within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
