@@ -8,7 +8,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril import _tables, io
+from pril import _tables, _training, io
 from pril._tables import TableError, open_table
 from pril._training import MODELS, Checkpoint, Run, Task, Verdict, is_for_learning
 from pril.columns import ColumnEncoder
@@ -84,6 +84,37 @@ def test_formats_give_the_same_model(tmp_path, small_blocks):
     for part in range(3):
         write_parquet(tmp_path / "parts" / f"{part}.parquet", rows[part * 100 : part * 100 + 100])
     assert_same_model(start(tmp_path / "parts")()[-1], models[0][-1])
+
+
+@pytest.mark.parametrize(("suffix", "task"), [("csv", RANGES), ("svm", Task(("label",), epochs=3))])
+def test_rows_kept_in_memory_are_those_of_the_file(
+    tmp_path, small_blocks, monkeypatch, suffix, task
+):
+    if suffix == "csv":
+        path = write(tmp_path / "t.csv", make_rows())
+    else:
+        path = tmp_path / "t.svm"
+        path.write_text("".join(f"{k % 3} {k % 7}:{k} 9:{k * k % 11}\n" for k in range(1, 200)))
+    readings = []
+
+    def read(self, columns=None, start=0, blocks=_tables.Table.blocks):
+        readings.append(start)
+        return blocks(self, columns, start)
+
+    monkeypatch.setattr(_tables.Table, "blocks", read)
+    run = start(path, task)
+    run()
+    verdict = run.judge()
+    assert readings == [0, 0]  # surveyed, learned; the other passes are from memory
+    size = sum(rows.nbytes for _, rows in run._kept)
+    for room in (0, size // 2, size - 1):
+        monkeypatch.setattr(_training, "KEPT_BYTES", room)
+        readings.clear()
+        other = start(path, task)
+        assert_same_model(other()[-1], run.model)
+        assert other.judge() == verdict
+        assert readings == [0] * 5
+        assert other._kept == []
 
 
 def test_held_out_rows_teach_nothing(tmp_path, small_blocks):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
@@ -44,6 +45,7 @@ MODELS = {
 }
 TEXT_HINT = "; if the column holds words, pass --text"
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
+KEPT_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
 
 
 @dataclass(frozen=True)
@@ -311,6 +313,34 @@ def judge(model: Any, features: Any, found: labels.Labels, verdict: Verdict) -> 
 # --- The run -------------------------------------------------------------------------------------
 
 
+class Rows(NamedTuple):
+    """Rows as a learner takes them."""
+
+    features: Any
+    found: labels.Labels
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows, by the name that Arrow has for it."""
+        return len(self.found.values)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        matrix = self.features
+        parts = (
+            [matrix.data, matrix.indices, matrix.indptr] if sparse.issparse(matrix) else [matrix]
+        )
+        return sum(part.nbytes for part in [self.found.values, *parts])
+
+    def take(self, chosen: Array) -> Rows:
+        """Return some of the rows, chosen by a mask."""
+        if chosen.all():
+            return self
+        found = self.found._replace(values=self.found.values[chosen])
+        return Rows(self.features[chosen], found)
+
+
 @dataclass
 class Checkpoint:
     """A file with all that a run has learned, replaced as a whole every so many rows."""
@@ -413,6 +443,7 @@ class Run:
         self.n_rows = 0  # of the table, once it is known
         self.mistakes = 0
         self.checkpoint: Checkpoint | None = None
+        self._kept: list[tuple[int, Rows]] = []  # the whole table, or nothing
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline:
         """Go on from where the checkpoint is, or from the start; return the model."""
@@ -428,20 +459,49 @@ class Run:
 
     # --- Passes ---
 
-    def _blocks(self, name: str, columns: list[str]) -> Iterator[tuple[int, Any, Array]]:
-        """Yield first row, cells, and which rows are for learning, of each block of a pass."""
+    def _counted(self, name: str, blocks: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Return the blocks of a pass; tell the bar and the checkpoint how far it has come."""
         total = self.n_rows or self.table.n_rows
-        for first, block in self.table.blocks(columns, self.row):
-            yield first, block, is_for_learning(self.task, first, block.num_rows)
+        for first, block in blocks:
+            yield first, block
             self.row += block.num_rows
             self.done += block.num_rows
             self.progress(name, self.row, total)
             if self.checkpoint and self.checkpoint.is_due(self.done - block.num_rows, self.done):
                 self.checkpoint.save(self._state())
 
+    def _rows(self) -> Iterator[tuple[int, Rows]]:
+        """Return first row, features and labels of each block, from the row where the pass stands.
+
+        What was read once is kept, if all of it fits: most passes over most tables read no file.
+        """
+        if self._kept:
+            yield from self._kept
+            return
+        more = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or self.task.holdout)
+        keeping, size, read = bool(more) and self.row == 0, 0, []
+        names = [*self.encoder.feature_names_in_, *self.task.labels]
+        for first, block in self.table.blocks(names, self.row):
+            with located(self.table, first):
+                rows = Rows(
+                    self.encoder.transform(block),
+                    read_labels(block, self.task.labels, text=self.text),
+                )
+            size += rows.nbytes
+            # The rows so far tell early what all of them will take.
+            keeping &= size * self.n_rows <= KEPT_BYTES * (first + rows.num_rows)
+            if keeping:
+                read.append((first, rows))
+            else:
+                read.clear()
+            yield first, rows
+        self._kept = read
+
     def _survey(self) -> None:
         used = self.columns.used
-        for first, block, learning in self._blocks("reading", [*used, *self.task.labels]):
+        blocks = self.table.blocks([*used, *self.task.labels], self.row)
+        for first, block in self._counted("reading", blocks):
+            learning = is_for_learning(self.task, first, block.num_rows)
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
         if self.row == 0:
             raise TableError(f"{self.table.name} has no rows")
@@ -460,13 +520,10 @@ class Run:
         return self._encoded
 
     def _learn(self) -> None:
-        used = list(self.encoder.feature_names_in_)
         name = f"pass {self.epoch + 1}/{self.task.epochs}"
-        for first, block, learning in self._blocks(name, [*used, *self.task.labels]):
-            block = kept(block, learning)
-            with located(self.table, rows_of(first, learning)):
-                features = self.encoder.transform(block)
-                found = read_labels(block, self.task.labels, text=self.text)
+        for first, rows in self._counted(name, self._rows()):
+            learning = is_for_learning(self.task, first, rows.num_rows)
+            features, found = rows.take(learning)
             order = self.rng.permutation(len(found.values)) if self.task.shuffle else None
             with located(self.table, rows_of(first, learning), self.task.labels):
                 self.model._learn_once(features, found, None, recording=False, order=order)
@@ -481,12 +538,11 @@ class Run:
     def judge(self) -> Verdict:
         """Return how good the model is on the rows that were held out."""
         verdict = Verdict()
-        used = list(self.encoder.feature_names_in_)
         self.row, self.checkpoint = 0, None
-        for _, block, learning in self._blocks("judging", [*used, *self.task.labels]):
-            block = kept(block, ~learning)
-            found = read_labels(block, self.task.labels, text=self.text)
-            judge(self.model, self.encoder.transform(block), found, verdict)
+        for first, rows in self._counted("judging", self._rows()):
+            held = ~is_for_learning(self.task, first, rows.num_rows)
+            features, found = rows.take(held)
+            judge(self.model, features, found, verdict)
         return verdict
 
     def gather(self) -> tuple[Any, labels.Labels]:
