@@ -95,6 +95,21 @@ def test_the_margin_is_true_and_no_less_than_a_known_one(norm, nonnegative, data
     assert found.gamma >= known * (1 - 1e-6)
 
 
+def test_a_solver_that_errs_once_in_a_thousand_is_not_believed():
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        d, K, n = rng.integers(1, 6), rng.integers(2, 7), rng.integers(1, 9)
+        v = rng.random(d + K - 1)
+        v[d:].sort()
+        v /= np.linalg.norm(v)
+        X = rng.uniform(-1, 1, size=(n, d))
+        y = np.searchsorted(v[d:], X @ v[:d]) + 1
+        known = np.abs((X @ v[:d])[:, np.newaxis] - v[d:]).min()
+        if known > 1e-4:
+            found = margin(X, y, "l2", True, classes=range(1, K + 1))
+            assert found.gamma >= known * (1 - 1e-6)
+
+
 def test_margins_of_hand_made_sets():
     for distance in (0.5, 1.0, 3.0):
         X = [[-distance], [distance]]

@@ -44,6 +44,7 @@ __all__ = [
 
 NEGLIGIBLE = 1e-9  # a margin below this share of the rows' length is none
 MOST_ADDED = 200  # constraints taken into the solver's working set at a time
+MOST_ORDERS = 10  # of columns, in which a solver that went wrong is asked again
 
 
 # --- A stream and its constraints ----------------------------------------------------------------
@@ -226,12 +227,32 @@ def _least_distance(rows: Array, nonnegative: bool) -> Array | None:
     system = np.vstack([rows.T, goal])
     target = np.zeros(len(system))
     target[-1] = 1.0
-    u, _ = nnls(system, target, maxiter=30 * system.shape[1])
-    residual = system @ u - target
+    residual = _checked_nnls(system, target)
     if np.linalg.norm(residual) < NEGLIGIBLE:
         return None
     v: Array = -residual[:-1] / residual[-1]
     return np.maximum(v, 0.0) if nonnegative else v
+
+
+def _checked_nnls(system: Array, target: Array) -> Array:
+    """Return the least residual that a non-negative combination of columns leaves.
+
+    SciPy's nnls, from 1.15 on, once in some thousand problems returns what is not the least
+    (its issue 25389). The conditions for a minimum tell, and another order of the columns helps.
+    """
+    rng, order = np.random.default_rng(0), np.arange(system.shape[1])
+    least = -target
+    for _ in range(MOST_ORDERS):
+        columns = system[:, order]
+        u, _ = nnls(columns, target, maxiter=30 * len(order))
+        residual = columns @ u - target
+        if np.linalg.norm(residual) < np.linalg.norm(least):
+            least = residual
+        slope = columns.T @ residual
+        if slope.min() >= -NEGLIGIBLE and np.abs(slope[u > 0]).max(initial=0.0) <= NEGLIGIBLE:
+            break
+        rng.shuffle(order)
+    return least
 
 
 def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
