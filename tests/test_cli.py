@@ -132,10 +132,9 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     assert result["widths"]["1"] == sum(lo == hi for lo, hi in spans)
     assert result["classes"][2]["exact"] == sum(span == (2, 2) for span in spans)
     assert result["classes"][1]["lower"] == sum(lo == 1 < hi for lo, hi in spans)
-    assert (
-        result["holdout"]["rows"] + result["holdout"]["unlabelled_rows"]
-        == 300 - result["learned_rows"]
-    )
+    assert result["learned_rows"] + result["holdout"]["rows"] == len(labelled)
+    everything = json.loads(good("fit", "t.csv", *RANGES, "--holdout", 0, "--json"))
+    assert everything["learned_rows"] == len(labelled)
     assert result["model"] == "m.pril"
     assert io.read("m.pril", kind="model")[1].notes["holdout"] == result["holdout"]
     assert good("fit", "t.csv", *RANGES, "--quiet") == ""
@@ -243,7 +242,10 @@ def test_audit(good, bad, tmp_path):
     assert [bound["bound"] for bound in result["bounds"]] == [
         bound.bound for bound in expected.bounds
     ]
-    assert "the bounds are those of" in bad("audit", "t.csv", *RANGES, "--model", "prank")
+    assert result["facts"] == {**expected.facts, "margin, l2": 0.0}
+    assert "'prank' is not one of 'pril', 'mpril'" in bad(
+        "audit", "t.csv", *RANGES, "--model", "prank"
+    )
 
 
 def test_demo_runs_the_commands(call, tmp_path):
@@ -420,7 +422,15 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     assert "where are the labels?" in bad("fit", "t.csv")
     assert "where are the labels?" in bad("fit", "t.csv", "--lower", "low")
-    assert "where are the labels?" in bad("fit", "t.csv", *ENDS, "--label", "grade")
+    assert "exact labels, --lower and --upper for ranges: choose one" in bad(
+        "fit", "t.csv", *ENDS, "--label", "grade"
+    )
+    assert "a class must be finite" in bad("fit", "t.csv", "--label", "size", "--classes", "1,inf")
+    assert "NA in a table is a missing value" in bad("fit", "t.csv", *ENDS, "--classes", "NA,low")
+    assert (
+        "lower end 'poor' is above upper end 'good'; the classes were taken in alphabetical order: "
+        "pass --classes, lowest first"
+    ) in bad("fit", "t.csv", *ENDS, "--drop", "id,grade")
     assert bad("fit", "t.csv", "--label", "rating").startswith(
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
     )

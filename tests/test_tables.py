@@ -3,10 +3,12 @@
 import csv
 import gzip
 import io
+import json
 import os
 import threading
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -190,8 +192,10 @@ def test_a_column_changes_its_type(tmp_path, small_blocks):
     path = write(tmp_path / "t.jsonl", [*rows, {"x": "b", "w": "a"}])
     with pytest.raises(TableError, match=r"t.jsonl, row 101: column 'x' is 'b', not a number"):
         list(open_table(str(path)).blocks())
-    path = write(tmp_path / "t.jsonl", [*rows, {"x": 1, "w": 2}])
-    with pytest.raises(TableError, match=r"t.jsonl, row 101: column 'w' is 2, not text"):
+    path = write(tmp_path / "t.jsonl", [*rows, {"x": 1, "w": 2}])  # a word, as it is in CSV
+    assert [block["w"].to_pylist()[-1] for _, block in open_table(str(path)).blocks()][-1] == "2"
+    path = write(tmp_path / "t.jsonl", [*rows, {"x": 1, "w": [2]}])
+    with pytest.raises(TableError, match=r"t.jsonl, row 101: column 'w' is \[2\], not text"):
         list(open_table(str(path)).blocks())
 
 
@@ -264,7 +268,7 @@ def test_what_is_written_is_read_again(tmp_path, kind):
         writer = TableWriter(file, kind)
         for start in (0, 20):
             for _, block in table.blocks(None, start):
-                writer.write(block.slice(0, 20 if start == 0 else 10))
+                writer.write(block.slice(0, 20 if start == 0 else 10), {})
         writer.close()
     assert read(open_table(str(path))) == rows
 
@@ -272,10 +276,150 @@ def test_what_is_written_is_read_again(tmp_path, kind):
 def test_csv_is_carried_verbatim():
     cells = {"a": ["0.10", "NA"], "b": ["", "x,y"], "c": ['say "hi"', "two\nlines"]}
     file = io.BytesIO()
-    TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(cells))
+    TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(cells), {})
     assert list(csv.reader(io.StringIO(file.getvalue().decode(), newline=""))) == [
         ["a", "b", "c"], ["0.10", "", 'say "hi"'], ["NA", "x,y", "two\nlines"],
     ]  # fmt: skip
     file = io.BytesIO()
-    TableWriter(file, "csv").write(pa.RecordBatch.from_pydict({"a": ["0.10"], "score": [0.5]}))
+    TableWriter(file, "csv").write(
+        pa.RecordBatch.from_pydict({"a": ["0.10"]}), {"score": pa.array([0.5])}
+    )
     assert file.getvalue() == b"a,score\n0.10,0.5\n"
+
+
+@given(st.lists(st.lists(st.text('ab1 ,"\n\r\t', max_size=4), min_size=2, max_size=2), min_size=1))
+def test_any_cells_are_written_as_csv_that_reads_the_same(rows):
+    for kind, delimiter in (("csv", ","), ("tsv", "\t")):
+        file = io.BytesIO()
+        columns = dict(zip(('a"', "b,"), map(list, zip(*rows, strict=True)), strict=True))
+        TableWriter(file, kind).write(pa.RecordBatch.from_pydict(columns), {})
+        text = io.StringIO(file.getvalue().decode(), newline="")
+        assert list(csv.reader(text, delimiter=delimiter)) == [['a"', "b,"], *rows]
+
+
+def carried(path, kind):
+    """Return a table carried to another format and read by pandas."""
+    table = open_table(str(path))
+    out = path.parent / f"carried.{kind}"
+    with out.open("wb") as file:
+        writer = TableWriter(file, kind)
+        for _, used, block in table.carried(table.schema.names[:1], kind):
+            writer.write(block, {"n": pa.array(range(used.num_rows))})
+        writer.close()
+    return out
+
+
+def test_json_lines_are_carried_to_json_lines_as_they_are(tmp_path):
+    lines = [
+        '{"x": 1, "note": 5}',
+        '{ "x": 2.0, "note": "a", "s": {"b": 2}, "id": 123456789012345678901234567890 }',
+        '{"x":3,"half":"\\ud800","far":1e400,"nan":NaN,"s":[1, {"c": null}], "x":4}',
+        "{}",
+    ]
+    path = tmp_path / "t.jsonl"
+    path.write_text("\ufeff" + "\n\n".join(lines) + "  \r\n")
+    found = carried(path, "jsonl").read_text().splitlines()
+    assert found[0] == '{"x": 1, "note": 5, "n": 0}'
+    assert found[1] == lines[1][:-2] + ', "n": 1}'
+    assert found[2] == lines[2][:-1] + ', "n": 2}'
+    assert found[3] == '{"n": 3}'
+
+
+def test_json_lines_of_many_kinds_are_carried_to_csv_and_parquet(tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "READ_BYTES", 64)  # many blocks, each with other keys
+    rows = [{"x": k, "mixed": 2**60 + k if k < 20 else "word"} for k in range(40)]
+    rows[35] |= {"late": [1, {"a": None}], "whole": 2**60, "day": "2020-01-01"}
+    rows[36] |= {"late": "text", "whole": 3, "ok": True}
+    path = write(tmp_path / "t.jsonl", rows)
+    expected = {
+        "mixed": [str(2**60 + k) if k < 20 else "word" for k in range(40)],
+        "late": {35: '[1, {"a": null}]', 36: "text"}, "whole": {35: 2**60, 36: 3},
+        "day": {35: "2020-01-01"}, "ok": {36: True},
+    }  # fmt: skip
+    for frame in (
+        pd.read_parquet(carried(path, "parquet")),
+        pd.read_csv(carried(path, "csv"), dtype={"whole": "Int64"}),
+    ):
+        assert list(frame) == ["x", "mixed", "late", "whole", "day", "ok", "n"]
+        assert frame["x"].tolist() == list(range(40))
+        assert frame["mixed"].tolist() == expected["mixed"]
+        for name in ("late", "day", "ok"):
+            assert frame[name].dropna().to_dict() == expected[name]
+    assert pq.read_table(tmp_path / "carried.parquet")["whole"].drop_null().to_pylist() == [
+        2**60,
+        3,
+    ]
+
+
+def test_csv_is_carried_to_typed_formats_with_its_numbers(tmp_path, small_blocks):
+    rows = [
+        {"x": k, "z": "" if k == 3 else k / 4, "id": f"{k:03}", "late": "NA" if k < 40 else 5,
+         "big": 10**20 + k, "word": "" if k == 1 else "a"}
+        for k in range(45)
+    ]  # fmt: skip
+    path = write(tmp_path / "t.csv", rows)
+    for kind, read_back in (("parquet", pd.read_parquet), ("jsonl", read_json_lines)):
+        frame = read_back(carried(path, kind))
+        assert frame["x"].tolist() == list(range(45))
+        assert frame["z"].isna().tolist() == [k == 3 for k in range(45)]
+        assert frame["z"].dropna().tolist() == [k / 4 for k in range(45) if k != 3]
+        assert frame["id"].tolist() == [row["id"] for row in rows]
+        assert frame["late"].dropna().tolist() == [5] * 5
+        assert frame["big"].tolist() == [str(row["big"]) for row in rows]
+        assert frame["word"].isna().tolist() == [k == 1 for k in range(45)]
+    (tmp_path / "bad.csv").write_bytes(b"x,w\n" + b"1,a\n" * 40 + b"2,\xff\n")
+    with pytest.raises(TableError, match=r"row 41: column 'w' is b'\\xff', which is not UTF-8"):
+        carried(tmp_path / "bad.csv", "parquet")
+
+
+def read_json_lines(path):
+    return pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()])
+
+
+@pytest.mark.parametrize("depth", [400, 5_000, 100_000])
+def test_nesting_of_any_depth_ends_in_a_sentence(tmp_path, depth):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"x": 1}\n{"x": 1, "d": ' + "[" * depth + "]" * depth + "}\n")
+    if depth < 500:
+        assert open_table(str(path)).schema.names == ["x", "d"]
+        return
+    with pytest.raises(TableError, match=r"t.jsonl, row 2: not a JSON object \(.*recursion"):
+        open_table(str(path))
+
+
+def test_half_a_character_is_named(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"x": 1, "w": "a"}\n{"x": 1, "w": "\\ud800"}\n')
+    with pytest.raises(TableError, match=r"row 2: column 'w' is '\\ud800', half of a character"):
+        list(open_table(str(path)).blocks())
+
+
+def test_words_where_numbers_were(tmp_path):
+    path = write(tmp_path / "t.jsonl", [{"x": 5}, {"x": 1.5}, {"x": True}, {"x": "oops"}])
+    table = open_table(str(path))
+    table.read_as_words(["x", "nowhere"])
+    [(_, block)] = table.blocks()
+    assert block["x"].to_pylist() == ["5", "1.5", "true", "oops"]
+
+
+def test_stars_pass_over_what_is_hidden(tmp_path):
+    for folder in ("a", "_tmp", ".git"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "t.csv", [{"x": 1}])
+    for place in (f"{tmp_path}/*/t.csv", f"{tmp_path}/**/*.csv", str(tmp_path)):
+        assert [file.parent.name for file in open_table(place).files] == ["a"]
+    assert len(open_table(f"{tmp_path}/_tmp/*.csv").files) == 1
+
+
+def test_remarks_in_svmlight_are_no_rows(tmp_path):
+    path = tmp_path / "t.svm"
+    path.write_text("# first\n1 1:2\n\n2 1:3\n1 1:x\n")
+    with pytest.raises(TableError, match=r"t.svm, row 3: "):
+        list(open_table(str(path)).blocks())
+
+
+def test_an_open_quote_is_near_its_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('x,w\n1,a\n2,b\n3,"c\n4,d\n5\n')
+    with pytest.raises(TableError, match=r"t.csv, near line 4: unexpected end of data"):
+        list(open_table(str(path)).blocks())

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
 
-from pril.columns import NUMBER, TEXT, kind_of
-from pril.errors import RowError
+from pril.columns import TEXT, kind_of
+from pril.errors import LONGEST, RowError, shown
+
+DEEPEST = 500  # brackets in a line that pyarrow may see: at some thousands, nested, it crashes
+CARRIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
+TYPES = {
+    type(None): pa.null(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: TEXT,
+    list: pa.list_(pa.null()),
+    dict: pa.struct([]),
+}
 
 
 def split_lines(lines: bytes) -> list[bytes]:
@@ -46,53 +59,113 @@ def json_rows(block: bytes) -> list[dict[str, Any]]:
     """Return the objects of some lines, read one by one by the standard library."""
     rows = []
     for t, line in enumerate(split_lines(block)):
-        shown = repr(line[:60].decode(errors="replace"))
         try:
             row = json.loads(line)
         except UnicodeDecodeError:
-            raise RowError("X", t, f"not UTF-8: {line[:60]!r}") from None
+            raise RowError("X", t, f"not UTF-8: {line[:LONGEST]!r}") from None
         except (json.JSONDecodeError, RecursionError) as reason:
-            raise RowError("X", t, f"not a JSON object ({reason}): {shown}") from None
+            raise RowError("X", t, f"not a JSON object ({reason}): {_start(line)}") from None
         if not isinstance(row, dict):
-            raise RowError("X", t, f"not a JSON object: {shown}")
+            raise RowError("X", t, f"not a JSON object: {_start(line)}")
         rows.append(row)
     return rows
 
 
+def json_texts(block: bytes) -> list[str]:
+    """Return the objects of some lines as they are written."""
+    texts = []
+    for t, line in enumerate(split_lines(block)):
+        try:
+            text = line.decode("utf-8-sig").strip()
+        except UnicodeDecodeError:
+            raise RowError("X", t, f"not UTF-8: {line[:LONGEST]!r}") from None
+        if not (text.startswith("{") and text.endswith("}")):
+            raise RowError("X", t, f"not a JSON object: {_start(line)}")
+        texts.append(text)
+    return texts
+
+
+def _start(line: bytes) -> str:
+    return shown(line[: 2 * LONGEST].decode(errors="replace"))
+
+
 def _json_cell(value: Any, field: pa.Field, row: int) -> Any:
-    """Return a value as its column has it: true is 1 in a column of numbers."""
+    """Return a value as its column has it: true is a number, 5 may be a word."""
     kind = kind_of(field.type)
     if value is None or kind not in ("number", "text"):
         return value
-    if isinstance(value, str if kind == "text" else int | float):
-        return value if kind == "text" else float(value)
+    if isinstance(value, int | float):
+        return _float(value) if kind == "number" else _text(value, field.name, row)
+    if kind == "text" and isinstance(value, str):
+        return _text(value, field.name, row)
     wanted = "a number" if kind == "number" else "text"
-    raise RowError("X", row, f"column {field.name!r} is {value!r}, not {wanted}")
+    raise RowError("X", row, f"column {field.name!r} is {shown(value)}, not {wanted}")
 
 
-def json_types(block: bytes) -> dict[str, pa.DataType]:
-    """Return the type of each key's first value in some lines; dates are text."""
+def _float(value: float) -> float:
     try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.copysign(math.inf, value)
+
+
+def _text(value: Any, name: str, row: int) -> str:
+    """Return a word as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        reason = f"column {name!r} is {shown(value)}, half of a character"
+        raise RowError("X", row, reason) from None
+    return text
+
+
+def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataType]]:
+    """Return, for each key in some lines, the type of its first value, and of all its values."""
+    lines = split_lines(block)
+    try:
+        if _is_deep(lines):  # pyarrow would crash
+            raise pa.ArrowInvalid
         options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         schema = pa.json.read_json(io.BytesIO(block), options).schema
-        found = {field.name: field.type for field in schema}
+        whole = {field.name: field.type for field in schema}
+        return whole, {name: _carried_type(kind) for name, kind in whole.items()}
     except (pa.ArrowException, UnicodeDecodeError):
-        found = {}
-        for row in json_rows(block):
-            for name in row:
-                if found.get(name, pa.null()) == pa.null():
-                    found[name] = json_column([row], name).type
-    kinds = {"number": NUMBER, "text": TEXT}
-    return {
-        name: TEXT if pa.types.is_temporal(kind) else kinds.get(kind_of(kind), kind)
-        for name, kind in found.items()
-    }
+        pass
+    first: dict[str, pa.DataType] = {}
+    whole = {}
+    for row in json_rows(block):
+        for name, value in row.items():
+            kind = TYPES[type(value)]
+            if first.get(name, pa.null()) == pa.null():
+                first[name] = kind
+            if kind == pa.int64() and not -(2**63) <= value < 2**63:
+                kind = TEXT
+            whole[name] = common_type(whole.get(name, pa.null()), _carried_type(kind))
+    return first, whole
 
 
-def json_column(rows: list[dict[str, Any]], name: str) -> pa.Array:
-    """Return a key's values as a column; as JSON text, if they are of several kinds."""
+def _is_deep(lines: list[bytes]) -> bool:
+    return any(line.count(b"[") + line.count(b"{") > DEEPEST for line in lines)
+
+
+def _carried_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column that holds such values: what is nested, or a date, is text."""
+    return kind if kind in CARRIED else TEXT
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type of a column that holds values of two types."""
+    if one == other or other == pa.null():
+        return one
+    if one == pa.null():
+        return other
+    return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else TEXT
+
+
+def json_column(rows: list[dict[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
+    """Return a key's values as a column."""
     values = [row.get(name) for row in rows]
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError):
-        return pa.array([None if value is None else json.dumps(value) for value in values])
+    if kind == TEXT:
+        values = [None if v is None else _text(v, name, t) for t, v in enumerate(values)]
+    return pa.array(values, kind)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+
+def _finite(value: Any) -> Any:
+    """Return a result as JSON can say it: no number is infinite there."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Printer:
@@ -21,16 +31,24 @@ class Printer:
         import json
 
         if self.json:
-            print(json.dumps(result, default=str), file=self.stream)
+            self._print(json.dumps(_finite(result), default=str))
         elif not self.quiet:
-            print("\n".join(lines), file=self.stream)
+            self._print("\n".join(lines))
+
+    def _print(self, text: str) -> None:
+        try:
+            print(text, file=self.stream, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(f"all is done, but standard output: {error.strerror}") from None
 
     def note(self, line: str, entry: dict[str, Any] | None = None) -> None:
         """Print a line on the way; machines get the entry, if there is one."""
         if self.json and entry:
             self.result(entry, [])
         elif not (self.quiet or self.json):
-            print(line, file=self.stream, flush=True)
+            self._print(line)
 
     @property
     def is_watched(self) -> bool:

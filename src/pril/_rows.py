@@ -55,28 +55,32 @@ def n_rows(rows: Any) -> int:
     return len(rows.indptr) - 1 if isinstance(rows, Csr) else int(rows.X.shape[0])
 
 
-def blame(rows: Dense | Csr, estimator: Any, block: int = 1 << 16) -> ValueError:
-    """Return the error for scores that are not finite: the first bad cell of X, or an overflow."""
+def blame(rows: Dense | Csr, estimator: Any, row: int | None, block: int = 1 << 16) -> ValueError:
+    """Return the error for scores that are not finite: the first bad cell of X, or an overflow.
+
+    `row` is where it overflowed, if that is known.
+    """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
     for start in range(0, len(cells), block):
         finite = np.isfinite(cells[start : start + block])
         if not finite.all():
             at = start + int(np.argmin(finite))
             if isinstance(rows, Dense):
-                row, column = divmod(at, rows.X.shape[1])
+                bad, column = divmod(at, rows.X.shape[1])
             else:
-                row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+                bad = int(np.searchsorted(rows.indptr, at, side="right")) - 1
                 column = int(rows.indices[at])
             names = getattr(estimator, "feature_names_in_", None)
             feature = f"feature {column}" if names is None else f"feature {names[column]!r}"
             value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
             return RowError(
                 "X",
-                row,
+                bad,
                 f"{feature} is {value}; Input X contains NaN or infinity, which "
                 f"{type(estimator).__name__} does not accept: impute or drop such rows",
             )
-    return ValueError(
+    reason = (
         f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "
         "for sums of their products; scale them, for example with StandardScaler"
     )
+    return ValueError(reason) if row is None else RowError("X", row, reason)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+def pick_scores(rank: Array, scores: Array) -> Array:
+    """Return each row's score: the only one, or that of the class predicted."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores[np.arange(len(rank)), rank]
+
+
 class LoadedModel:
     """A model, what its file says of it, and how it reads a table."""
 
@@ -90,8 +95,7 @@ class LoadedModel:
     def rate(self, features: Any) -> tuple[Array, Array]:
         """Return rank and score of each row."""
         rank, scores, _ = self.learner._rate(features)
-        score = scores[:, 0] if scores.shape[1] == 1 else scores[np.arange(len(rank)), rank]
-        return rank, score
+        return rank, pick_scores(rank, scores)
 
     def class_column(self, rank: Array) -> pa.Array:
         """Return predicted classes as a column."""

@@ -19,6 +19,7 @@ import pyarrow.csv
 
 from pril import labels
 from pril._json_lines import parse_json_lines, split_lines
+from pril._serving import LoadedModel, pick_scores
 from pril._tables import BOM, TableError
 from pril._training import Checkpoint, Verdict, said_columns
 from pril.columns import one_batch, read_labels
@@ -26,8 +27,6 @@ from pril.errors import RowError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pril._serving import LoadedModel
 
     Array = NDArray[Any]
 
@@ -211,8 +210,10 @@ class Stream:
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
-                    lines = lines.removeprefix(BOM)
-                    json_lines = lines.lstrip().startswith((b"{", b"["))
+                    lines = lines.removeprefix(BOM).lstrip()
+                    if not lines:  # blank lines say nothing of the format
+                        continue
+                    json_lines = lines.startswith((b"{", b"["))
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
                     rows = kind(self.model.learner.classes_, self.model.columns)
@@ -288,20 +289,32 @@ class Stream:
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
         """Answer some lines; if one is wrong, the lines before it, and then refuse."""
         try:
-            batch = rows.parse(b"\n".join([*lines, b""]), self._schema)
-            features, found, intervals = self._read(batch)
+            with self.model.learner._unchanged_on_failure():
+                batch = rows.parse(b"\n".join([*lines, b""]), self._schema)
+                features, found, intervals = self._read(batch)
+                rank, score = self._learn(features, found, intervals)
         except RowError as error:
             if error.row:
                 self._answer(rows, lines[: error.row])
-            place = f"{NAME}, row {self.position.rows + 1}"
             about = f"{said_columns(self.names)}: " if error.args[0] == "y" else ""
-            raise TableError(f"{place}: {about}{error.reason}") from None
+            raise TableError(f"{self._place()}: {about}{error.reason}") from None
+        except TableError:
+            raise
+        except ValueError as error:  # of someone who does not know rows: one by one it is found
+            if len(lines) == 1:
+                raise TableError(f"{self._place()}: {error}") from None
+            for line in lines:
+                self._answer(rows, [line])
+            return
         before = self.position.rows
-        rank, score = self._learn(features, found, intervals)
+        self._judge(intervals, rank, found)
         self._write(rows.answer(rank, score))
         self.position.pass_over(lines)
         if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
             self.checkpoint.save(self._state())
+
+    def _place(self) -> str:
+        return f"{NAME}, row {self.position.rows + 1}"
 
     def _read(self, batch: pa.RecordBatch) -> tuple[Any, labels.Labels | None, Array]:
         """Return features and labels, all of which the learner accepts."""
@@ -327,22 +340,26 @@ class Stream:
         score = np.empty(len(labelled))
         for start, stop in zip([0, *edges], [*edges, len(labelled)], strict=True):
             part = slice(start, stop)
-            if not labelled[start]:  # a row without a label is not a round: nothing changes
-                rank[part], score[part] = self.model.rate(features[part])
-                continue
-            y = found._replace(values=found.values[part])
-            learner = self.model.learner
-            record = learner._learn_once(features[part], y, None, recording=True)[1]
-            rank[part] = record.rank
-            wide = record.scores.shape[1] > 1
-            score[part] = (
-                record.scores[np.arange(stop - start), record.rank] if wide else record.scores[:, 0]
-            )
-        self._judge(intervals, rank, labelled)
+            try:
+                if labelled[start]:
+                    y = found._replace(values=found.values[part])
+                    rank[part], score[part] = self._learn_all(features[part], y)
+                else:  # a row without a label is not a round: nothing changes
+                    rank[part], score[part] = self.model.rate(features[part])
+            except RowError as error:
+                raise RowError("X", start + error.row, error.reason) from None
         return rank, score
 
-    def _judge(self, intervals: Array, rank: Array, labelled: Array) -> None:
+    def _learn_all(self, features: Any, y: labels.Labels) -> tuple[Array, Array]:
+        """Learn from rows with labels; return what was predicted before each was learned."""
+        record = self.model.learner._learn_once(features, y, None, recording=True)[1]
+        return record.rank, pick_scores(record.rank, record.scores)
+
+    def _judge(self, intervals: Array, rank: Array, found: labels.Labels | None) -> None:
         """Add up the losses, and report them whenever the count of labelled rows has doubled."""
+        if found is None:
+            return
+        labelled = found.labelled()
         loss = labels.interval_loss(intervals[labelled], rank[labelled])
         before, after = self.verdict.rows, self.verdict.rows + len(loss)
         total = self.verdict.loss + np.cumsum(loss)

@@ -27,13 +27,22 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril._json_lines import json_column, json_rows, json_types, parse_json_lines, split_lines
-from pril.columns import NUMBER, TEXT, one_batch, read_numbers, read_words
-from pril.errors import RowError
+from pril._json_lines import (
+    common_type,
+    json_column,
+    json_rows,
+    json_texts,
+    json_types,
+    parse_json_lines,
+    split_lines,
+)
+from pril.columns import NUMBER, TEXT, kind_of, one_batch, read_numbers, read_words
+from pril.errors import RowError, shown
 
 __all__ = ["FORMATS", "Table", "TableError", "open_table"]
 
@@ -42,6 +51,8 @@ READ_BYTES = 1 << 20
 SPOOL_SUFFIX = ".stdin"
 BOM = b"\xef\xbb\xbf"
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
+
+Carried = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
 
 
 class TableError(ValueError):
@@ -121,13 +132,24 @@ class Table(ABC):
             yield row, block
             row += block.num_rows
 
-    def carried(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
+    def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
+        """Read columns as words, whatever they hold.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The columns; those that are not there are passed over.
+        """
+
+    def carried(self, columns: list[str], format: str) -> Iterator[Carried]:  # noqa: A002
         """Return first row, the columns asked for, and all columns to carry along, of each block.
 
         Parameters
         ----------
         columns : list of str
             What is to be used.
+        format : str
+            What the table is carried to; to its own format cells go as they were written.
 
         Yields
         ------
@@ -135,8 +157,8 @@ class Table(ABC):
             Position of the block's first row in the table.
         used : RecordBatch
             The columns asked for, and maybe others.
-        carried : RecordBatch
-            All columns.
+        carried : RecordBatch or list of str
+            All columns, or JSON objects as text.
         """
         for name in columns:
             self.check_column(name)
@@ -459,7 +481,7 @@ class Csv(Table):
             except UnicodeEncodeError as error:
                 raw = error.object.encode(errors="surrogateescape")
                 raise TableError(
-                    f"{self.called(file)}: the header has {raw!r}, which is not UTF-8"
+                    f"{self.called(file)}: the header has {shown(raw)}, which is not UTF-8"
                 ) from None
             except (csv.Error, *BAD_GZIP) as error:
                 raise TableError(f"{self.called(file)} cannot be read as CSV: {error}") from None
@@ -467,6 +489,7 @@ class Csv(Table):
 
     def _explain(self, file: Path, error: Exception) -> TableError:
         """Return the error with its row, found by reading the file again, slowly."""
+        line = 0
         try:
             with self._rows(file) as rows:
                 width = len(next(rows, []))
@@ -477,7 +500,10 @@ class Csv(Table):
                             f"{len(cells)} cells where the header has {width}: "
                             f"{self.delimiter.join(cells)[:60]!r}"
                         )
-        except (csv.Error, OSError, *BAD_GZIP) as reason:
+                    line = rows.line_num
+        except csv.Error as reason:
+            return TableError(f"{self.called(file)}, near line {line + 1}: {reason}")
+        except (OSError, *BAD_GZIP) as reason:
             error = reason
         return TableError(f"{self.called(file)} cannot be read as CSV: {error}")
 
@@ -522,16 +548,64 @@ class Csv(Table):
         if last is not None and any("\n" in str(cell) for cell in _last_row(last)):
             self._check_closed(file)
 
+    def carried(self, columns: list[str], format: str) -> Iterator[Carried]:  # noqa: A002
+        """Return blocks as in `Table`; where text has no types of its own, numbers are numbers."""
+        if issubclass(FORMATS[format], Csv):
+            yield from super().carried(columns, format)
+            return
+        types = self._carried_types()
+        for row, block, _ in super().carried(columns, format):
+            cells = {name: _carried_cells(block.column(name), types[name]) for name in types}
+            yield row, block, pa.RecordBatch.from_pydict(cells)
+
+    def _carried_types(self) -> dict[str, pa.DataType]:
+        """Return for each column the type that all of its cells have."""
+        types = dict.fromkeys(self.schema.names, pa.null())
+        for row, block in self.blocks():
+            for name, kind in types.items():
+                try:
+                    words = read_words(block.column(name), name)
+                except RowError as error:
+                    place = self.where(row + error.row)
+                    raise TableError(f"{place}: {error.reason}") from None
+                types[name] = common_type(kind, _spelled_type(words))
+        return types
+
     def _check_closed(self, file: Path) -> None:
         """Refuse a file whose last cell opens a quote and never closes it."""
+        line = 0
         with self._rows(file) as rows:
             try:
                 for _ in rows:
-                    pass
+                    line = rows.line_num
             except csv.Error as error:
-                raise TableError(
-                    f"{self.called(file)}, near line {rows.line_num}: {error}"
-                ) from None
+                raise TableError(f"{self.called(file)}, near line {line + 1}: {error}") from None
+
+
+def _spelled_type(words: pa.Array) -> pa.DataType:
+    """Return what words spell: numbers, but neither codes such as 007 nor digits beyond a float."""
+    if words.null_count == len(words):
+        return pa.null()
+    if pc.any(pc.match_substring_regex(words, r"^[+-]?0[0-9]")).as_py():
+        return TEXT
+    if _can_be(words, pa.int64()):
+        return pa.int64()
+    long = pc.any(pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")).as_py()
+    return pa.float64() if not long and _can_be(words, pa.float64()) else TEXT
+
+
+def _can_be(words: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        pc.cast(words, kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _carried_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind in (TEXT, pa.null()):
+        return pc.if_else(pc.equal(cells, ""), None, cells)
+    return pc.cast(read_words(cells, ""), kind)
 
 
 def _last_row(batch: pa.RecordBatch) -> list[Any]:
@@ -568,17 +642,28 @@ class JsonLines(Table):
 
     def _infer(self) -> pa.Schema:
         types: dict[str, pa.DataType] = {}
+        self._carried_types: dict[str, pa.DataType] = {}
         n_rows = 0
         for file in self.files:
             for row, block in self._line_blocks(file):
                 with self._at(file, row):
                     n_rows += len(split_lines(block))
-                    for name, kind in json_types(block).items():
-                        if types.get(name, pa.null()) == pa.null():  # the first value decides
-                            types[name] = kind
+                    first, whole = json_types(block)
+                for name, kind in first.items():
+                    if types.get(name, pa.null()) == pa.null():  # the first value decides
+                        types[name] = _read_as(kind)
+                for name, kind in whole.items():
+                    before = self._carried_types.get(name, pa.null())
+                    self._carried_types[name] = common_type(before, kind)
         if n_rows == 0:
             raise TableError(f"{self.name} is empty: no rows")
         return pa.schema(types)
+
+    def read_as_words(self, names: Iterable[str]) -> None:
+        """Read columns as words, whatever they hold."""
+        for name in set(names) & set(self.schema.names):
+            at = self.schema.get_field_index(name)
+            self.schema = self.schema.set(at, pa.field(name, TEXT))
 
     def _line_blocks(self, file: Path) -> Iterator[tuple[int, bytes]]:
         row = 0
@@ -597,8 +682,8 @@ class JsonLines(Table):
                 table = parse_json_lines(block, schema)
             yield from table.combine_chunks().to_batches()
 
-    def carried(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
-        """Return blocks as in `Table`; what is carried has the types of the block's own values."""
+    def carried(self, columns: list[str], format: str) -> Iterator[Carried]:  # noqa: A002
+        """Return blocks as in `Table`; what is carried to JSON Lines are the lines themselves."""
         for name in columns:
             self.check_column(name)
         schema = pa.schema([self.schema.field(name) for name in columns])
@@ -607,10 +692,23 @@ class JsonLines(Table):
             self.begin_file(file, start)
             for row, block in self._line_blocks(file):
                 with self._at(file, row):
-                    table, rows = parse_json_lines(block, schema), json_rows(block)
-                cells = {name: json_column(rows, name) for name in self.schema.names}
-                yield start, one_batch(table), pa.RecordBatch.from_pydict(cells)
-                start += len(rows)
+                    table = parse_json_lines(block, schema)
+                    carried = (
+                        json_texts(block) if format == "jsonl" else self._columns(json_rows(block))
+                    )
+                yield start, one_batch(table), carried
+                start += table.num_rows
+
+    def _columns(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        cells = {name: json_column(rows, name, kind) for name, kind in self._carried_types.items()}
+        return pa.RecordBatch.from_pydict(cells)
+
+
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    """Return what values of a type are read as: numbers, or text; a date is text."""
+    if pa.types.is_temporal(kind):
+        return TEXT
+    return {"number": NUMBER, "text": TEXT}.get(kind_of(kind), kind)
 
 
 # --- svmlight ------------------------------------------------------------------------------------
@@ -651,6 +749,8 @@ class Svmlight(Table):
         from sklearn.datasets import load_svmlight_file
 
         for line in block.splitlines():
+            if not line.partition(b"#")[0].strip():  # blank, or a remark: not a row
+                continue
             row += 1
             try:
                 load_svmlight_file(io.BytesIO(line), zero_based=True)
@@ -742,21 +842,23 @@ def _files(place: str) -> list[Path]:
     path = Path(place)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file() and format_of(file))
-        files = [file for file in files if not _is_hidden(file.relative_to(path))]
+        files = [file for file in files if not _is_hidden(file.relative_to(path).parts)]
         if not files:
             raise TableError(f"{place}: no file in this folder has a suffix of a table")
         return files
     if path.exists():
         return [path]
     files = sorted(Path(found) for found in glob.glob(place, recursive=True))
+    # What the user names is meant; what stars find may be left over from a writer.
+    files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
     files = [file for file in files if file.is_file()]
     if not files:
         raise FileNotFoundError(f"{place}: no such file")
     return files
 
 
-def _is_hidden(file: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.parts)
+def _is_hidden(parts: Iterable[str]) -> bool:
+    return any(part.startswith((".", "_")) for part in parts)
 
 
 def _spooled(pipe: IO[bytes]) -> Path:

@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 
 from pril import __version__, io, labels
 from pril._tables import Table, TableError
-from pril.columns import ColumnEncoder, kind_of, one_batch, read_labels, read_words
+from pril.columns import MISSING, ColumnEncoder, kind_of, one_batch, read_labels, read_words
 from pril.errors import RowError
 from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
 from pril.kernel import KernelPRIL
@@ -43,7 +43,8 @@ MODELS = {
     "widrow-hoff": WidrowHoff,
     "perceptron": MulticlassPerceptron,
 }
-TEXT_HINT = "; if the column holds words, pass --text"
+TEXT_HINT = {"not a number": "; if the column holds words, pass --text"}
+ALPHABETICAL_HINT = "; the classes were taken in alphabetical order: pass --classes, lowest first"
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 KEPT_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
 
@@ -139,16 +140,19 @@ def has_text_labels(table: Table, task: Task) -> bool:
 
 @contextmanager
 def located(
-    table: Table, first: int | Array, names: tuple[str, ...] = (), hint: str = ""
+    table: Table,
+    first: int | Array,
+    names: tuple[str, ...] = (),
+    hints: dict[str, str] | None = None,
 ) -> Iterator[None]:
-    """Say in which row of the table a block, or a list of rows, has its mistake."""
+    """Say in which row of the table a block, or a list of rows, has its mistake, and what helps."""
     try:
         yield
     except RowError as error:
         row = first + error.row if isinstance(first, int) else int(first[error.row])
         said = f"{said_columns(names)}: " if names and not error.reason.startswith("column") else ""
         reason = error.reason.replace("pass classes=", "pass --classes")
-        hint = hint if "not a number" in reason else ""
+        hint = next((hint for mark, hint in (hints or {}).items() if mark in reason), "")
         raise TableError(f"{table.where(row)}: {said}{reason}{hint}") from None
 
 
@@ -207,10 +211,11 @@ class LabelCounts:
         columns = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
         place = f"{table.name}: {said_columns(self.names)}"
+        alphabetical = "" if classes or not text else ALPHABETICAL_HINT
         if self.n_silent() == counts.sum():
             raise TableError(f"{place}: no row has a label")
         with (
-            located(table, rows, self.names, hint=TEXT_HINT),
+            located(table, rows, self.names, {**TEXT_HINT, "above upper end": alphabetical}),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always")
@@ -218,7 +223,8 @@ class LabelCounts:
             found = read_labels(batch, self.names, text=text)
             order, ranks = labels.encode(found, typed_classes(classes, text=text))
         for entry in caught:  # it speaks of y, and of a row among the different labels
-            said = re.sub(r"^y, row \d+: |the classes of y", "the classes", str(entry.message))
+            said = re.sub(r"^y, row \d+: ", "", str(entry.message))
+            said = said.replace("the classes of y", "the classes")
             warnings.warn(f"{place}: {said}", entry.category, stacklevel=2)
         return order, ranks, counts
 
@@ -250,14 +256,24 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
 
 def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:
     """Return classes from the command line as the kind of label that the table has."""
-    if classes is None or text:
-        return None if classes is None else list(classes)
+    if classes is None:
+        return None
+    if text:
+        missing = set(classes) & set(MISSING.to_pylist())
+        if missing:
+            raise ValueError(
+                f"--classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
+                "not a class; spell it otherwise there"
+            )
+        return list(classes)
     try:
         numbers = [float(name) for name in classes]
     except ValueError:
         raise ValueError(
             f"--classes {','.join(classes)}: the labels are numbers, the classes are not"
         ) from None
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"--classes {','.join(classes)}: a class must be finite")
     return [int(number) if number.is_integer() else number for number in numbers]
 
 
@@ -386,10 +402,15 @@ def survey_block(
     """Count the labels of a block; learn its columns from its rows for learning, check the rest."""
     counts.add(block, first, table)
     features = block.drop_columns(list(dict.fromkeys(task.labels)))
-    with located(table, rows_of(first, learning), hint=TEXT_HINT):
-        encoder.partial_fit(kept(features, learning))
+    try:
+        with located(table, rows_of(first, learning), hints=TEXT_HINT):
+            encoder.partial_fit(kept(features, learning))
+    except TableError:
+        with located(table, first, hints=TEXT_HINT):  # a row held out may be wrong before it
+            encoder.check(features)
+        raise
     if task.holdout:
-        with located(table, rows_of(first, ~learning), hint=TEXT_HINT):
+        with located(table, rows_of(first, ~learning), hints=TEXT_HINT):
             encoder.check(kept(features, ~learning))
 
 
@@ -424,6 +445,7 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
+        table.read_as_words(task.text)
         self.columns = choose_columns(table, task)
         self.text = has_text_labels(table, task)
         self.encoder = ColumnEncoder(
@@ -509,6 +531,11 @@ class Run:
         self._begin_learning()
 
     def _begin_learning(self) -> None:
+        if not len(self.encoder.get_feature_names_out()):
+            many = [f"{name!r} has too many words" for name in self.encoder.left_out_]
+            none = [f"{name!r} has none" for name in self.encoder.words_]
+            reasons = "; ".join([*many, *none])
+            raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
         self.model = blank_model(self.task, self.encode_labels()[0])
         self.phase, self.row = "learn", 0
 

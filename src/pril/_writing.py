@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import warnings
@@ -11,8 +10,6 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-
-from pril._tables import TableError
 
 
 class TableWriter:
@@ -30,40 +27,51 @@ class TableWriter:
         self._stream = stream
         self._format = format
         self._parquet: pa.parquet.ParquetWriter | None = None
-        self._schema: pa.Schema | None = None
+        self._is_first = True
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write one batch.
+    def write(self, block: pa.RecordBatch | list[str], added: dict[str, pa.Array]) -> None:
+        """Write some rows.
 
         Parameters
         ----------
-        batch : RecordBatch
-            The rows.
+        block : RecordBatch or list of str
+            The rows; to JSON Lines also as the text of objects.
+        added : dict
+            Further columns.
         """
-        first = self._schema is None
-        self._schema = batch.schema if self._schema is None else self._schema
+        if isinstance(block, list):
+            self._write_lines(block, _objects(pa.RecordBatch.from_pydict(added)))
+            return
+        for name, cells in added.items():
+            block = block.append_column(name, cells)
         if self._format == "jsonl":
-            rows = [{k: None if v != v else v for k, v in row.items()} for row in batch.to_pylist()]
-            lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
-            self._stream.write("".join(f"{line}\n" for line in lines).encode())
+            self._write_lines(["{}"] * block.num_rows, _objects(block))
         elif self._format == "parquet":
-            if self._parquet is None:
-                self._parquet = pa.parquet.ParquetWriter(self._stream, self._schema)
-            try:
-                self._parquet.write_batch(batch.cast(self._schema))
-            except (pa.ArrowException, ValueError) as error:
-                raise TableError(
-                    f"a column changes its type, write .jsonl or .csv: {error}"
-                ) from None
+            self._write_parquet(block)
         else:
-            delimiter = "\t" if self._format == "tsv" else ","
-            flat = [
-                n for n in batch.schema.names if not pa.types.is_nested(batch.schema.field(n).type)
-            ]
-            if first and len(flat) < batch.num_columns:
-                nested = ", ".join(sorted(set(batch.schema.names) - set(flat)))
-                warnings.warn(f"CSV cannot hold the columns {nested}: left out", stacklevel=2)
-            self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=first))
+            self._write_csv(block)
+
+    def _write_lines(self, texts: list[str], objects: list[str]) -> None:
+        """Write objects, each with the keys of another one after its own."""
+        lines = []
+        for text, more in zip(texts, objects, strict=True):
+            own = text[1:-1].rstrip()
+            lines.append(f"{{{own}, {more[1:]}\n" if own else f"{more}\n")
+        self._stream.write("".join(lines).encode())
+
+    def _write_parquet(self, batch: pa.RecordBatch) -> None:
+        if self._parquet is None:
+            self._parquet = pa.parquet.ParquetWriter(self._stream, batch.schema)
+        self._parquet.write_batch(batch)
+
+    def _write_csv(self, batch: pa.RecordBatch) -> None:
+        flat = [f.name for f in batch.schema if not pa.types.is_nested(f.type)]
+        if self._is_first and len(flat) < batch.num_columns:
+            nested = ", ".join(sorted(set(batch.schema.names) - set(flat)))
+            warnings.warn(f"CSV cannot hold the columns {nested}: left out", stacklevel=2)
+        delimiter = "\t" if self._format == "tsv" else ","
+        self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=self._is_first))
+        self._is_first = False
 
     def close(self) -> None:
         """Write what the format has at its end."""
@@ -71,20 +79,33 @@ class TableWriter:
             self._parquet.close()
 
 
+def _objects(batch: pa.RecordBatch) -> list[str]:
+    rows = [{k: None if v != v else v for k, v in row.items()} for row in batch.to_pylist()]
+    return [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
+
+
 def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    if header:
-        writer.writerow(batch.schema.names)
+    names = delimiter.join(_quoted(name, delimiter) for name in batch.schema.names)
     plain = io.BytesIO()
     try:
         options = pa.csv.WriteOptions(
             include_header=False, delimiter=delimiter, quoting_style="none"
         )
         pa.csv.write_csv(batch, plain, options)
+        rows = plain.getvalue()
     except pa.ArrowInvalid:  # a cell needs quotes; pyarrow would then put them around every cell
+        rows = b"\r"
+    if b"\r" in rows:  # which pyarrow does not quote, but every reader takes for the end of a line
         # Numbers as pyarrow spells them, so that blocks do not differ.
         columns = (column.cast(pa.string()).to_pylist() for column in batch.columns)
-        writer.writerows(zip(*columns, strict=True))
-        plain = io.BytesIO()
-    return text.getvalue().encode() + plain.getvalue()
+        cells = zip(*columns, strict=True)
+        rows = "".join(
+            delimiter.join(_quoted(cell or "", delimiter) for cell in row) + "\n" for row in cells
+        ).encode()
+    return f"{names}\n".encode() + rows if header else rows
+
+
+def _quoted(cell: str, delimiter: str) -> str:
+    if any(mark in cell for mark in (delimiter, '"', "\n", "\r")):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell

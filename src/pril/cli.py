@@ -58,6 +58,20 @@ class Learner(StrEnum):
     perceptron = "perceptron"
 
 
+class StreamFormat(StrEnum):
+    """How rows come in a stream."""
+
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+class AuditedLearner(StrEnum):
+    """Whose bounds there are."""
+
+    pril = "pril"
+    mpril = "mpril"
+
+
 class Figure(StrEnum):
     """What to rerun."""
 
@@ -110,12 +124,29 @@ WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Learn in so many local processes (Dask).")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all randomness.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON for machines.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from pril import __version__
+
+        print(f"pril {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _pril() -> None:
+def _pril(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
     """Learn to rate from ranges."""
 
 
@@ -130,7 +161,7 @@ def fit(
     label: LabelOption = None,
     classes: ClassesOption = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Model file [TABLE's name.pril].")
+        Path | None, typer.Option("--output", "-o", help="Model file; else TABLE's name, .pril.")
     ] = None,
     model: ModelOption = Learner.pril,
     parameters: SetOption = None,
@@ -161,6 +192,7 @@ def fit(
     Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
     from pril import io
+    from pril._tables import TableError
     from pril._training import Run
 
     say = Printer(quiet=quiet, json=json)
@@ -187,7 +219,12 @@ def fit(
         else:
             run = Run(opened, task, stack.enter_context(say.progress()))
             keeper = _checkpoint(checkpoint, every, run.origin())
-        fitted = run(keeper)
+        try:
+            fitted = run(keeper)
+        except TableError:  # mended, it is another table: this checkpoint is of no use
+            if keeper:
+                keeper.path.unlink(missing_ok=True)
+            raise
         verdict = run.judge().to_dict() if holdout else None
     report = _described(run, verdict, table)
     io.write(fitted, output, kind="model", notes=report)
@@ -225,6 +262,7 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
 
     order, ranks, counts = run.encode_labels()
     n_silent = run.counts.n_silent()
+    n_silent_held = verdict["unlabelled_rows"] if verdict else 0
     ends = {name: {"exact": 0, "lower": 0, "upper": 0} for name in range(len(order))}
     widths: dict[int, int] = {}
     for (lo, hi), count in zip(ranks.tolist(), counts.tolist(), strict=True):
@@ -253,7 +291,7 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
         "widths": {str(width): widths[width] for width in sorted(widths) if widths[width]},
         "unlabelled_rows": n_silent,
         "passes": run.epoch,
-        "learned_rows": run.model.t_ // run.epoch,
+        "learned_rows": run.model.t_ // run.epoch - (n_silent - n_silent_held),
         "mistakes": run.model.n_mistakes_,
         "holdout": verdict,
         "options": {k: v for k, v in asdict(run.task).items() if k != "labels"},
@@ -262,18 +300,19 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
 
 def _fit_lines(report: dict[str, Any], output: Path) -> list[str]:
     columns = report["columns"]
-    words = [f"{name} ({n} words)" for name, n in columns["words"].items()]
-    sparse = [f"{name} ({n} features)" for name, n in columns["sparse"].items()]
+    words = [f"{name} ({_count(n, 'word')})" for name, n in columns["words"].items()]
+    sparse = [f"{name} ({_count(n, 'feature')})" for name, n in columns["sparse"].items()]
     ignored = [f"{name} ({reason})" for name, reason in columns["ignored"].items()]
     names = {"labels": report["labels"], "numbers": columns["numbers"], "words": words}
     lines = [f"read      {_count(report['rows'], 'row')} of {report['table']}"]
     for name, found in (names | {"sparse": sparse, "ignored": ignored}).items():
         if found:
             lines.append(f"{name:<10}{_listed(found)}")
-    lines.append(f"{'classes':<10}{'exact':>10}{'as lower end':>14}{'as upper end':>14}")
+    width = max(8, *(len(str(entry["class"])) for entry in report["classes"]))
+    lines.append(f"{'classes':<{width + 2}}{'exact':>10}{'as lower end':>14}{'as upper end':>14}")
     for entry in report["classes"]:
         counts = f"{entry['exact']:>10,}{entry['lower']:>14,}{entry['upper']:>14,}"
-        lines.append(f"  {entry['class']!s:<8}{counts}")
+        lines.append(f"  {entry['class']!s:<{width}}{counts}")
     spelled = [
         f"{'exact' if width == '1' else f'{width} classes'} {count:,}"
         for width, count in report["widths"].items()
@@ -316,7 +355,7 @@ def predict(
     model: ModelArgument,
     table: TableArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Table to write [stdout].")
+        Path | None, typer.Option("--output", "-o", help="Table to write; else stdout.")
     ] = None,
     format: FormatOption = None,  # noqa: A002
     quiet: QuietOption = False,
@@ -335,7 +374,7 @@ def predict(
     # Without a file the table goes to stdout, and what is said of it to stderr.
     unsaid = quiet or not (output or json)
     say = Printer(quiet=unsaid, json=json, stream=None if output else sys.stderr)
-    loaded, opened = _load(model), _open(table, format)
+    loaded, opened = _opened_for(model, table, format)
     kind = format_of(output) if output else _text_format(opened)
     gzipped = output is not None and output.suffix == ".gz"
     if kind not in ("csv", "tsv", "jsonl", "parquet") or (gzipped and kind == "parquet"):
@@ -357,16 +396,15 @@ def predict(
         progress = stack.enter_context(say.progress())
         writer = TableWriter(stream, str(kind))
         stack.callback(writer.close)
-        for first, used, block in opened.carried(loaded.columns):
+        for first, used, block in opened.carried(loaded.columns, str(kind)):
             with located(opened, first):
                 features = loaded.features(used, opened.schema)
                 rank, score = loaded.rate(features)
                 _note_strangers(strangers, loaded, opened, first, used)
                 _check_text(block)
-            for name, cells in (("prediction", loaded.class_column(rank)), ("score", score)):
-                block = block.append_column(name, pa.array(cells))
-            writer.write(block)
-            rows += block.num_rows
+            answer = {"prediction": loaded.class_column(rank), "score": pa.array(score)}
+            writer.write(block, answer)
+            rows += len(rank)
             progress("predicting", rows, opened.n_rows)
         if rows == 0:
             raise TableError(f"{table} has no rows")
@@ -383,6 +421,8 @@ def _check_text(block: Any) -> None:
 
     from pril.columns import kind_of, read_words
 
+    if isinstance(block, list):  # lines, which are text already
+        return
     try:
         block.validate(full=True)
     except pa.ArrowInvalid:
@@ -401,11 +441,13 @@ def _text_format(table: Table) -> str:
 def _note_strangers(
     found: dict[str, str], loaded: LoadedModel, table: Table, first: int, block: Any
 ) -> None:
+    from pril.errors import shown
+
     for name, (row, word) in (loaded.encoder.strangers(block) if loaded.encoder else {}).items():
         found.setdefault(
             name,
-            f"{table.where(first + row)}: column {name!r} is {word!r}, which the model has never "
-            "seen; it counts as no word",
+            f"{table.where(first + row)}: column {name!r} is {shown(word)}, which the model has "
+            "never seen; it counts as no word",
         )
 
 
@@ -429,7 +471,7 @@ def evaluate(
     from pril.columns import read_labels
 
     say = Printer(quiet=quiet, json=json)
-    loaded, opened = _load(model), _open(table, format)
+    loaded, opened = _opened_for(model, table, format)
     names = loaded.labels if not (lower or upper or label) else _labels(label, lower, upper)
     if not names:
         raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
@@ -494,11 +536,17 @@ def show(
     written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
     lines.append(f"written by  {written}")
     if plot:
+        from pril.io import replace_file
         from pril.plotting import plot_model
 
         _check_output(plot, [model])
         figure: Any = plot_model(learner, loaded.feature_names, top=top).figure
-        figure.savefig(plot, dpi=150)
+        known = sorted(figure.canvas.get_supported_filetypes())
+        suffix = plot.suffix.lower().removeprefix(".")
+        if suffix not in known:
+            raise ValueError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
+        with replace_file(plot) as file:
+            figure.savefig(file, dpi=150, format=suffix)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
     say.result(result, lines)
@@ -517,7 +565,7 @@ def stream(
     checkpoint: CheckpointOption = None,
     every: EveryOption = 100_000,
     format: Annotated[  # noqa: A002
-        Format | None, typer.Option("--format", help="jsonl or csv, if the first byte misleads.")
+        StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
     ] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -531,8 +579,6 @@ def stream(
     from pril import io
     from pril._streaming import Stopped, Stream
 
-    if format not in (None, Format.jsonl, Format.csv):
-        raise ValueError(f"--format {format}: a stream is jsonl or csv")
     say = Printer(quiet=quiet, json=json, stream=sys.stderr)
     loaded = _load(model)
     names = _labels(label, lower, upper) if lower or upper or label else loaded.labels
@@ -547,7 +593,7 @@ def stream(
     flow = Stream(loaded, names, sys.stdout.buffer, _Losses(say), keeper)
 
     def keep() -> None:
-        notes = {**loaded.about.notes, "labels": list(names)}
+        notes = {"labels": list(names), **loaded.about.notes}
         notes["streamed"] = notes.get("streamed", 0) + flow.verdict.rows
         if output:
             io.write(loaded.model, output, kind="model", notes=notes)
@@ -595,7 +641,9 @@ def audit(
     upper: UpperOption = None,
     label: LabelOption = None,
     classes: ClassesOption = None,
-    model: ModelOption = Learner.pril,
+    model: Annotated[
+        AuditedLearner, typer.Option("--model", help="What to learn.")
+    ] = AuditedLearner.pril,
     parameters: SetOption = None,
     features: FeaturesOption = None,
     drop: DropOption = None,
@@ -615,8 +663,6 @@ def audit(
     from pril.theory import audit as check
 
     say = Printer(quiet=quiet, json=json)
-    if model not in (Learner.pril, Learner.mpril):
-        raise ValueError(f"--model {model}: the bounds are those of pril and mpril")
     task = _task(
         (label, lower, upper, classes),
         (features, drop, text),
@@ -706,12 +752,12 @@ def demo(
 
 
 def _names(listed: str | None) -> tuple[str, ...] | None:
-    """Return the names in a list with commas; quotes protect a comma, as in CSV."""
+    """Return the names in a list with commas; quotes protect commas and spaces, as in CSV."""
     import csv
 
     if listed is None:
         return None
-    names = tuple(name.strip() for name in next(csv.reader([listed], skipinitialspace=True), []))
+    names = tuple(next(csv.reader([listed], skipinitialspace=True), []))
     if not all(names) or not names:
         raise ValueError(f"{listed!r}: names, separated by commas, are expected")
     return names
@@ -724,6 +770,8 @@ def _labels(label: str | None, lower: str | None, upper: str | None) -> tuple[st
         if lower == upper:
             raise ValueError(f"--lower and --upper are both {lower}; for exact labels pass --label")
         return (lower, upper)
+    if label:
+        raise ValueError("--label is for exact labels, --lower and --upper for ranges: choose one")
     raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
 
 
@@ -760,9 +808,15 @@ def _parameters(assignments: list[str] | None) -> dict[str, Any]:
 
 
 def _stem(table: str) -> str:
-    """Return a table's name without folder, suffix and stars."""
-    name = Path(table).name.strip("*.") if table != "-" else ""
-    return name.split(".")[0] or "model"
+    """Return a table's name without folder, suffix and the signs of a glob."""
+    import re
+
+    from pril._tables import SUFFIXES
+
+    name = Path(table).name.removesuffix(".gz")
+    if Path(name).suffix.lower() in SUFFIXES:
+        name = Path(name).stem
+    return re.sub(r"[*?\[\]]", "", name).strip("-._ ") or "model"
 
 
 def _open(table: str, format: Format | None) -> Table:  # noqa: A002
@@ -775,6 +829,17 @@ def _load(model: Path) -> LoadedModel:
     from pril._serving import LoadedModel
 
     return LoadedModel(model)
+
+
+def _opened_for(
+    model: Path,
+    table: str,
+    format: Format | None,  # noqa: A002
+) -> tuple[LoadedModel, Table]:
+    """Return a model, and a table read as the model needs it."""
+    loaded, opened = _load(model), _open(table, format)
+    opened.read_as_words(loaded.encoder.words_ if loaded.encoder else ())
+    return loaded, opened
 
 
 def _check_output(output: Path, inputs: list[Path]) -> None:
@@ -848,6 +913,9 @@ def _stopping_cleanly() -> Iterator[None]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's is one line and exit code 2."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     with _stopping_cleanly(), warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)

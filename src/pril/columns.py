@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from pril import labels
-from pril.errors import RowError
+from pril.errors import RowError, shown
 
 try:
     import pyarrow as pa
@@ -102,6 +102,7 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
+        cells = pc.ascii_trim_whitespace(cells)  # "1, 2" is written by many
         cells = pc.if_else(pc.is_in(cells, MISSING), None, cells)
     try:
         return pc.cast(cells, pa.float64())
@@ -131,7 +132,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         raw = cells.cast(pa.binary())
         row = next(t for t, value in enumerate(raw) if not _is_utf8(value.as_py()))
-        reason = f"column {name!r} is {raw[row].as_py()!r}, which is not UTF-8"
+        reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
     return pc.if_else(pc.is_in(cells, MISSING), None, cells)
 
@@ -146,9 +147,9 @@ def _is_utf8(text: bytes | None) -> bool:
 
 def _shown(cell: pa.Scalar) -> str:
     try:
-        return repr(cell.as_py())
+        return shown(cell.as_py())
     except UnicodeDecodeError:
-        return repr(cell.cast(pa.binary()).as_py())
+        return shown(cell.cast(pa.binary()).as_py())
 
 
 def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:
@@ -178,7 +179,7 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> l
         [read_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
     )
     finite = values[np.isfinite(values)]
-    whole = bool((finite == np.floor(finite)).all())
+    whole = bool((finite == np.floor(finite)).all() and (np.abs(finite) < 2**53).all())
     table = labels.read(values[:, 0] if len(names) == 1 else values)
     return table._replace(dtype=np.dtype(np.int64 if whole else np.float64))
 

@@ -164,6 +164,8 @@ def _find(source: _Source, folder: Any) -> Path:
             return _verified(Path(place) / source.name, source)
     if folder is not None:
         raise FileNotFoundError(f"folder: there is no {source.name} in {str(folder)!r}")
+    if os.environ.get("PRIL_DATA") and not Path(os.environ["PRIL_DATA"]).is_dir():
+        raise FileNotFoundError(f"PRIL_DATA: there is no folder {os.environ['PRIL_DATA']!r}")
     try:
         import pooch
     except ImportError as error:

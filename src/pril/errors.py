@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-__all__ = ["RowError"]
+from typing import Any
+
+__all__ = ["RowError", "shown"]
+
+LONGEST = 60  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message quotes it, the end of a long one left out.
+
+    Parameters
+    ----------
+    value : object
+        What the user wrote.
+
+    Returns
+    -------
+    shown : str
+        At most some 60 characters.
+
+    Examples
+    --------
+    >>> from pril.errors import shown
+    >>> shown("Rome")
+    "'Rome'"
+    """
+    text = repr(value[: LONGEST + 1] if isinstance(value, str | bytes) else value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 class RowError(ValueError):

@@ -380,8 +380,10 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         rule, geometry = self._rule(), self._geometry()
         state, mean = memory
         bad = kernels.run(rows, intervals, order, rule, geometry, state, mean, record)
-        if bad >= 0 or not memory.is_finite():
-            raise blame(rows, self)
+        if bad >= 0:
+            raise blame(rows, self, int(bad if order is None else order[bad]))
+        if not memory.is_finite():
+            raise blame(rows, self, None)
         return memory
 
     # --- Predicting ---
@@ -436,8 +438,9 @@ class _OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         w, cut, unit = self._parameters()
         ranks = np.empty(n_rows(rows), dtype=np.int64)
         scores = np.empty((n_rows(rows), len(w)))
-        if kernels.rate(rows, self._rule(), w, cut, ranks, scores) >= 0:
-            raise blame(rows, self)
+        bad = kernels.rate(rows, self._rule(), w, cut, ranks, scores)
+        if bad >= 0:
+            raise blame(rows, self, int(bad))
         return ranks, scores / unit, cut / unit
 
     def _parameters(self) -> tuple[Array, Array, float]:

@@ -326,9 +326,9 @@ class KernelPRIL(_ThresholdClassifier):
         # A bounded kernel can hide what is not finite, so here it is looked for.
         if issparse(X):
             if not np.isfinite(X.data).all():
-                raise blame(kernels.Csr(X.data, X.indices, X.indptr, 0.0), self)
+                raise blame(kernels.Csr(X.data, X.indices, X.indptr, 0.0), self, None)
         elif not bool(xp.all(xp.isfinite(X))):
-            raise blame(kernels.Dense(_to_numpy(X), 0.0), self)
+            raise blame(kernels.Dense(_to_numpy(X), 0.0), self, None)
         if self.kernel == "precomputed" and reset and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "kernel='precomputed' needs a square matrix, the kernel of each row of fit with "

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_random_state
 
-from pril.errors import RowError
+from pril.errors import RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -462,11 +462,11 @@ def check_ranks(
     t = int(np.argmax(wrong))
     if backwards[t]:
         lower, upper = labels.row(t)
-        reason = f"lower end {lower!r} is above upper end {upper!r}"
+        reason = f"lower end {shown(lower)} is above upper end {shown(upper)}"
         raise RowError(name, t, reason, labels.place(t))
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
-    reason = f"{value!r} is not one of the classes {named(classes)}"
+    reason = f"{shown(value)} is not one of the classes {named(classes)}"
     raise RowError(name, t, reason, labels.place(t))
 
 

@@ -672,12 +672,20 @@ class Audit:
         return pd.DataFrame(rows, columns=["name", "observed", "bound", "room"])
 
     def __str__(self) -> str:
-        lines = [f"{name:<34}{value:>14}" for name, value in self.facts.items()]
+        lines = [f"{name:<34}{_spelled(name, value):>14}" for name, value in self.facts.items()]
         lines += ["-" * 70, f"{'':<34}{'observed':>14}{'bound':>14}{'room':>8}"]
         lines += [
             f"{b.name:<34}{b.observed:>14.6g}{b.bound:>14.6g}{b.room:>8.1%}" for b in self.bounds
         ]
         return "\n".join(lines)
+
+
+def _spelled(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.startswith("margin") and value == 0:
+        return "not separable"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any = None) -> Audit:
@@ -734,24 +742,25 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
     norm = "l1" if multiplicative else "l2"
     nonnegative = multiplicative and not learner.signed
     found = margin(X, y, norm, nonnegative, classes=stream.classes)  # type: ignore[arg-type]
-    facts = {
+    facts: dict[str, Any] = {
         "rounds": learner.t_,
         "mistakes": learner.n_mistakes_,
         "violated constraints": violated,
         "interval loss": int(progress.losses.sum()),
-        "longest row, R": f"{radius:.6g}",
+        "longest row, R": radius,
         "narrowest label, c": c,
         "classes, K": K,
-        f"margin, {norm}": f"{found.gamma:.6g}" if found.separable else "not separable",
+        f"margin, {norm}": found.gamma,
     }
     bounds = []
     if multiplicative:
         within = np.abs(stream.X).max() <= 1.0
-        facts["features within [-1, 1]"] = "yes" if within else "no"
+        facts["features within [-1, 1]"] = bool(within)
         if found.separable and within:
             C = _constraints(K, c)
             best = multiplicative_step(found.gamma, K, c) if found.gamma <= C else math.inf
-            facts["step, and the theorem's"] = f"{learner.eta:.4g}, {best:.4g}"
+            facts["step, eta"] = learner.eta
+            facts["the theorem's step"] = best
             bounds.append(
                 Bound("Theorem 4, at this step", violated, _at_step(learner, stream, found.gamma))
             )
