@@ -648,3 +648,162 @@ def test_a_checkpoint_of_another_command(call, bad, tmp_path):
     code, _, _ = call("fit", "t.csv", *RANGES, "--checkpoint", "state", "--every", "1")
     assert code == 0
     assert list((tmp_path / "state").iterdir()) == []
+
+
+# --- What users do -------------------------------------------------------------------------------
+
+
+def test_spaces_around_numbers_and_names(good, bad, tmp_path):
+    lines = [f"{k}.5,  {k % 7}, {k % 3}" for k in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["x, z, k", *lines, "1, NA , 2"]) + "\n")
+    result = json.loads(good("fit", "t.csv", "--label", " k", "--json"))
+    assert result["columns"]["numbers"] == ["x", " z"]
+    assert [entry["class"] for entry in result["classes"]] == [0, 1, 2]
+    assert "there is no column 'k'; the columns are 'x', ' z', ' k'" in bad(
+        "fit", "t.csv", "--label", "k"
+    )
+    good("fit", "t.csv", "--label", " k", "--features", 'x, " z"')
+
+
+def test_words_in_a_column_of_numbers(good, bad, tmp_path):
+    rows = [{"x": "oops" if k == 7 else k % 4, "k": k % 3} for k in range(40)]
+    for suffix in ("csv", "jsonl"):
+        name = write(tmp_path / f"t.{suffix}", rows).name
+        said = f"{name}, row 8: column 'x' is 'oops', not a number"
+        assert said in bad("fit", name, "--label", "k")
+        result = json.loads(good("fit", name, "--label", "k", "--text", "x", "--json"))
+        assert result["columns"]["words"] == {"x": 5}
+        assert len(good("predict", "t.pril", name).splitlines()) >= 40
+
+
+def test_nothing_is_left_to_learn_from(bad, tmp_path):
+    write(tmp_path / "t.csv", [{"id": f"n{k}", "k": k % 3} for k in range(2400)])
+    said = "t.csv: no column is left to learn from: 'id' has too many words"
+    assert bad("fit", "t.csv", "--label", "k") == said
+    write(tmp_path / "t.csv", [{"x": "", "k": k % 3} for k in range(24)])
+    said = bad("fit", "t.csv", "--label", "k", "--features", "x", "--text", "x")
+    assert said == "t.csv: no column is left to learn from: 'x' has none"
+
+
+def test_the_first_bad_row_is_named_whether_it_is_held_out_or_not(bad, tmp_path):
+    for row in range(4, 10):
+        cells = [{"x": "?" if k >= row else k, "k": k % 3} for k in range(40)]
+        write(tmp_path / "t.csv", cells)
+        said = f"t.csv, row {row + 1}: column 'x' is '?', not a number"
+        assert said in bad("fit", "t.csv", "--label", "k", "--holdout", 0.5)
+
+
+def test_labels_that_are_no_ratings(call, bad, tmp_path):
+    write(tmp_path / "t.csv", [{"x": k, "k": k % 3 or 10**20} for k in range(40)])
+    code, out, _ = call("fit", "t.csv", "--label", "k", "--json")
+    assert code == 0
+    assert [entry["class"] for entry in json.loads(out)["classes"]] == [1, 2, 1e20]
+    ends = [{"x": k, "lo": "" if k % 2 else k % 4, "hi": 4} for k in range(40)]
+    write(tmp_path / "t.csv", ends)
+    _, _, err = call("fit", "t.csv", "--lower", "lo", "--upper", "hi", "-q")
+    assert err.startswith(
+        "pril: warning: t.csv: columns 'lo', 'hi': (0, 4) may include classes that never occur"
+    )
+
+
+def test_long_values_are_cut(call, bad, tmp_path):
+    word = "long" * 10**5
+    rows = [{"x": k, "w": "a" if k % 2 else "b", "k": k % 3} for k in range(40)]
+    write(tmp_path / "t.jsonl", rows)
+    assert call("fit", "t.jsonl", "--label", "k", "-q")[0] == 0
+    write(tmp_path / "new.jsonl", [{**rows[0], "w": word}])
+    code, _, err = call("predict", "t.pril", "new.jsonl")
+    assert code == 0
+    assert "longlong...," in err
+    assert len(err) < 300
+    write(tmp_path / "new.jsonl", [*rows, {**rows[0], "x": word}])
+    assert len(bad("predict", "t.pril", "new.jsonl")) < 300
+    write(tmp_path / "new.csv", [*rows, {**rows[0], "x": word}])
+    assert len(bad("predict", "t.pril", "new.csv")) < 300
+    write(tmp_path / "new.csv", [*rows, {**rows[0], "k": word}])
+    assert len(bad("fit", "new.csv", "--label", "k")) < 300
+    (tmp_path / "new.csv").write_bytes(b"\xff" * 10**5)
+    assert len(bad("fit", "new.csv", "--label", "k")) < 300
+
+
+def test_pictures_are_written_whole_or_not_at_all(good, bad, tmp_path):
+    model = made_model(tmp_path)
+    for name in ("p", "p.xyz", "p."):
+        assert f"{name}: the suffix must be one of ." in bad("show", model, "--plot", name)
+    for name, start in (("p.png", b"\x89PNG"), ("p.SVG", b"<?xml"), ("p.pdf", b"%PDF")):
+        good("show", model, "--plot", name)
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("table", "model"),
+    [
+        ("sales.2023.csv", "sales.2023.pril"),
+        ("t.csv.gz", "t.pril"),
+        ("p*.csv", "p.pril"),
+        ("*.csv", "model.pril"),
+        ("folder", "folder.pril"),
+        ("folder/[pq]?.csv", "pq.pril"),
+    ],
+)
+def test_the_model_is_called_like_the_table(good, tmp_path, table, model):
+    (tmp_path / "folder").mkdir()
+    for name in ("sales.2023.csv", "t.csv.gz", "p1.csv", "p2.csv", "folder/q1.csv"):
+        write(tmp_path / name, make_rows())
+    good("fit", table, *RANGES, "-q")
+    assert [path.name for path in tmp_path.glob("*.pril")] == [model]
+
+
+def test_a_stream_by_other_labels_leaves_the_provenance(tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    run = {"cwd": tmp_path, "check": True, "capture_output": True}
+    subprocess.run([*PRIL, "fit", "t.csv", *RANGES], **run)
+    data = "".join(json.dumps({**row, "other": "good"}) + "\n" for row in rows[:20]).encode()
+    command = [*PRIL, "stream", "t.pril", "--label", "other", "-o", "t.pril"]
+    subprocess.run(command, input=data, **run)
+    about = io.read(tmp_path / "t.pril", kind="model")[1]
+    assert about.notes["labels"] == ["low", "high"]
+    assert about.notes["streamed"] == 20
+
+
+def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", [*rows, {**rows[0], "size": "big"}])
+    keep = ["--checkpoint", "state", "--every", 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pril._tables.BLOCK_ROWS", 37)
+        said = bad("fit", "t.csv", *RANGES, *keep)
+        assert "row 301: column 'size' is 'big'" in said
+        assert list((tmp_path / "state").iterdir()) == []
+        write(tmp_path / "t.csv", rows)
+        good("fit", "t.csv", *RANGES, *keep)
+
+
+def test_closed_and_full_outputs(tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    command = " ".join(f"'{word}'" for word in PRIL)
+    for line, code, said in (
+        (f"{command} fit t.csv {' '.join(RANGES)} >&-", 0, ""),
+        (f"{command} stream t.pril <&-", 0, None),
+        (f"{command} predict t.pril - <&-", 2, "pril: <stdin> is empty\n"),
+        (f"{command} predict t.pril t.csv >&-", 0, ""),
+        (f"{command} show t.pril 2>&- >&-", 0, ""),
+        (
+            f"{command} show t.pril >/dev/full", 2,
+            "pril: all is done, but standard output: No space left on device\n",
+        ),
+    ):  # fmt: skip
+        ended = subprocess.run(
+            ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code, ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert said is None or ended.stderr == said
+
+
+def test_version_and_help_say_what_is_true(good):
+    assert good("--version") == f"pril {pril.__version__}\n"
+    assert "else stdout" in good("predict", "--help")
+    assert "parquet" not in good("stream", "--help")
+    assert "prank" not in good("audit", "--help")

@@ -16,7 +16,11 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+import pril
 from pril import io
 from pril._serving import LoadedModel
 from pril._streaming import Stopped, Stream, chunks
@@ -192,6 +196,68 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):
         run_stream(path, json_lines(make_rows(60, seed=5)), checkpoint=keeper)
     with pytest.raises(ValueError, match="has 3 rows, but the checkpoint has seen 41"):
         run_stream(path, json_lines(rows[:3]), checkpoint=keeper)
+
+
+def test_an_error_while_learning_keeps_the_rows_before_it(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0, 0.0]})
+    model = make_pipeline(StandardScaler(), pril.PRIL(classes=[1, 2])).fit(frame, [1, 1, 2, 2])
+    path = tmp_path / "m.pril"
+    pril.save(model, path)
+    rows = [{"a": 5, "b": 1, "y": 1}, {"a": 1, "b": 0}, {"a": 2, "b": 1, "y": 2}] * 2
+    for bad, said in (
+        ({"a": 1, "y": 1}, "feature 1 is NaN"),
+        ({"a": 1}, "feature 1 is NaN"),
+        ({"a": 1e200, "b": -1e200, "y": 1}, "overflowed"),
+    ):
+        loaded, output = LoadedModel(path), streams.BytesIO()
+        stream = Stream(loaded, ("y",), output, lambda *_: None, None)
+        reading = piped(json_lines([*rows, bad, *rows]))
+        with pytest.raises(TableError, match=f"<stdin>, row 7: .*{said}"):
+            stream.run(reading, None)
+        os.close(reading)
+        whole = run_stream(path, json_lines(rows), names=("y",))
+        assert output.getvalue().decode().splitlines() == whole.answers
+        assert loaded.learner.t_ == whole.model.learner.t_
+        np.testing.assert_array_equal(loaded.learner.coef_, whole.model.learner.coef_)
+        assert vars(stream.verdict) == vars(whole.verdict)
+
+
+def test_a_step_that_does_not_know_rows_is_asked_row_by_row(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]})
+    model = make_pipeline(SimpleImputer(), pril.PRIL(classes=[1, 2])).fit(frame, [1, 1, 2, 2])
+    pril.save(model, tmp_path / "m.pril")
+    data = b'{"a": 1, "y": 1}\n{"a": 2, "y": 1}\n{"a": 1e999, "y": 1}\n{"a": 1, "y": 1}\n'
+    loaded, output = LoadedModel(tmp_path / "m.pril"), streams.BytesIO()
+    stream = Stream(loaded, ("y",), output, lambda *_: None, None)
+    reading = piped(data)
+    with pytest.raises(TableError, match=r"<stdin>, row 3: .*(infinity|too big)"):
+        stream.run(reading, None)
+    os.close(reading)
+    assert output.getvalue().count(b"\n") == 2
+    assert loaded.learner.t_ == model[-1].t_ + 2
+
+
+@pytest.mark.parametrize("lines", [json_lines, csv_lines])
+def test_blank_lines_say_nothing_of_the_format(tmp_path, lines):
+    path, rows = fitted(tmp_path), make_rows(20, seed=3)
+    expected = run_stream(path, lines(rows))
+    reading, writing = os.pipe()
+    os.write(writing, b"\n \n")
+    loaded, output = LoadedModel(path), streams.BytesIO()
+    stream = Stream(loaded, LABELS, output, lambda *_: None, None)
+
+    def feed():
+        while select.select([reading], [], [], 0)[0]:  # until the blank lines are read
+            time.sleep(0.01)
+        os.write(writing, b"\n" + lines(rows))
+        os.close(writing)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    stream.run(reading, None)
+    feeder.join()
+    os.close(reading)
+    assert output.getvalue().decode().splitlines() == expected.answers
 
 
 def test_a_signal_while_rows_are_passed_over_leaves_the_checkpoint(tmp_path):

@@ -911,12 +911,21 @@ def _stopping_cleanly() -> Iterator[None]:
             signal.signal(name, handler)
 
 
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Put nothing in the place of streams that were closed by whoever started this."""
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    with ExitStack() as stack:
+        for name in closed:
+            nothing = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: SIM115
+            setattr(sys, name, stack.enter_context(nothing))
+            stack.callback(setattr, sys, name, None)
+        yield
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's is one line and exit code 2."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started this
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
-    with _stopping_cleanly(), warnings.catch_warnings():
+    with _standard_streams(), _stopping_cleanly(), warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.showwarning = _print_warning  # type: ignore[assignment]
