@@ -372,7 +372,7 @@ X, Y, INTERVALS = table(100)
         (lazy(X), lazy(np.where(np.arange(100) == 70, 1.5, Y)), {}, r"y, block 1, row 20: Unknown label type: continuous. 1\.5"),
         (lazy(X), lazy(INTERVALS[:, ::-1]), {}, r"y, block \d, row \d+: lower end . is above"),
         (lazy(np.where(np.arange(100)[:, None] == 70, np.nan, X)), lazy(Y), {}, "block 1: X, row 20: feature 0 is NaN"),
-        (lazy(X * 1e200), lazy(Y), {}, r"block \d: X is finite, but PRIL overflowed"),
+        (lazy(X * 1e200), lazy(Y), {}, r"block \d: X, row \d+: X is finite, but PRIL overflowed"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_learned_is_refused_with_a_sentence(X, y, options, says):

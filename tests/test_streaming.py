@@ -207,7 +207,6 @@ def test_an_error_while_learning_keeps_the_rows_before_it(tmp_path):
     for bad, said in (
         ({"a": 1, "y": 1}, "feature 1 is NaN"),
         ({"a": 1}, "feature 1 is NaN"),
-        ({"a": 1e200, "b": -1e200, "y": 1}, "overflowed"),
     ):
         loaded, output = LoadedModel(path), streams.BytesIO()
         stream = Stream(loaded, ("y",), output, lambda *_: None, None)

@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import io
 import queue
+import re
 import shutil
 import sys
 import tempfile
@@ -513,6 +514,11 @@ class Csv(Table):
             if not header:
                 raise TableError(
                     f"{self.called(file)} is empty: a header with the columns' names is missing"
+                )
+            if len(header) == 1 and re.search("[;\t|]", header[0]):
+                raise TableError(
+                    f"{self.called(file)}: the header is one name, {shown(header[0])}; cells must "
+                    "be separated by commas, or by tabs in .tsv"
                 )
             if header != headers[0]:
                 raise TableError(f"{self.called(file)} has other columns than {self.files[0]}")
