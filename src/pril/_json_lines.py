@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pril.columns import TEXT, kind_of
 from pril.errors import LONGEST, RowError, shown
 
 DEEPEST = 500  # brackets in a line that pyarrow may see: at some thousands, nested, it crashes
+LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
 CARRIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
 TYPES = {
     type(None): pa.null(),
@@ -124,7 +126,7 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
     """Return, for each key in some lines, the type of its first value, and of all its values."""
     lines = split_lines(block)
     try:
-        if _is_deep(lines):  # pyarrow would crash
+        if _is_deep(lines) or LONG_NUMBER.search(block):  # pyarrow would crash, or round
             raise pa.ArrowInvalid
         options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         schema = pa.json.read_json(io.BytesIO(block), options).schema
@@ -168,4 +170,6 @@ def json_column(rows: list[dict[str, Any]], name: str, kind: pa.DataType) -> pa.
     values = [row.get(name) for row in rows]
     if kind == TEXT:
         values = [None if v is None else _text(v, name, t) for t, v in enumerate(values)]
+    elif kind == pa.float64():
+        values = [None if v is None else _float(v) for v in values]
     return pa.array(values, kind)

@@ -559,12 +559,12 @@ class Csv(Table):
         if issubclass(FORMATS[format], Csv):
             yield from super().carried(columns, format)
             return
-        types = self._carried_types()
+        types = self._find_types()
         for row, block, _ in super().carried(columns, format):
             cells = {name: _carried_cells(block.column(name), types[name]) for name in types}
             yield row, block, pa.RecordBatch.from_pydict(cells)
 
-    def _carried_types(self) -> dict[str, pa.DataType]:
+    def _find_types(self) -> dict[str, pa.DataType]:
         """Return for each column the type that all of its cells have."""
         types = dict.fromkeys(self.schema.names, pa.null())
         for row, block in self.blocks():
