@@ -1,8 +1,16 @@
 """The command on a cluster: the same survey, the same verdicts, rows that stay where they are."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from itertools import pairwise
 
+import dask
 import numpy as np
+import psutil
 import pytest
 from distributed import Client, LocalCluster
 
@@ -147,9 +155,85 @@ def test_what_a_cluster_cannot_do(tmp_path, client):
     write(tmp_path / "t.svm", make_rows(20))
     with pytest.raises(TableError, match="sparse tables are not learned on a cluster"):
         ClusterRun(open_table(str(tmp_path / "t.svm")), Task(("label",)), client, progress=False)
-    lost = pytest.raises(OSError, match="no Dask scheduler answers")
-    with lost, connected("tcp://127.0.0.1:1", None, timeout="1s"):
+
+
+# --- The cluster itself --------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_not_there():
+    nobody = pytest.raises(OSError, match="no Dask scheduler answers")
+    with nobody, connected("tcp://127.0.0.1:1", None, timeout="1s"):
         pass
+    idle = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0")
+    refused = pytest.raises(OSError, match=r"--cluster tcp://\S+: the scheduler has no workers")
+    with idle, refused, connected(idle.scheduler_address, None, timeout="1s"):
+        pass
+
+
+def test_a_cluster_that_is_lost(tmp_path, capfd):
+    part = [sys.executable, "-m"]
+    file = tmp_path / "scheduler.json"
+    options = ["--scheduler-file", str(file), "--no-dashboard"]
+    log = (tmp_path / "log").open("wb")
+    with (
+        log,
+        subprocess.Popen(
+            [*part, "distributed.cli.dask_scheduler", "--port", "0", *options], stderr=log
+        ) as scheduler,
+        subprocess.Popen(
+            [*part, "distributed.cli.dask_worker", "--no-nanny", *options], stderr=log
+        ) as worker,
+    ):
+        try:
+            while not file.exists():
+                assert scheduler.poll() is None
+                time.sleep(0.01)
+            address = json.loads(file.read_text())["address"]
+            lost = pytest.raises(OSError, match="the Dask cluster went away, or cancelled the work")
+            with lost, connected(address, None) as client:
+                killing = dask.delayed(os.kill)(scheduler.pid, signal.SIGKILL)
+                pril.dask.Cluster(client, False).compute(killing, "waiting")
+        finally:
+            scheduler.kill()
+            worker.kill()
+    assert capfd.readouterr().err == ""
+
+
+def test_workers_that_die():
+    dead = pytest.raises(OSError, match=r"the Dask cluster has lost its workers: .*died")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        dead,
+        connected(None, 1) as client,
+    ):
+        pril.dask.Cluster(client, False).compute(dask.delayed(os._exit)(1), "dying")
+
+
+def test_ctrl_c_is_one_line(tmp_path):
+    for part in range(4):
+        write(tmp_path / f"{part}.csv", make_rows(100))
+    ends = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)]
+    command = ["fit", str(tmp_path), *ends, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]
+    with subprocess.Popen(
+        [sys.executable, "-c", "from pril.cli import main; main()", *command, "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # a terminal sends Ctrl-C to all processes of its group
+    ) as process:
+        parts = []
+        while sum(part.cpu_times().user > 1 for part in parts) < 2:  # two workers, at work
+            assert process.poll() is None
+            time.sleep(0.05)
+            parts = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (1, b"", b"pril: stopped\n")
+    left = psutil.wait_procs(parts, timeout=10)[1]
+    assert [part for part in left if part.status() != psutil.STATUS_ZOMBIE] == []
+    assert not (tmp_path / "m.pril").exists()
+
+
+# --- Files ---------------------------------------------------------------------------------------
 
 
 def test_files_may_have_different_keys(tmp_path, client):

@@ -6,17 +6,24 @@ same files. What comes back to the client are encoders, counts and models, never
 
 from __future__ import annotations
 
+from pril import dask as cluster_learning  # before Dask itself: it says what to install
+
+# isort: split
 import logging
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from distributed import Client, LocalCluster
+from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from pril import dask as cluster_learning
 from pril import labels
 from pril._tables import FORMATS, Parquet, Table, TableError
 from pril._training import (
@@ -173,33 +180,72 @@ class ClusterRun(Run):
         return cluster_learning.Cluster(self.client, self.bar).compute(delayed(list)(tasks), doing)
 
 
+# --- The cluster ---------------------------------------------------------------------------------
+
+
 @contextmanager
 def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
     """Yield a client of a running cluster, or of one of local processes that ends with it."""
-    from distributed import Client, LocalCluster
-
     if address is not None:
-        try:
-            client = Client(address, timeout=timeout)
-        except (OSError, ValueError) as error:
-            raise OSError(
-                f"--cluster {address}: no Dask scheduler answers there: {error}"
-            ) from None
-        with client:
+        with (
+            silence_logging_cmgr(logging.CRITICAL),
+            _client(address, timeout) as client,
+            _lost_cluster(),
+        ):
+            _wait_for_workers(client, address, timeout)
             yield client
     else:
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
-        with (
-            LocalCluster(workers, silence_logs=logging.CRITICAL, **options) as cluster,
-            Client(cluster) as client,
-            _lost_cluster(),
-        ):
+        with _without_ctrl_c():
+            cluster = LocalCluster(workers, silence_logs=logging.CRITICAL, **options)
+        with cluster, Client(cluster) as client, _lost_cluster():
             yield client
+
+
+def _client(address: str, timeout: str) -> Any:
+    try:
+        return Client(address, timeout=timeout)
+    except OSError as error:
+        raise OSError(f"--cluster {address}: no Dask scheduler answers there: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--cluster {address}: {error}") from None
+
+
+def _wait_for_workers(client: Any, address: str, timeout: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError:
+        raise OSError(
+            f"--cluster {address}: the scheduler has no workers; start some with: "
+            f"dask worker {address}"
+        ) from None
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Let the workers that are started meanwhile never see Ctrl-C: this process ends them.
+
+    They inherit a mask of signals; so does Dask's thread, which starts them again if they die.
+    """
+    if os.name != "posix":  # elsewhere there are no masks
+        yield
+        return
+    resource_tracker.ensure_running()  # or Dask's thread starts it, which unblocks the signal there
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
 def _lost_cluster() -> Iterator[None]:
+    """Say in one line that the cluster, or its workers, went away."""
     try:
         yield
     except RuntimeError as error:  # its sentence is about the cluster
         raise OSError(str(error)) from None
+    except Exception as error:
+        if type(error).__module__ != "distributed.scheduler":
+            raise
+        raise OSError(f"the Dask cluster has lost its workers: {error}") from None
