@@ -19,6 +19,7 @@ from pril import io
 from pril._scaling import ClusterRun, Piece, connected, read_piece
 from pril._tables import TableError, open_table
 from pril._training import Run, Task
+from pril.cli import main
 from pril.columns import ColumnEncoder
 from tables import GRADES, make_rows, write, write_parquet
 
@@ -155,6 +156,28 @@ def test_what_a_cluster_cannot_do(tmp_path, client):
     write(tmp_path / "t.svm", make_rows(20))
     with pytest.raises(TableError, match="sparse tables are not learned on a cluster"):
         ClusterRun(open_table(str(tmp_path / "t.svm")), Task(("label",)), client, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--workers", "2", "--model", "kernel"], "--model kernel is for one process: leave out --workers"),
+        (["--cluster", "tcp://h:1", "--model", "kernel"], "leave out --cluster, or choose"),
+        (["--cluster", ""], "--cluster is empty: pass the address of a scheduler"),
+        (["--cluster", "", "--workers", "1"], "choose one"),
+        (["--cluster", "tls://127.0.0.1:1"], "--cluster tls://127.0.0.1:1: TLS expects"),
+        (["--cluster", "h"], "--cluster h: missing port number"),
+    ],
+)  # fmt: skip
+def test_options_that_are_refused(tmp_path, capsys, options, said):
+    table = write(tmp_path / "t.csv", make_rows(20))
+    command = ["fit", str(table), "--label", "grade", "-o", str(tmp_path / "m.pril")]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, *options])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert not (tmp_path / "m.pril").exists()
 
 
 # --- The cluster itself --------------------------------------------------------------------------
