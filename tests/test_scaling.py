@@ -1,8 +1,18 @@
 """The command on a cluster: the same survey, the same verdicts, rows that stay where they are."""
 
+import io as streams
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from itertools import pairwise
 
+import dask
 import numpy as np
+import psutil
 import pytest
 from distributed import Client, LocalCluster
 
@@ -11,6 +21,7 @@ from pril import io
 from pril._scaling import ClusterRun, Piece, connected, read_piece
 from pril._tables import TableError, open_table
 from pril._training import Run, Task
+from pril.cli import main
 from pril.columns import ColumnEncoder
 from tables import GRADES, make_rows, write, write_parquet
 
@@ -86,7 +97,7 @@ def test_a_cluster_reads_what_one_process_reads(folder, client):
 
 
 def test_all_rows_make_the_encoder(folder, client):
-    task = Task(**{**vars(TASK), "holdout": 0.0, "epochs": 1})
+    task = replace(TASK, holdout=0.0, epochs=1)
     alone = Run(open_table(str(folder)), task, lambda *_: None)
     fitted, other = alone(), ClusterRun(open_table(str(folder)), task, client, progress=False)()
     for mine, yours in zip(other[0]._moments, fitted[0]._moments, strict=True):
@@ -101,7 +112,7 @@ def test_a_piece_is_its_rows(tmp_path):
     task = Task(("grade",), drop=("id", "low", "high"), holdout=0.0)
     encoder = ColumnEncoder(scale=False).fit(next(open_table(str(path)).blocks(["age"]))[1])
     for first, n in ((0, 100), (40, 30), (90, 10), (0, 10)):
-        X, y = read_piece(Piece(str(path), "parquet", first, n, 0, None), task, encoder, False)
+        X, y = read_piece(Piece(str(path), "t", "parquet", first, n, 0, None), task, encoder, False)
         assert X[:, 0].tolist() == [row["age"] for row in rows[first : first + n]]
         assert y.values[:, 0].tolist() == [row["grade"] for row in rows[first : first + n]]
 
@@ -123,6 +134,23 @@ def test_the_model_is_that_of_mixing_in_memory(folder, client, tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def complaints(place, task, client):
+    """Return what one process and the cluster say of a table that cannot be learned."""
+    said = []
+    for run in (
+        Run(open_table(place), task, lambda *_: None),
+        ClusterRun(open_table(place), task, client, progress=False),
+    ):
+        try:
+            run()
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) == 2
+    assert not any(client.processing().values())
+    return said
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
@@ -131,25 +159,205 @@ def test_the_model_is_that_of_mixing_in_memory(folder, client, tmp_path):
         ({"size": float("inf")}, "column 'size' is inf, which is not finite"),
     ],
 )
-def test_a_bad_cell_is_named(tmp_path, client, cells, said):
+def test_a_bad_cell_is_named(tmp_path, monkeypatch, client, cells, said, suffix):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
     for part in range(3):
         rows = make_rows(50)
         if part == 2:
             rows[30].update(cells)
-        write(tmp_path / f"{part}.csv", rows)
-    run = ClusterRun(open_table(str(tmp_path)), TASK, client, progress=False)
-    with pytest.raises(TableError, match=f"2.csv, row 31: .*{said}"):
+        write(tmp_path / "b" / f"{part}.{suffix}", rows)
+    alone, cluster = complaints("b", TASK, client)
+    assert alone == cluster
+    assert cluster.startswith(f"b/2.{suffix}, row 31: ")
+    assert said in cluster
+
+
+def test_standard_input_has_its_name(tmp_path, monkeypatch, client):
+    rows = make_rows(50)
+    rows[30]["size"] = float("inf")
+    data = write(tmp_path / "t.csv", rows).read_bytes()
+    monkeypatch.setattr(sys, "stdin", streams.TextIOWrapper(streams.BytesIO(data)))
+    run = ClusterRun(open_table("-"), TASK, client, progress=False)
+    with pytest.raises(TableError, match=r"^<stdin>, row 31: column 'size' is inf"):
         run()
-    assert not any(client.processing().values())
+
+
+def test_of_several_mistakes_the_first_is_named(tmp_path, monkeypatch, client):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
+    rows = make_rows(20_000)
+    rows[-1]["size"] = "x"  # found last, since the others have few rows
+    write(tmp_path / "b" / "0.csv", rows)
+    for part in range(1, 4):
+        write(tmp_path / "b" / f"{part}.csv", [{**row, "size": "x"} for row in make_rows(5)])
+    alone, cluster = complaints("b", TASK, client)
+    assert alone == cluster
+    assert cluster.startswith("b/0.csv, row 20000: ")
+
+
+def test_what_a_learner_refuses_has_file_and_row(tmp_path, monkeypatch, client):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
+    exact = [{**row, "low": "fair", "high": "fair"} for row in make_rows(50)]
+    for part in range(4):
+        rows = [dict(row) for row in exact]
+        if part:
+            rows[10 - part]["high"] = "good"
+        write(tmp_path / "b" / f"{part}.csv", rows)
+    task = replace(TASK, model="prank", holdout=0.0)
+    alone, cluster = complaints("b", task, client)
+    assert alone == cluster
+    assert cluster.startswith("b/1.csv, row 10: columns 'low', 'high': PRank learns from exact")
+    task = replace(TASK, model="prank")  # rows held out are not learned: its row is not 10 less
+    assert complaints("b/1.csv", task, client)[1].startswith("b/1.csv, row 10: ")
+
+
+def test_an_overflow_has_its_file(tmp_path, monkeypatch, client):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
+    for part in range(4):
+        write(tmp_path / "b" / f"{part}.csv", make_rows(50))
+    task = replace(TASK, model="widrow-hoff", parameters={"eta": 1e308})
+    alone, cluster = complaints("b", task, client)
+    assert "WidrowHoff overflowed" in alone
+    assert cluster == f"b/0.csv: {alone}"
+
+
+def test_labels_are_limited_over_all_pieces(tmp_path, monkeypatch, client):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
+    for part in range(2):
+        rows = [{"x": 1, "y": 6000 * part + k} for k in range(6000)]
+        write(tmp_path / "b" / f"{part}.csv", rows)
+    alone, cluster = complaints("b", Task(labels=("y",)), client)
+    assert alone == cluster
+    assert cluster.startswith("b: column 'y': over 10000 different labels")
+    write(tmp_path / "b" / "2.csv", [{"x": 1, "y": k} for k in range(10_001)])
+    (tmp_path / "b" / "0.csv").unlink()
+    alone, cluster = complaints("b", Task(labels=("y",)), client)
+    assert alone == cluster
+
+
+def test_all_rows_may_be_held_out(tmp_path, client):
+    path = str(write(tmp_path / "t.csv", make_rows(20)))
+    alone, cluster = complaints(path, replace(TASK, holdout=0.9999999), client)
+    assert alone == cluster == f"{path}: every row was held out; make --holdout smaller"
+
+
+def test_a_file_that_workers_do_not_see(tmp_path, client):
+    path = write(tmp_path / "t.csv", make_rows(20))
+    run = ClusterRun(open_table(str(path)), TASK, client, progress=False)
+    path.unlink()
+    with pytest.raises(TableError, match=r"t\.csv: a worker does not find this file"):
+        run()
 
 
 def test_what_a_cluster_cannot_do(tmp_path, client):
     write(tmp_path / "t.svm", make_rows(20))
     with pytest.raises(TableError, match="sparse tables are not learned on a cluster"):
         ClusterRun(open_table(str(tmp_path / "t.svm")), Task(("label",)), client, progress=False)
-    lost = pytest.raises(OSError, match="no Dask scheduler answers")
-    with lost, connected("tcp://127.0.0.1:1", None, timeout="1s"):
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--workers", "2", "--model", "kernel"], "--model kernel is for one process: leave out --workers"),
+        (["--cluster", "tcp://h:1", "--model", "kernel"], "leave out --cluster, or choose"),
+        (["--cluster", ""], "--cluster is empty: pass the address of a scheduler"),
+        (["--cluster", "", "--workers", "1"], "choose one"),
+        (["--cluster", "tls://127.0.0.1:1"], "--cluster tls://127.0.0.1:1: TLS expects"),
+        (["--cluster", "h"], "--cluster h: missing port number"),
+    ],
+)  # fmt: skip
+def test_options_that_are_refused(tmp_path, capsys, options, said):
+    table = write(tmp_path / "t.csv", make_rows(20))
+    command = ["fit", str(table), "--label", "grade", "-o", str(tmp_path / "m.pril")]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, *options])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert not (tmp_path / "m.pril").exists()
+
+
+# --- The cluster itself --------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_not_there():
+    nobody = pytest.raises(OSError, match="no Dask scheduler answers")
+    with nobody, connected("tcp://127.0.0.1:1", None, timeout="1s"):
         pass
+    idle = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0")
+    refused = pytest.raises(OSError, match=r"--cluster tcp://\S+: the scheduler has no workers")
+    with idle, refused, connected(idle.scheduler_address, None, timeout="1s"):
+        pass
+
+
+def test_a_cluster_that_is_lost(tmp_path, capfd):
+    part = [sys.executable, "-m"]
+    file = tmp_path / "scheduler.json"
+    options = ["--scheduler-file", str(file), "--no-dashboard"]
+    log = (tmp_path / "log").open("wb")
+    with (
+        log,
+        subprocess.Popen(
+            [*part, "distributed.cli.dask_scheduler", "--port", "0", *options], stderr=log
+        ) as scheduler,
+        subprocess.Popen(
+            [*part, "distributed.cli.dask_worker", "--no-nanny", *options], stderr=log
+        ) as worker,
+    ):
+        try:
+            while not file.exists():
+                assert scheduler.poll() is None
+                time.sleep(0.01)
+            address = json.loads(file.read_text())["address"]
+            lost = pytest.raises(OSError, match="the Dask cluster went away, or cancelled the work")
+            with lost, connected(address, None) as client:
+                killing = dask.delayed(os.kill)(scheduler.pid, signal.SIGKILL)
+                pril.dask.Cluster(client, False).compute(killing, "waiting")
+        finally:
+            scheduler.kill()
+            worker.kill()
+    assert capfd.readouterr().err == ""
+
+
+def test_workers_that_die():
+    dead = pytest.raises(OSError, match=r"the Dask cluster has lost its workers: .*died")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        dead,
+        connected(None, 1) as client,
+    ):
+        pril.dask.Cluster(client, False).compute(dask.delayed(os._exit)(1), "dying")
+
+
+def test_ctrl_c_is_one_line(tmp_path):
+    for part in range(4):
+        write(tmp_path / f"{part}.csv", make_rows(100))
+    ends = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)]
+    command = ["fit", str(tmp_path), *ends, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]
+    with subprocess.Popen(
+        [sys.executable, "-c", "from pril.cli import main; main()", *command, "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # a terminal sends Ctrl-C to all processes of its group
+    ) as process:
+        parts = []
+        while sum(part.cpu_times().user > 1 for part in parts) < 2:  # two workers, at work
+            assert process.poll() is None
+            time.sleep(0.05)
+            parts = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (1, b"", b"pril: stopped\n")
+    left = psutil.wait_procs(parts, timeout=10)[1]
+    assert [part for part in left if part.status() != psutil.STATUS_ZOMBIE] == []
+    assert not (tmp_path / "m.pril").exists()
+
+
+# --- Files ---------------------------------------------------------------------------------------
 
 
 def test_files_may_have_different_keys(tmp_path, client):

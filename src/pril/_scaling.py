@@ -6,21 +6,31 @@ same files. What comes back to the client are encoders, counts and models, never
 
 from __future__ import annotations
 
+from pril import dask as cluster_learning  # before Dask itself: it says what to install
+
+# isort: split
 import logging
-from collections.abc import Iterator
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from dask import delayed
+from distributed import Client, LocalCluster
+from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
-from pril import dask as cluster_learning
 from pril import labels
 from pril._tables import FORMATS, Parquet, Table, TableError
 from pril._training import (
-    Checkpoint,
     LabelCounts,
     Run,
     Task,
@@ -33,9 +43,9 @@ from pril._training import (
     survey_block,
 )
 from pril.columns import ColumnEncoder, one_batch, read_labels
+from pril.errors import RowError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
@@ -45,6 +55,7 @@ class Piece(NamedTuple):
     """Rows of a table that one task reads."""
 
     file: str
+    name: str  # what the user calls the file
     format: str
     first: int
     rows: int | None
@@ -53,14 +64,14 @@ class Piece(NamedTuple):
 
     def open(self) -> Table:
         """Return the file as a table."""
-        return FORMATS[self.format]([Path(self.file)], self.file, self.schema)
+        return FORMATS[self.format]([Path(self.file)], self.name, self.schema)
 
     def blocks(
         self, table: Table, task: Task, columns: list[str]
     ) -> Iterator[tuple[int, pa.RecordBatch, Array]]:
         """Yield first row, cells, and which rows are for learning, of each block."""
         end = float("inf") if self.rows is None else self.first + self.rows
-        own = Task(**{**vars(task), "seed": self.seed})
+        own = replace(task, seed=self.seed)
         for row, block in table.blocks(columns, self.first):
             if row >= end:
                 break
@@ -68,34 +79,88 @@ class Piece(NamedTuple):
             yield row, block, is_for_learning(own, row, block.num_rows)
 
 
-def survey_piece(
-    piece: Piece, task: Task, encoder: ColumnEncoder, columns: list[str]
-) -> tuple[ColumnEncoder, LabelCounts, int]:
+# --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
+
+
+def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a task return its error: who has all of them can name the first in the table."""
+
+    @wraps(task)
+    def attempt(piece: Piece, *arguments: Any) -> Any:
+        try:
+            return task(piece, *arguments)
+        except FileNotFoundError:
+            return TableError(
+                f"{piece.name}: a worker does not find this file; all workers must see the table"
+            )
+        except (ValueError, OSError) as error:
+            return error
+
+    return attempt
+
+
+class Survey(NamedTuple):
+    """What the rows of a piece are like."""
+
+    encoder: ColumnEncoder
+    counts: LabelCounts
+    rows: int
+    learned: int  # rows that are not held out
+
+
+@returning_errors
+def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list[str]) -> Survey:
     """Return what the columns and labels of a piece are like, and its number of rows."""
-    table, encoder, counts, n_rows = piece.open(), clone(encoder), LabelCounts(task.labels), 0
+    table, encoder, counts = piece.open(), clone(encoder), LabelCounts(task.labels)
+    n_rows = n_learned = 0
     for row, block, learning in piece.blocks(table, task, [*columns, *task.labels]):
         survey_block(table, task, encoder, counts, row, block, learning)
         n_rows += block.num_rows
-    return encoder, counts, n_rows
+        n_learned += int(learning.sum())
+        if counts.are_too_many():  # the client refuses them
+            break
+    return Survey(encoder, counts, n_rows, n_learned)
 
 
 def read_piece(
     piece: Piece, task: Task, encoder: ColumnEncoder, text: bool
 ) -> tuple[Any, labels.Labels]:
     """Return features and labels of the rows for learning."""
-    import pyarrow as pa
-
-    table, names = piece.open(), [*encoder.feature_names_in_, *task.labels]
-    parts = [pa.schema([table.schema.field(name) for name in names]).empty_table()]
-    places: list[Any] = []
-    for row, block, learning in piece.blocks(table, task, names):
-        parts.append(pa.Table.from_batches([kept(block, learning)]))
-        places.extend(rows_of(row, learning))
-    whole = one_batch(pa.concat_tables(parts[1:] or parts))
-    with located(table, np.array(places), task.labels):
+    table = piece.open()
+    whole, places = _learned_rows(piece, table, task, encoder)
+    with located(table, places, task.labels):
         return encoder.transform(whole), read_labels(whole, task.labels, text=text)
 
 
+@returning_errors
+def try_piece(piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any) -> None:
+    """Learn a piece as one process does, so that an error names its file and row."""
+    table = piece.open()
+    whole, places = _learned_rows(piece, table, task, encoder)
+    with located(table, places, task.labels):
+        found = read_labels(whole, task.labels, text=text)
+        try:
+            clone(model)._learn_once(encoder.transform(whole), found, None, recording=False)
+        except RowError:
+            raise
+        except ValueError as error:  # an overflow, which has no row
+            raise TableError(f"{piece.name}: {error}") from None
+
+
+def _learned_rows(
+    piece: Piece, table: Table, task: Task, encoder: ColumnEncoder
+) -> tuple[pa.RecordBatch, Array]:
+    """Return the rows for learning, and where in the file they are."""
+    names = [*encoder.feature_names_in_, *task.labels]
+    parts = [pa.schema([table.schema.field(name) for name in names]).empty_table()]
+    places = [np.empty(0, dtype=np.int64)]
+    for row, block, learning in piece.blocks(table, task, names):
+        parts.append(pa.Table.from_batches([kept(block, learning)]))
+        places.append(rows_of(row, learning))
+    return one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(places)
+
+
+@returning_errors
 def judge_piece(
     piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any
 ) -> Verdict:
@@ -106,6 +171,9 @@ def judge_piece(
         found = read_labels(held, task.labels, text=text)
         judge(model, encoder.transform(held), found, verdict)
     return verdict
+
+
+# --- The run -------------------------------------------------------------------------------------
 
 
 class ClusterRun(Run):
@@ -119,87 +187,141 @@ class ClusterRun(Run):
         self.bar = progress
         names = {kind: name for name, kind in FORMATS.items()}
         schema = None if isinstance(table, Parquet) else table.schema
-        self.files = [file for file, _, _ in table.pieces()]  # as the user calls them
+        pieces = table.pieces()
+        self.files = [file for file, _, _ in pieces]
         self.pieces = [
-            Piece(str(file.resolve()), names[type(table)], first, rows, task.seed + k, schema)
-            for k, (file, first, rows) in enumerate(table.pieces())
+            Piece(
+                file=str(file.resolve()),
+                name=table.called(file),
+                format=names[type(table)],
+                first=first,
+                rows=rows,
+                seed=task.seed + k,
+                schema=schema,
+            )
+            for k, (file, first, rows) in enumerate(pieces)
         ]
 
-    def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline:
-        """Survey all pieces, then mix their models."""
-        from dask import delayed
-
-        blank = delayed(self.encoder, traverse=False)
-        surveys = self._compute(
-            [delayed(survey_piece)(p, self.task, blank, self.columns.used) for p in self.pieces],
-            "reading the table",
-        )
-        found = zip(self.files, self.pieces, surveys, strict=True)
-        for file, piece, (encoder, counts, rows) in found:
-            if rows and self.n_rows == 0:
-                self.encoder = encoder
-            elif rows:
-                self.encoder.merge(encoder)
+    def _survey(self) -> None:
+        learned = 0
+        surveys = self._compute("reading the table", survey_piece, self.encoder, self.columns.used)
+        for file, piece, survey in zip(self.files, self.pieces, surveys, strict=True):
+            if survey.rows and self.n_rows == 0:
+                self.encoder = survey.encoder
+            elif survey.rows:
+                self.encoder.merge(survey.encoder)
             self.table.begin_file(file, self.n_rows - piece.first)
-            self.counts.merge(counts, self.n_rows - piece.first)
-            self.n_rows += rows
+            self.counts.merge(survey.counts, self.n_rows - piece.first)
+            self.counts.check_number(self.table)
+            self.n_rows += survey.rows
+            learned += survey.learned
         if self.n_rows == 0:
             raise TableError(f"{self.table.name} has no rows")
         self._begin_learning()
-        encoder = delayed(self.encoder, traverse=False)
-        self.model = cluster_learning.fit_blocks(
-            self.model,
-            [delayed(read_piece)(piece, self.task, encoder, self.text) for piece in self.pieces],
-            client=self.client,
-            progress=self.bar,
-        )
+        if learned == 0:
+            raise TableError(f"{self.table.name}: every row was held out; make --holdout smaller")
+
+    def _learn(self) -> None:
+        blocks = self._tasks(read_piece, self.encoder, self.text)
+        try:
+            self.model = cluster_learning.fit_blocks(
+                self.model, blocks, client=self.client, progress=self.bar
+            )
+        except ValueError as error:  # of some piece: let the first that has one say it
+            doing = "looking for the mistake"
+            list(self._compute(doing, try_piece, self.encoder, self.text, self.model))
+            # No piece fails by itself: mixed, the model overflowed.
+            raise ValueError(re.sub(r"^block \d+: ", "", str(error))) from None
         self.epoch = self.model.n_iter_
-        return Pipeline([("columns", self.encoder), ("model", self.model)])
+        self.phase = "done"
 
     def judge(self) -> Verdict:
         """Return how good the model is on the rows that were held out."""
-        from dask import delayed
-
-        encoder, model = (delayed(part, traverse=False) for part in (self.encoder, self.model))
         verdicts = self._compute(
-            [delayed(judge_piece)(p, self.task, encoder, self.text, model) for p in self.pieces],
-            "judging the model",
+            "judging the model", judge_piece, self.encoder, self.text, self.model
         )
         return sum(verdicts, Verdict())
 
-    def _compute(self, tasks: list[Any], doing: str) -> Any:
-        from dask import delayed
+    def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
+        """Return a lazy call for each piece; what they share is sent once."""
+        lent = [delayed(part, traverse=False) for part in shared]
+        return [delayed(task)(piece, self.task, *lent) for piece in self.pieces]
 
-        return cluster_learning.Cluster(self.client, self.bar).compute(delayed(list)(tasks), doing)
+    def _compute(self, doing: str, task: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Yield the results of a task in the order of the pieces, up to the first error."""
+        cluster = cluster_learning.Cluster(self.client, self.bar)
+        for result in cluster.compute(delayed(list)(self._tasks(task, *shared)), doing):
+            if isinstance(result, Exception):
+                raise result
+            yield result
+
+
+# --- The cluster ---------------------------------------------------------------------------------
 
 
 @contextmanager
 def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
     """Yield a client of a running cluster, or of one of local processes that ends with it."""
-    from distributed import Client, LocalCluster
-
     if address is not None:
-        try:
-            client = Client(address, timeout=timeout)
-        except (OSError, ValueError) as error:
-            raise OSError(
-                f"--cluster {address}: no Dask scheduler answers there: {error}"
-            ) from None
-        with client:
+        with (
+            silence_logging_cmgr(logging.CRITICAL),
+            _client(address, timeout) as client,
+            _lost_cluster(),
+        ):
+            _wait_for_workers(client, address, timeout)
             yield client
     else:
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
-        with (
-            LocalCluster(workers, silence_logs=logging.CRITICAL, **options) as cluster,
-            Client(cluster) as client,
-            _lost_cluster(),
-        ):
+        with _without_ctrl_c():
+            cluster = LocalCluster(workers, silence_logs=logging.CRITICAL, **options)
+        with cluster, Client(cluster) as client, _lost_cluster():
             yield client
+
+
+def _client(address: str, timeout: str) -> Any:
+    try:
+        return Client(address, timeout=timeout)
+    except OSError as error:
+        raise OSError(f"--cluster {address}: no Dask scheduler answers there: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--cluster {address}: {error}") from None
+
+
+def _wait_for_workers(client: Any, address: str, timeout: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError:
+        raise OSError(
+            f"--cluster {address}: the scheduler has no workers; start some with: "
+            f"dask worker {address}"
+        ) from None
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Let the workers that are started meanwhile never see Ctrl-C: this process ends them.
+
+    They inherit a mask of signals; so does Dask's thread, which starts them again if they die.
+    """
+    if os.name != "posix":  # elsewhere there are no masks
+        yield
+        return
+    resource_tracker.ensure_running()  # or Dask's thread starts it, which unblocks the signal there
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
 def _lost_cluster() -> Iterator[None]:
+    """Say in one line that the cluster, or its workers, went away."""
     try:
         yield
     except RuntimeError as error:  # its sentence is about the cluster
         raise OSError(str(error)) from None
+    except Exception as error:
+        if type(error).__module__ != "distributed.scheduler":
+            raise
+        raise OSError(f"the Dask cluster has lost its workers: {error}") from None

@@ -192,11 +192,18 @@ class LabelCounts:
             if label not in self.seen:
                 self.seen[label] = [0, first + int(np.argmax(code == found[k]))]
             self.seen[label][0] += int(count[k])
-            if len(self.seen) > MOST_LABELS:
-                raise TableError(
-                    f"{table.name}: {said_columns(self.names)}: over {MOST_LABELS} different "
-                    "labels; rank them in bins first (pril.labels.from_bounds does)"
-                )
+
+    def are_too_many(self) -> bool:
+        """Tell whether there are more different labels than a rating has."""
+        return len(self.seen) > MOST_LABELS
+
+    def check_number(self, table: Table) -> None:
+        """Refuse too many different labels."""
+        if self.are_too_many():
+            raise TableError(
+                f"{table.name}: {said_columns(self.names)}: over {MOST_LABELS} different "
+                "labels; rank them in bins first (pril.labels.from_bounds does)"
+            )
 
     def merge(self, other: LabelCounts, offset: int) -> None:
         """Take in the labels of other rows, which lie that much further on in the table."""
@@ -525,6 +532,7 @@ class Run:
         for first, block in self._counted("reading", blocks):
             learning = is_for_learning(self.task, first, block.num_rows)
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
+            self.counts.check_number(self.table)
         if self.row == 0:
             raise TableError(f"{self.table.name} has no rows")
         self.n_rows = self.row

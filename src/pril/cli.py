@@ -213,7 +213,7 @@ def fit(
     output = output or Path(f"{_stem(table)}.pril")
     _check_output(output, opened.files)
     with ExitStack() as stack:
-        if cluster or workers:
+        if cluster is not None or workers is not None:
             run = _cluster_run(opened, task, cluster, workers, checkpoint, say, stack)
             keeper = None
         else:
@@ -244,11 +244,18 @@ def _cluster_run(
 ) -> Run:
     from pril._scaling import ClusterRun, connected
 
-    if cluster and workers:
+    if cluster is not None and workers is not None:
         raise ValueError("--cluster and --workers: choose one")
+    if cluster == "":  # a variable that is not set
+        raise ValueError("--cluster is empty: pass the address of a scheduler, tcp://host:8786")
     if checkpoint:
         raise ValueError(
             "--checkpoint is for one process: on a cluster Dask computes again what is lost"
+        )
+    if task.model == "kernel":
+        option = "--workers" if cluster is None else "--cluster"
+        raise ValueError(
+            f"--model kernel is for one process: leave out {option}, or choose another model"
         )
     client = stack.enter_context(connected(cluster, workers))
     return ClusterRun(table, task, client, progress=say.is_watched and sys.stdout.isatty())
