@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -268,7 +269,7 @@ def connected(address: str | None, workers: int | None, timeout: str = "10s") ->
             _client(address, timeout) as client,
             _lost_cluster(),
         ):
-            _wait_for_workers(client, address, timeout)
+            _greet_workers(client, address, timeout)
             yield client
     else:
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
@@ -287,14 +288,16 @@ def _client(address: str, timeout: str) -> Any:
         raise ValueError(f"--cluster {address}: {error}") from None
 
 
-def _wait_for_workers(client: Any, address: str, timeout: str) -> None:
+def _greet_workers(client: Any, address: str, timeout: str) -> None:
+    """Say that there is nobody to work yet; an adaptive cluster starts workers when they are due."""
     try:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError:
-        raise OSError(
-            f"--cluster {address}: the scheduler has no workers; start some with: "
-            f"dask worker {address}"
-        ) from None
+        warnings.warn(
+            f"--cluster {address}: the scheduler has no workers yet; start some with: "
+            f"dask worker {address}",
+            stacklevel=2,
+        )
 
 
 @contextmanager

@@ -150,7 +150,7 @@ def located(
         yield
     except RowError as error:
         row = first + error.row if isinstance(first, int) else int(first[error.row])
-        said = f"{said_columns(names)}: " if names and not error.reason.startswith("column") else ""
+        said = f"{said_columns(names)}: " if names and error.args[0] == "y" else ""
         reason = error.reason.replace("pass classes=", "pass --classes")
         hint = next((hint for mark, hint in (hints or {}).items() if mark in reason), "")
         raise TableError(f"{table.where(row)}: {said}{reason}{hint}") from None
