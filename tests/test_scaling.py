@@ -3,6 +3,7 @@
 import io as streams
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from distributed import Client, LocalCluster
 
 import pril.dask
 from pril import io
+from pril._formats import open_table
 from pril._scaling import ClusterRun, Piece, connected, read_piece
-from pril._tables import TableError, open_table
+from pril._tables import TableError
 from pril._training import Run, Task
 from pril.cli import main
 from pril.columns import ColumnEncoder

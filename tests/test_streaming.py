@@ -22,9 +22,10 @@ from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril import io
+from pril._formats import open_table
 from pril._serving import LoadedModel
 from pril._streaming import Stopped, Stream, chunks
-from pril._tables import TableError, open_table
+from pril._tables import TableError
 from pril._training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
 

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pril import _tables
-from pril._tables import TableError, ahead, open_table, rebatched
+from pril._formats import open_table
+from pril._tables import TableError, ahead, rebatched
 from pril._writing import TableWriter
 from pril.columns import read_numbers, read_words
 from tables import make_rows, write

@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from pril import _tables, _training, io
-from pril._tables import TableError, open_table
+from pril._formats import open_table
+from pril._tables import TableError
 from pril._training import MODELS, Checkpoint, Run, Task, Verdict, is_for_learning
 from pril.columns import ColumnEncoder
 from pril.metrics import interval_absolute_error, interval_accuracy

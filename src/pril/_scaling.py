@@ -30,7 +30,8 @@ from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
 
 from pril import labels
-from pril._tables import FORMATS, Parquet, Table, TableError
+from pril._formats import FORMATS, Parquet
+from pril._tables import Table, TableError
 from pril._training import (
     LabelCounts,
     Run,
@@ -289,7 +290,7 @@ def _client(address: str, timeout: str) -> Any:
 
 
 def _greet_workers(client: Any, address: str, timeout: str) -> None:
-    """Say that there is nobody to work yet; an adaptive cluster starts workers when they are due."""
+    """Say that nobody is there to work yet; an adaptive cluster starts workers when due."""
     try:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError:

@@ -374,7 +374,8 @@ def predict(
     """
     import pyarrow as pa
 
-    from pril._tables import TableError, format_of
+    from pril._formats import format_of
+    from pril._tables import TableError
     from pril._training import located
     from pril._writing import TableWriter
 
@@ -440,7 +441,7 @@ def _check_text(block: Any) -> None:
 
 
 def _text_format(table: Table) -> str:
-    from pril._tables import JsonLines, Tsv
+    from pril._formats import JsonLines, Tsv
 
     return "jsonl" if isinstance(table, JsonLines) else "tsv" if isinstance(table, Tsv) else "csv"
 
@@ -818,7 +819,7 @@ def _stem(table: str) -> str:
     """Return a table's name without folder, suffix and the signs of a glob."""
     import re
 
-    from pril._tables import SUFFIXES
+    from pril._formats import SUFFIXES
 
     name = Path(table).name.removesuffix(".gz")
     if Path(name).suffix.lower() in SUFFIXES:
@@ -827,7 +828,7 @@ def _stem(table: str) -> str:
 
 
 def _open(table: str, format: Format | None) -> Table:  # noqa: A002
-    from pril._tables import open_table
+    from pril._formats import open_table
 
     return open_table(table, format and format.value)
 
