@@ -130,9 +130,9 @@ def test_chain_runs_the_kernel_learner():
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_mixing_is_the_slow_twin(seed, shuffle):
     K, rounds = 5, 5
-    X, _, y = table(230, K=K, seed=seed)
+    X, _, y = table(256, K=K, seed=seed)  # a power of two: means are exact, and so are ties
     X = np.round(X * 64) / 64  # sums of a pass are exact, whatever their order
-    ends = [0, 50, 100, 100, 170, 230]  # unequal, one empty
+    ends = [0, 50, 100, 100, 170, 256]  # unequal, one empty
     parts = [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
     estimator = PRIL(classes=range(1, K + 1), shuffle=shuffle, random_state=seed)
     drawn = np.random.RandomState(seed).randint(2**31)
@@ -169,10 +169,11 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
     parts = [(X[i : i + 8], y[i : i + 8]) for i in range(0, 240, 8)]
     moved, means, starts = pril.dask._moved, [], []
 
-    def watched(model, share, stride):
+    def watched(model, share, stride, carry):
         means.append(model._memory.state.n + stride * share.n / share.rows)
-        starts.append(moved(model, share, stride))
-        return starts[-1]
+        memory, carry = moved(model, share, stride, carry)
+        starts.append(memory)
+        return memory, carry
 
     monkeypatch.setattr(pril.dask, "_moved", watched)
     estimator = cls(classes=range(1, 9), random_state=0)
@@ -197,7 +198,33 @@ def test_a_mean_out_of_order_is_projected():
     model._memory.state.n[:] = 6, 2, -6
     change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
     share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0)
-    assert pril.dask._moved(model, share, 1.5).state.n.tolist() == [0, 0, 0]
+    memory, carry = pril.dask._moved(model, share, 1.5, np.zeros(3))
+    assert memory.state.n.tolist() == [0, 0, 0]
+    np.testing.assert_allclose(carry, -1 / 3)  # the mean of -3, -1 and 3, less its rounding
+
+
+def test_small_changes_of_thresholds_add_up():
+    """A third of a mistake a round is one in three rounds, not none in any of them."""
+    model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
+    share = pril.dask.Share(3, np.zeros((1, 2)), np.array([1.0, -1.0]), 0, 0, np.zeros(3), 0)
+    carry, found = np.zeros(2), []
+    for _ in range(6):
+        model._memory, carry = pril.dask._moved(model, share, 1.0, carry)
+        found.append(model._memory.state.n.tolist())
+    assert found == [[0, 0], [1, -1], [1, -1], [1, -1], [2, -2], [2, -2]]
+
+
+def test_short_blocks_learn_close_thresholds():
+    """Blocks of 20 rows make few mistakes each, so a round moves thresholds by less than a half."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 5))
+    y = np.digitize(X @ [1, -1, 0.5, 0.2, -0.3], [0, 2.5, 3.0])
+    estimator = PRIL(classes=[0, 1, 2, 3], random_state=0)
+    with dask.config.set(scheduler="sync"):
+        model = pril.dask.fit(estimator, lazy(X, 20), lazy(y, 20), epochs=20)
+    thresholds = model.thresholds_ / np.linalg.norm(model.coef_)
+    truth = np.array([0, 2.5, 3.0]) / np.linalg.norm([1, -1, 0.5, 0.2, -0.3])
+    np.testing.assert_allclose(thresholds, truth, atol=0.02)
 
 
 @pytest.mark.parametrize("cls", LINEAR)

@@ -12,7 +12,9 @@ result depends neither on who computed what nor on what was lost and computed ag
 
 Order of thresholds. Lemma 1 of the paper rests on integers, which a mean is not. So the mixed sums
 `n` are brought back to ordered integers: isotonic regression, then rounding. Then the lemma holds
-in the next pass of every block, and `decode` and `step` may rely on it in every row.
+in the next pass of every block, and `decode` and `step` may rely on it in every row. What rounding
+takes away is carried to the next round: else mean changes below a half, which is all that many or
+short blocks bring, would be lost in every round.
 """
 
 from __future__ import annotations
@@ -401,6 +403,7 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
     patience = Patience(model.tol, model.n_iter_no_change)
     counts = np.zeros(3, dtype=np.int64)
     late: Any = None  # the second half of the rounds, or the last one where learning ends before
+    carry = np.zeros_like(model._memory.state.n)
     for n_iter in range(1, epochs + 1):
         common = delayed(model, traverse=False)
         learned = [
@@ -416,24 +419,30 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
         model.n_iter_ = n_iter
         if patience.ends(share.counts[1], share.loss / share.rows) or n_iter == epochs:
             break
-        model._memory = _moved(model, share, STRIDE)
-    model._memory = _with_past(_moved(model, share, 1.0), late, counts)
+        model._memory, carry = _moved(model, share, STRIDE, carry)
+    memory, _ = _moved(model, share, 1.0, carry)
+    model._memory = _with_past(memory, late, counts)
     return model
 
 
-def _moved(model: Any, share: Share, stride: float) -> Memory:
-    """Return the common model moved along the mean change of the blocks, without a past."""
+def _moved(model: Any, share: Share, stride: float, carry: Array) -> tuple[Memory, Array]:
+    """Return the common model moved along the mean change of the blocks, without a past.
+
+    `carry` is what rounding took from the thresholds' sums in the rounds before; the second result
+    is what it has taken now.
+    """
     state, mean = model._memory
     u = state.u + stride * share.u / share.rows
-    n = state.n + stride * share.n / share.rows
-    if len(n):  # one class has no threshold
-        n = np.round(isotonic_regression(n, increasing=False))
+    exact = state.n + carry + stride * share.n / share.rows
+    if len(exact):  # one class has no threshold
+        exact = isotonic_regression(exact, increasing=False)
+    n = np.round(exact)
     state = kernels.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64))
     state.shift[0] = kernels.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
     if not memory.is_finite():
         raise ValueError(f"{type(model).__name__} overflowed in mixing: scale the features")
-    return memory
+    return memory, exact - n
 
 
 def _with_past(memory: Memory, rounds: Share, counts: Array) -> Memory:
