@@ -1,5 +1,6 @@
 """Learners on Dask: equal to memory, equal to a slow twin, and what happens when things break."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -17,7 +18,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_client, worker_client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -625,9 +626,97 @@ def test_a_cluster_that_goes_away_is_an_error(tmp_path):
 
         closing = threading.Thread(target=close_in_the_first_round)
         closing.start()
-        with pytest.raises(RuntimeError, match="the Dask cluster went away, or cancelled"):
+        with pytest.raises(pril.dask.ClusterLost, match="the Dask cluster went away, or cancelled"):
             within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
         closing.join()
+    with pytest.raises(pril.dask.ClusterLost, match=r"went away.*[Cc]lient"):  # closed before
+        pril.dask.fit(PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+
+
+def test_a_block_that_kills_its_workers_is_an_error():
+    X, _, y = table(100)
+    blocks = lazy(X).map_blocks(lambda _: os._exit(1), dtype=float, meta=X[:0])
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(**options) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(pril.dask.ClusterLost, match="workers died"),
+    ):
+        within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("timeout", [None, "1s"])
+def test_no_workers_are_an_error(monkeypatch, timeout, progress):
+    """Either Dask's own limit ends it, if there is one, or that of this package."""
+    X, _, y = table(100)
+    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 60.0 if timeout else 1.5)
+    fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(y), progress=progress)
+    with (
+        dask.config.set({"distributed.scheduler.no-workers-timeout": timeout}),
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(
+            pril.dask.ClusterLost, match=r"no worker for 1\.5 s|without any running workers"
+        ),
+    ):
+        options = {"client": client, "progress": progress}
+        within(40, pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(y), **options)
+
+
+def test_workers_may_come_late(monkeypatch):
+    X, _, y = table(100)
+    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 20.0)
+    estimator = PRIL(classes=CLASSES, random_state=0)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        fitting = pool.submit(pril.dask.fit, estimator, lazy(X), lazy(y), client=client)
+        time.sleep(2.5)
+        assert not fitting.done()
+        cluster.scale(1)
+        assert_same(fitting.result(timeout=60), pril.dask.fit(estimator, lazy(X), lazy(y)))
+
+
+@pytest.mark.parametrize("own", ["active", "given", "lent"])
+def test_a_task_may_learn_on_the_cluster_it_runs_on(own):
+    """A worker with one thread: the task must not keep it while it waits."""
+    X, _, y = table(100)
+    estimator = PRIL(classes=CLASSES, random_state=0)
+
+    def nested(own):
+        client = get_client()
+        if own == "lent":
+            with worker_client() as client:
+                return pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2, client=client)
+        options = {"client": client} if own == "given" else {}
+        return pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2, **options)
+
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with (
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        model = client.submit(nested, own).result(timeout=30)
+    assert_same(model, pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2))
+
+
+def test_what_is_no_client_is_refused_with_a_sentence(cluster):
+    for wrong in ("tcp://scheduler:8786", cluster):
+        with pytest.raises(
+            TypeError, match=r"client must be a distributed.Client, got .*(tcp|Local)"
+        ):
+            pril.dask.fit(PRIL(), lazy(X), lazy(Y), client=wrong)
+
+    async def asynchronously():
+        async with Client(cluster.scheduler_address, asynchronous=True) as client:
+            pril.dask.fit(PRIL(), lazy(X), lazy(Y), client=client)
+
+    with pytest.raises(ValueError, match="client must wait for its results, got the asynchronous"):
+        asyncio.run(asynchronously())
 
 
 def test_scikit_learns_grid_search_runs_on_the_cluster(client):

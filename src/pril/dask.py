@@ -19,6 +19,8 @@ short blocks bring, would be lost in every round.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext
@@ -43,6 +45,7 @@ try:
     from dask import delayed
     from dask.diagnostics import ProgressBar
     from dask.utils import is_dataframe_like, is_series_like
+    from distributed.diagnostics.progressbar import TextProgressBar
 except ImportError as error:
     raise ImportError("pril.dask needs Dask: pip install 'pril[dask]'") from error
 
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     Mode = Literal["chain", "mix"]
     Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy ones
 
-__all__ = ["fit", "fit_blocks", "latent", "predict", "score"]
+__all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
 # Measured (benchmarks/dask_quality.py): how far a round goes along the mean change of its blocks. A
 # pass reaches a block's optimum along steep directions and goes a part of the way along flat ones:
@@ -63,6 +66,22 @@ STRIDE = 1.5
 
 FAN_IN = 16  # shares added up by one task
 WINDOW = 8  # blocks of a chain that may be in memory at once: one is learned, others are read
+NO_WORKER_LIMIT = 60.0  # seconds: long enough for a worker that is started anew
+
+# What Dask raises where a cluster, its workers or its client are gone; versions have not all of it.
+GONE = (
+    CancelledError,
+    distributed.KilledWorker,
+    distributed.comm.CommClosedError,
+    *(
+        getattr(module, name)
+        for module, name in (
+            (distributed.client, "ClosedClientError"),
+            (distributed.scheduler, "NoWorkerError"),
+        )
+        if hasattr(module, name)
+    ),
+)
 
 
 # --- Learning ------------------------------------------------------------------------------------
@@ -233,6 +252,15 @@ def _learn(
     return learn(model, blocks, classes, model.max_iter if epochs is None else epochs, cluster)
 
 
+class ClusterLost(RuntimeError):  # noqa: N818: what happened, not whose fault it is
+    """The Dask cluster went away, has no workers, or cancelled the work.
+
+    See Also
+    --------
+    fit : Raises it; the estimator given to it is as it was.
+    """
+
+
 class Cluster:
     """Where tasks are computed: a distributed client's cluster, or Dask's own scheduler."""
 
@@ -242,6 +270,16 @@ class Cluster:
                 client = distributed.Client.current()
             except ValueError:  # there is none
                 client = None
+        elif not isinstance(client, distributed.Client):
+            raise TypeError(
+                f"client must be a distributed.Client, got {client!r}; distributed.Client(address "
+                "or cluster) makes one"
+            )
+        if client is not None and client.asynchronous:
+            raise ValueError(
+                f"client must wait for its results, got the asynchronous {client!r}: make one "
+                "without asynchronous=True, in a thread without an event loop"
+            )
         self.client = client
         self.progress = progress
 
@@ -250,18 +288,62 @@ class Cluster:
         if self.client is None:
             with ProgressBar() if self.progress else nullcontext():
                 return task.compute()
-        future = self.client.compute(task)
+        future = None
         try:
-            if self.progress:
-                distributed.progress(future, notebook=False)
-            return future.result()
-        except CancelledError as error:
-            raise RuntimeError(
+            with _thread_lent():
+                future = self.client.compute(task)
+                return self.client.sync(self._result, future)
+        except GONE as error:
+            raise ClusterLost(
                 f"the Dask cluster went away, or cancelled the work, while {doing}; nothing was "
-                "learned"
+                f"learned: {error or type(error).__name__}"
             ) from error
         finally:
-            future.release()
+            if future is not None:
+                future.release()
+
+    async def _result(self, future: Any) -> Any:
+        """Wait for a future, but not for ever if there is no worker."""
+        waiting = asyncio.ensure_future(self.client.gather(future, asynchronous=True))
+        drawing = None
+        if self.progress:
+            bar = TextProgressBar([future], self.client.scheduler.address, start=False)
+            drawing = asyncio.ensure_future(bar.listen())
+        try:
+            seen = time.monotonic()
+            while not (await asyncio.wait([waiting], timeout=1.0))[0]:
+                if await self._has_workers():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > NO_WORKER_LIMIT:
+                    raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
+            if drawing is not None:
+                await asyncio.wait([drawing], timeout=1.0)  # for its last stroke
+            return await waiting
+        finally:
+            waiting.cancel()
+            if drawing is not None:
+                drawing.cancel()
+
+    async def _has_workers(self) -> bool:
+        scheduler = self.client.scheduler
+        try:
+            return scheduler is not None and bool(await scheduler.ncores())
+        except OSError:  # not even the scheduler answers
+            return False
+
+
+@contextmanager
+def _thread_lent() -> Iterator[None]:
+    """Where this is a worker's task, lend its thread: what it waits for may need it."""
+    try:
+        distributed.secede()
+    except (ValueError, KeyError):  # no task; or it is lent already
+        yield
+        return
+    try:
+        yield
+    finally:
+        distributed.rejoin()
 
 
 # --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
