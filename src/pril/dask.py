@@ -43,8 +43,10 @@ try:
     import dask.array as da
     import distributed
     from dask import delayed
+    from dask.delayed import Delayed
     from dask.diagnostics import ProgressBar
-    from dask.utils import is_dataframe_like, is_series_like
+    from dask.optimization import cull
+    from dask.utils import ensure_dict, is_dataframe_like, is_series_like
     from distributed.diagnostics.progressbar import TextProgressBar
 except ImportError as error:
     raise ImportError("pril.dask needs Dask: pip install 'pril[dask]'") from error
@@ -122,7 +124,8 @@ def fit(
     client : distributed.Client, default=None
         Where to compute. None is the active client, or without one Dask's own threads.
     progress : bool, default=False
-        Whether to print Dask's progress bar, one for each round.
+        Whether to print Dask's progress bar: one for each round of "mix", one for every few blocks
+        of "chain".
 
     Returns
     -------
@@ -159,7 +162,8 @@ def fit(
     model = _clone(estimator)
     blocks = _blocks(X, y)
     classes = labels.check_classes(model.classes) if model.classes is not None else _declared(X, y)
-    return _learn(model, blocks, classes, mode, epochs, Cluster(client, progress))
+    cluster = Cluster(client, progress)
+    return _learn(model, blocks, _columns(X, y), classes, mode, epochs, cluster)
 
 
 def fit_blocks(
@@ -209,7 +213,7 @@ def fit_blocks(
     """
     model = _clone(estimator)
     classes = None if model.classes is None else labels.check_classes(model.classes)
-    return _learn(model, list(blocks), classes, mode, epochs, Cluster(client, progress))
+    return _learn(model, list(blocks), None, classes, mode, epochs, Cluster(client, progress))
 
 
 def _clone(estimator: Any) -> Any:
@@ -223,13 +227,15 @@ def _check_learner(estimator: Any) -> None:
     if not isinstance(estimator, _OnlineClassifier):
         raise TypeError(
             f"pril.dask runs the learners of this package, got {type(estimator).__name__}; apply a "
-            "pipeline's other steps to X first, for example X.map_partitions(scaler.transform)"
+            "pipeline's other steps to X first, for example X.map_partitions(scaler.transform) of "
+            "a DataFrame, X.map_blocks(scaler.transform) of an array"
         )
 
 
 def _learn(
     model: Any,
     blocks: Blocks,
+    columns: Any,
     classes: Array | None,
     mode: Mode,
     epochs: int | None,
@@ -237,7 +243,8 @@ def _learn(
 ) -> Any:
     if mode not in ("mix", "chain"):
         raise ValueError(f"mode must be 'mix' or 'chain', got {mode!r}")
-    if epochs is not None and (not isinstance(epochs, (int, np.integer)) or epochs < 1):
+    whole = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
+    if epochs is not None and not (whole and epochs >= 1):
         raise ValueError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
     if mode == "mix" and isinstance(model, KernelPRIL):
         raise ValueError(
@@ -248,11 +255,18 @@ def _learn(
         raise ValueError("X has no blocks")
     if classes is None:
         classes = _find_classes(blocks, cluster)
-    learn = _mix if mode == "mix" else _chain
-    return learn(model, blocks, classes, model.max_iter if epochs is None else epochs, cluster)
+    epochs = model.max_iter if epochs is None else epochs
+    if mode == "chain":
+        return _chain(model, blocks, classes, epochs, cluster)
+    if columns is None:
+        seen = delayed(find_columns)(delayed(model, traverse=False), blocks[0][0])
+        model = cluster.compute(seen, "looking at the features")
+    else:
+        model._read_rows(columns, reset=True, min_rows=0)
+    return _mix(model, blocks, classes, epochs, cluster)
 
 
-class ClusterLost(RuntimeError):  # noqa: N818: what happened, not whose fault it is
+class ClusterLost(RuntimeError):  # noqa: N818
     """The Dask cluster went away, has no workers, or cancelled the work.
 
     See Also
@@ -350,11 +364,13 @@ def _thread_lent() -> Iterator[None]:
 
 
 @contextmanager
-def _naming(block: int) -> Iterator[None]:
-    """Let errors about rows name their block too."""
+def _naming(block: int | None) -> Iterator[None]:
+    """Let errors about rows name their block too, if it is known."""
     try:
         yield
     except (TypeError, ValueError) as error:
+        if block is None:
+            raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"block {block}: {error}") from error
 
@@ -383,9 +399,12 @@ def join_labels(tables: list[labels.Labels]) -> labels.Labels:
     return labels.distinct(labels.stack(tables))
 
 
-def find_columns(X: Any) -> Any:
-    """Return the block without its rows."""
-    return X.iloc[:0] if hasattr(X, "iloc") else X[:0]
+def find_columns(model: Any, X: Any) -> Any:
+    """Return a model that knows the features of the first block."""
+    model = copy(model)
+    with _naming(0):
+        model._read_rows(X, reset=True, min_rows=0)
+    return model
 
 
 def _find_classes(blocks: Blocks, cluster: Cluster) -> Array:
@@ -477,8 +496,6 @@ def add_shares(shares: Sequence[Share]) -> Share:
 
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
-    columns = cluster.compute(delayed(find_columns)(blocks[0][0]), "looking at the features")
-    model._read_rows(columns, reset=True, min_rows=0)
     model.classes_ = classes
     model._memory = model._blank_memory(None)
     seed = int(check_random_state(model.random_state).randint(2**31)) if model.shuffle else None
@@ -637,9 +654,10 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
     """Return how many predictions are inside their interval, and of how many."""
     X, y = block
-    if X.shape[0] == 0:
-        return 0, 0
     with _naming(b):
+        if X.shape[0] == 0:  # nothing to predict, but labels would be without their rows
+            labels.check_length(labels.read(y).values, range(0))
+            return 0, 0
         return round(model.score(X, y) * X.shape[0]), X.shape[0]
 
 
@@ -675,19 +693,22 @@ def _rated(estimator: Any, X: Any, method: str, dtype: Any) -> Any:
     return X.map_partitions(rate_partition, model, method, dtype, meta=meta)
 
 
-def rate_block(X: Any, model: Any, method: str, dtype: Any) -> Array:
+def rate_block(X: Any, model: Any, method: str, dtype: Any, block_id: Any = None) -> Array:
     """Return what a model's method says of each row of a block, which may have none."""
     if X.shape[0] == 0:
         return np.empty(0, dtype=dtype)
-    rated: Array = getattr(model, method)(X)
+    with _naming(None if block_id is None else block_id[0]):
+        rated: Array = getattr(model, method)(X)
     return rated
 
 
-def rate_partition(X: Any, model: Any, method: str, dtype: Any) -> Any:
+def rate_partition(X: Any, model: Any, method: str, dtype: Any, partition_info: Any = None) -> Any:
     """Return what a model's method says of each row of a partition, with its index."""
     import pandas as pd
 
-    return pd.Series(rate_block(X, model, method, None), index=X.index, name=method, dtype=dtype)
+    block = None if partition_info is None else (partition_info["number"],)
+    rated = rate_block(X, model, method, None, block)
+    return pd.Series(rated, index=X.index, name=method, dtype=dtype)
 
 
 # --- Blocks of rows ------------------------------------------------------------------------------
@@ -697,7 +718,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
     """Return the lazy blocks of X and y, row by row in step."""
     names = _names(X, y)
     if names:
-        return [delayed(split_columns)(part, names) for part in X.to_delayed()]
+        return [delayed(split_columns)(part, names) for part in _apart(X.to_delayed())]
     if isinstance(X, da.Array) and isinstance(y, da.Array):
         known = not np.isnan([*X.shape, *y.shape]).any()
         if known and X.shape[0] != y.shape[0]:
@@ -710,6 +731,13 @@ def _blocks(X: Any, y: Any) -> Blocks:
             f"X has {len(parts)} blocks and y has {len(targets)}: they must hold the same rows, "
             "for example as columns of one DataFrame, or after rechunk or repartition"
         )
+    known = all(getattr(part, "known_divisions", False) for part in (X, y))
+    if known and X.divisions != y.divisions:
+        raise ValueError(
+            f"X has the divisions {labels.named(X.divisions)} and y has "
+            f"{labels.named(y.divisions)}: they must hold the same rows, for example as columns of "
+            "one DataFrame, or after y.repartition(divisions=X.divisions)"
+        )
     return list(zip(parts, targets, strict=True))
 
 
@@ -718,7 +746,7 @@ def _row_blocks(array: Any, name: str) -> list[Any]:
         lazy = hasattr(array, "to_delayed") and hasattr(array, "npartitions")
         if not lazy or not (is_dataframe_like(array) or (name == "y" and is_series_like(array))):
             raise _not_lazy(name, array)
-        return list(array.to_delayed())
+        return _apart(array.to_delayed())
     if array.ndim not in ((2,) if name == "X" else (1, 2)):
         raise ValueError(f"{name} must be a table of rows, got an array of shape {array.shape}")
     if array.ndim == 2 and array.numblocks[1] > 1:
@@ -728,7 +756,16 @@ def _row_blocks(array: Any, name: str) -> list[Any]:
                 "rows: use X.rechunk({1: -1})"
             )
         array = array.rechunk({1: -1})
-    return list(array.to_delayed().ravel())
+    return _apart(array.to_delayed().ravel())
+
+
+def _apart(parts: Sequence[Any]) -> list[Any]:
+    """Return lazy parts of a table, each with its own tasks only.
+
+    They come with those of the whole table, which Dask would go through for every part.
+    """
+    graph = ensure_dict(parts[0].__dask_graph__()) if len(parts) else {}
+    return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
 
 
 def _not_lazy(name: str, given: Any) -> TypeError:
@@ -738,22 +775,33 @@ def _not_lazy(name: str, given: Any) -> TypeError:
     )
 
 
-def _names(X: Any, y: Any) -> list[str]:
+def _names(X: Any, y: Any) -> list[Any]:
     """Return the columns of X that are its labels, if y names them."""
-    names = [y] if isinstance(y, str) else y
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+    frame = is_dataframe_like(X) and hasattr(X, "to_delayed")
+    kinds = (str, int, np.integer) if frame else str  # numbers would be labels elsewhere
+    names = [y] if isinstance(y, kinds) else y
+    if not isinstance(names, list | tuple) or not all(isinstance(name, kinds) for name in names):
         return []
-    if not is_dataframe_like(X) or not hasattr(X, "to_delayed"):
+    if not frame:
         raise TypeError(f"y names columns, but X is no Dask DataFrame: {type(X).__name__}")
+    if len(names) not in (1, 2):
+        raise ValueError(
+            f"y must name one column, or a lower and an upper end, got {labels.named(names)}"
+        )
     missing = [name for name in names if name not in X.columns]
     if missing:
         raise ValueError(f"X has no column {missing[0]!r}, only {labels.named(X.columns)}")
-    if len(names) not in (1, 2):
-        raise ValueError(f"y must name one column, or a lower and an upper end, got {names}")
     return list(names)
 
 
-def split_columns(part: Any, names: list[str]) -> tuple[Any, Any]:
+def _columns(X: Any, y: Any) -> Any:
+    """Return X without its rows, or None if its columns are not known before it is read."""
+    if not isinstance(X, da.Array):
+        return X._meta.drop(columns=_names(X, y))
+    return None if np.isnan(X.shape[1]) else np.empty((0, X.shape[1]))
+
+
+def split_columns(part: Any, names: list[Any]) -> tuple[Any, Any]:
     """Return features and labels of a partition that holds both."""
     return part.drop(columns=names), part[names[0] if len(names) == 1 else names]
 
@@ -766,7 +814,9 @@ def _declared(X: Any, y: Any) -> Array | None:
         return None
     from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
-    table = labels.read(columns._meta.iloc[:, 0] if len(names) == 1 else columns._meta)
-    if not table.ordered or table.vocabulary is None or UNKNOWN_CATEGORIES in table.vocabulary:
+    meta = columns._meta
+    dtypes = [meta.dtype] if meta.ndim == 1 else list(meta.dtypes)
+    if any(UNKNOWN_CATEGORIES in getattr(dtype, "categories", ()) for dtype in dtypes):
         return None
-    return table.vocabulary
+    table = labels.read(meta.iloc[:, 0] if len(names) == 1 else meta)
+    return table.vocabulary if table.ordered else None
