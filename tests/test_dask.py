@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import tracemalloc
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -21,8 +22,8 @@ import pytest
 from distributed import Client, LocalCluster, get_client, worker_client
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import coo_array, csr_array
-from sklearn.exceptions import NotFittedError
+from scipy.sparse import coo_matrix, csr_array
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -31,6 +32,7 @@ import pril.dask
 import reference
 from pril import MPRIL, PRIL, KernelPRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
+from pril.estimators import FeatureRangeWarning
 from pril.labels import ClassOrderWarning, make_intervals
 from strategies import cuts, exact_streams
 
@@ -198,7 +200,7 @@ def test_a_mean_out_of_order_is_projected():
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
     model._memory.state.n[:] = 6, 2, -6
     change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
-    share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0)
+    share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0, {})
     memory, carry = pril.dask._moved(model, share, 1.5, np.zeros(3))
     assert memory.state.n.tolist() == [0, 0, 0]
     np.testing.assert_allclose(carry, -1 / 3)  # the mean of -3, -1 and 3, less its rounding
@@ -207,7 +209,7 @@ def test_a_mean_out_of_order_is_projected():
 def test_small_changes_of_thresholds_add_up():
     """A third of a mistake a round is one in three rounds, not none in any of them."""
     model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
-    share = pril.dask.Share(3, np.zeros((1, 2)), np.array([1.0, -1.0]), 0, 0, np.zeros(3), 0)
+    share = pril.dask.Share(3, np.zeros((1, 2)), np.array([1.0, -1.0]), 0, 0, np.zeros(3), 0, {})
     carry, found = np.zeros(2), []
     for _ in range(6):
         model._memory, carry = pril.dask._moved(model, share, 1.0, carry)
@@ -299,7 +301,8 @@ def test_tasks_leave_their_inputs_alone():
     once, twice = (pril.dask.learn_block(model, (X, y), 0, (1, 2)) for _ in range(2))
     for a, b in zip(once, twice, strict=True):
         np.testing.assert_array_equal(a, b)
-    first, again = (pril.dask.learn_in_turn((model, 0), (X, y), 0, CLASSES)[0] for _ in range(2))
+    past = pril.dask.Past(model, 0, {})
+    first, again = (pril.dask.learn_in_turn(past, (X, y), 0, CLASSES).model for _ in range(2))
     assert_same(first, again)
     for a, b in zip(before, model._memory.state, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -350,7 +353,7 @@ def test_every_spelling_of_the_same_table_learns_the_same(tmp_path, mode):
 
 
 @pytest.mark.parametrize("mode", ["mix", "chain"])
-@pytest.mark.parametrize("container", [list, np.ndarray.tolist, coo_array, csr_array])
+@pytest.mark.parametrize("container", [list, np.ndarray.tolist, coo_matrix, csr_array])
 def test_blocks_are_what_partial_fit_takes(mode, container):
     X, y, _ = table(100)
     fit = partial(pril.dask.fit_blocks, PRIL(classes=CLASSES, random_state=0), mode=mode)
@@ -504,6 +507,23 @@ def test_warnings_are_those_of_memory_and_name_the_block():
     gap[70] = 1, 9
     with pytest.warns(ClassOrderWarning, match=r"y, block 1, row 20: \(1, 9\) may include"):
         pril.dask.fit(PRIL(), lazy(X), lazy(gap))
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+@pytest.mark.parametrize("there", [False, True])
+def test_what_a_block_warns_of_is_said_once(client, mode, there):
+    options = {"mode": mode, "epochs": 3, "client": client if there else None}
+    wide = X * np.linspace(1, 3, 100)[:, None]  # every block reaches beyond 1, each elsewhere
+    fit = partial(pril.dask.fit, MPRIL(classes=CLASSES), lazy(wide, 20), **options)
+    with pytest.warns(match=".") as told:
+        fit(lazy(Y[:, None], 20))
+    assert {warning.category for warning in told} == {FeatureRangeWarning, DataConversionWarning}
+    assert len(told) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(lazy(Y, 20))
+    with pytest.raises(FeatureRangeWarning):  # as an error, like everything in these tests
+        fit(lazy(Y, 20))
 
 
 def test_a_categorical_declares_its_classes():

@@ -20,7 +20,9 @@ short blocks bring, would be lost in every round.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Mode = Literal["chain", "mix"]
     Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy ones
+    Warned = dict[tuple[type[Warning], str, int], str]  # by kind and place in the code
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -296,25 +299,36 @@ class Cluster:
             )
         self.client = client
         self.progress = progress
+        self.told: Warned = {}
+
+    def tell(self, warned: Warned) -> None:
+        """Show the user what was collected; of each kind one warning."""
+        for kind, text in warned.items():
+            if kind not in self.told:
+                self.told[kind] = text
+                warnings.warn_explicit(text, *kind)
 
     def compute(self, task: Any, doing: str) -> Any:
         """Return the result of a task; whatever happens, nothing of it is left running."""
-        if self.client is None:
-            with ProgressBar() if self.progress else nullcontext():
-                return task.compute()
         future = None
         try:
-            with _thread_lent():
-                future = self.client.compute(task)
-                return self.client.sync(self._result, future)
+            with _thread_lent(), _heard() as warned:
+                if self.client is None:
+                    with ProgressBar() if self.progress else nullcontext():
+                        result = task.compute()
+                else:
+                    future = self.client.compute(task)
+                    result = self.client.sync(self._result, future)
         except GONE as error:
             raise ClusterLost(
                 f"the Dask cluster went away, or cancelled the work, while {doing}; nothing was "
-                f"learned: {error or type(error).__name__}"
+                f"learned: {str(error) or type(error).__name__}"
             ) from error
         finally:
             if future is not None:
                 future.release()
+        self.tell(warned)
+        return result
 
     async def _result(self, future: Any) -> Any:
         """Wait for a future, but not for ever if there is no worker."""
@@ -375,6 +389,29 @@ def _naming(block: int | None) -> Iterator[None]:
         raise kind(f"block {block}: {error}") from error
 
 
+_listening = threading.Lock()
+
+
+@contextmanager
+def _heard() -> Iterator[Warned]:
+    """Collect warnings instead of showing them: those on a worker would be seen by nobody.
+
+    How warnings are shown belongs to a process, not to a thread: the first who listens hears all.
+    """
+    found: Warned = {}
+    if not _listening.acquire(blocking=False):
+        yield found
+        return
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield found
+    finally:
+        _listening.release()
+    for one in caught:
+        found.setdefault((one.category, one.filename, one.lineno), str(one.message))
+
+
 def _tree(parts: list[Any], add: Callable[..., Any]) -> Any:
     """Return the lazy sum of lazy parts, always added up in the same order."""
     while len(parts) > 1:
@@ -384,7 +421,7 @@ def _tree(parts: list[Any], add: Callable[..., Any]) -> Any:
 
 def find_labels(y: Any, block: int) -> labels.Labels:
     """Return the labels that differ, with their places in the table."""
-    with _naming(block):
+    with _naming(block), _heard():  # learning will say it again
         found = labels.distinct(labels.read(y))
     if found.vocabulary is None:
         fractions = np.flatnonzero((found.values % 1 > 0).any(axis=1))
@@ -416,14 +453,22 @@ def _find_classes(blocks: Blocks, cluster: Cluster) -> Array:
 # --- Chain ---------------------------------------------------------------------------------------
 
 
-def learn_in_turn(past: tuple[Any, int], block: Any, b: int, classes: Array) -> tuple[Any, int]:
-    """Return the model after the b-th block, and the pass's loss so far."""
-    model, loss = past
+class Past(NamedTuple):
+    """A pass so far: its model, the loss, and what there was to warn of."""
+
+    model: Any
+    loss: int
+    warned: Warned
+
+
+def learn_in_turn(past: Past, block: Any, b: int, classes: Array) -> Past:
+    """Return the pass after the b-th block."""
+    model, loss, warned = past
     learner = copy(model)  # the model may be lent to another task, or asked for again
-    with _naming(b):
+    with _naming(b), _heard() as heard:
         X, y = block
         intervals, record = learner._learn_once(X, y, classes, recording=learner.tol is not None)
-    return learner, loss + total_loss(intervals, None, record)
+    return Past(learner, loss + total_loss(intervals, None, record), heard | warned)
 
 
 def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
@@ -432,10 +477,11 @@ def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clu
     for n_iter in range(1, epochs + 1):
         loss = 0
         for start in range(0, len(blocks), WINDOW):
-            past: Any = (delayed(model, traverse=False), loss)
+            past: Any = delayed(Past(model, loss, {}), traverse=False)
             for b, block in enumerate(blocks[start : start + WINDOW], start):
                 past = delayed(learn_in_turn)(past, block, b, classes)
-            model, loss = cluster.compute(past, f"learning pass {n_iter} of {epochs}")
+            model, loss, warned = cluster.compute(past, f"learning pass {n_iter} of {epochs}")
+            cluster.tell(warned)
         if not hasattr(model, "_memory"):
             raise _no_rows()
         model.n_iter_ = n_iter
@@ -463,12 +509,13 @@ class Share(NamedTuple):
     mean_n: Any
     counts: Array
     loss: int
+    warned: Warned
 
 
 def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) -> Share:
     """Learn one pass over the b-th block from the common model, which stays as it is."""
     memory: Memory = model._memory.copy()
-    with _naming(b):
+    with _naming(b), _heard() as warned:
         X, y = block
         rows = model._read_rows(X, reset=False, min_rows=0)
         table = labels.read(y)
@@ -487,12 +534,15 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
         mean_n=0 if mean is None else n * after.n - mean.n,
         counts=after.counts,
         loss=total_loss(intervals, order, record),
+        warned=warned,
     )
 
 
 def add_shares(shares: Sequence[Share]) -> Share:
     """Return what several shares bring together."""
-    return Share(*(sum(parts[1:], parts[0]) for parts in zip(*shares, strict=True)))
+    *sums, warned = zip(*shares, strict=True)
+    first = {kind: text for one in reversed(warned) for kind, text in one.items()}
+    return Share._make([*(sum(parts[1:], parts[0]) for parts in sums), first])
 
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
@@ -512,6 +562,7 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
         share = cluster.compute(_tree(learned, add_shares), f"learning round {n_iter} of {epochs}")
         if share.rows == 0:
             raise _no_rows()
+        cluster.tell(share.warned)
         counts += share.counts
         late = share if n_iter <= epochs // 2 + 1 else add_shares([late, share])
         model = copy(model)  # the old one may still be lent to a task
