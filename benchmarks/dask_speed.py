@@ -65,8 +65,9 @@ def forecast(rows, workers, row, block, blocks_a_worker=4):
     """Return seconds of a round: what workers, scheduler and network need, one after the other.
 
     `row` is a row's time on a core, `block` what a block costs the client and the scheduler. The
-    model spreads from worker to worker and its changes come back through a tree: twice the tree's
-    depth in messages of (d + K) numbers, once for the sums and once for the mean.
+    model spreads from worker to worker, doubling each time, and its changes come back through a
+    tree, at each level of which FAN_IN of them are sent to one. A message is twice d + K numbers:
+    the sums and the mean.
     """
     blocks = blocks_a_worker * workers
     model = 8 * 2 * (N_FEATURES + K)

@@ -118,10 +118,11 @@ def ascending(v):
 def mixed(rounds, K, stride):
     """Parameter mixing; a round is a list of blocks (X, intervals), and the last has stride 1.
 
+    Thresholds are rounded after every round, and what that takes away is given back in the next.
     Returns the common model after the last round, and the mean of the iterates of each round.
     """
     common = np.zeros(rounds[0][0][0].shape[1]), np.zeros(K - 1)
-    means = []
+    means, owed = [], np.zeros(K - 1)
     for r, blocks in enumerate(rounds, start=1):
         passes = [pril(X, intervals, K, start=common)[1] for X, intervals in blocks]
         rows = sum(len(models) for models in passes)
@@ -132,7 +133,9 @@ def mixed(rounds, K, stride):
             / rows
             for i, part in enumerate(common)
         )
-        common = w, np.round(ascending(theta))
+        theta = ascending(theta + owed)
+        common = w, np.round(theta)
+        owed = theta - common[1]
         means.append(mean([model for models in passes for model in models]))
     return common, means
 

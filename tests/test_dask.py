@@ -1,10 +1,12 @@
 """Learners on Dask: equal to memory, equal to a slow twin, and what happens when things break."""
 
+import asyncio
 import os
 import signal
 import threading
 import time
 import tracemalloc
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -17,11 +19,11 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_client, worker_client
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
-from sklearn.exceptions import NotFittedError
+from scipy.sparse import coo_matrix, csr_array
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,6 +32,7 @@ import pril.dask
 import reference
 from pril import MPRIL, PRIL, KernelPRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
+from pril.estimators import FeatureRangeWarning
 from pril.labels import ClassOrderWarning, make_intervals
 from strategies import cuts, exact_streams
 
@@ -130,9 +133,9 @@ def test_chain_runs_the_kernel_learner():
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_mixing_is_the_slow_twin(seed, shuffle):
     K, rounds = 5, 5
-    X, _, y = table(230, K=K, seed=seed)
+    X, _, y = table(256, K=K, seed=seed)  # a power of two: means are exact, and so are ties
     X = np.round(X * 64) / 64  # sums of a pass are exact, whatever their order
-    ends = [0, 50, 100, 100, 170, 230]  # unequal, one empty
+    ends = [0, 50, 100, 100, 170, 256]  # unequal, one empty
     parts = [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
     estimator = PRIL(classes=range(1, K + 1), shuffle=shuffle, random_state=seed)
     drawn = np.random.RandomState(seed).randint(2**31)
@@ -169,10 +172,11 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
     parts = [(X[i : i + 8], y[i : i + 8]) for i in range(0, 240, 8)]
     moved, means, starts = pril.dask._moved, [], []
 
-    def watched(model, share, stride):
+    def watched(model, share, stride, carry):
         means.append(model._memory.state.n + stride * share.n / share.rows)
-        starts.append(moved(model, share, stride))
-        return starts[-1]
+        memory, carry = moved(model, share, stride, carry)
+        starts.append(memory)
+        return memory, carry
 
     monkeypatch.setattr(pril.dask, "_moved", watched)
     estimator = cls(classes=range(1, 9), random_state=0)
@@ -196,8 +200,34 @@ def test_a_mean_out_of_order_is_projected():
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
     model._memory.state.n[:] = 6, 2, -6
     change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
-    share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0)
-    assert pril.dask._moved(model, share, 1.5).state.n.tolist() == [0, 0, 0]
+    share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0, {})
+    memory, carry = pril.dask._moved(model, share, 1.5, np.zeros(3))
+    assert memory.state.n.tolist() == [0, 0, 0]
+    np.testing.assert_allclose(carry, -1 / 3)  # the mean of -3, -1 and 3, less its rounding
+
+
+def test_small_changes_of_thresholds_add_up():
+    """A third of a mistake a round is one in three rounds, not none in any of them."""
+    model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
+    share = pril.dask.Share(3, np.zeros((1, 2)), np.array([1.0, -1.0]), 0, 0, np.zeros(3), 0, {})
+    carry, found = np.zeros(2), []
+    for _ in range(6):
+        model._memory, carry = pril.dask._moved(model, share, 1.0, carry)
+        found.append(model._memory.state.n.tolist())
+    assert found == [[0, 0], [1, -1], [1, -1], [1, -1], [2, -2], [2, -2]]
+
+
+def test_short_blocks_learn_close_thresholds():
+    """Blocks of 20 rows make few mistakes each, so a round moves thresholds by less than a half."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 5))
+    y = np.digitize(X @ [1, -1, 0.5, 0.2, -0.3], [0, 2.5, 3.0])
+    estimator = PRIL(classes=[0, 1, 2, 3], random_state=0)
+    with dask.config.set(scheduler="sync"):
+        model = pril.dask.fit(estimator, lazy(X, 20), lazy(y, 20), epochs=20)
+    thresholds = model.thresholds_ / np.linalg.norm(model.coef_)
+    truth = np.array([0, 2.5, 3.0]) / np.linalg.norm([1, -1, 0.5, 0.2, -0.3])
+    np.testing.assert_allclose(thresholds, truth, atol=0.02)
 
 
 @pytest.mark.parametrize("cls", LINEAR)
@@ -271,7 +301,8 @@ def test_tasks_leave_their_inputs_alone():
     once, twice = (pril.dask.learn_block(model, (X, y), 0, (1, 2)) for _ in range(2))
     for a, b in zip(once, twice, strict=True):
         np.testing.assert_array_equal(a, b)
-    first, again = (pril.dask.learn_in_turn((model, 0), (X, y), 0, CLASSES)[0] for _ in range(2))
+    past = pril.dask.Past(model, 0, {})
+    first, again = (pril.dask.learn_in_turn(past, (X, y), 0, CLASSES).model for _ in range(2))
     assert_same(first, again)
     for a, b in zip(before, model._memory.state, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -313,8 +344,55 @@ def test_every_spelling_of_the_same_table_learns_the_same(tmp_path, mode):
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-12)
         np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
     assert fit(named, ends).feature_names_in_.tolist() == features
+    numbered = named.rename(columns={name: k for k, name in enumerate(named.columns)})
+    np.testing.assert_allclose(fit(numbered, [4, 5]).coef_, expected.coef_, rtol=1e-12)
+    one = numbered.drop(columns=5)
+    np.testing.assert_array_equal(fit(one, 4).coef_, fit(whole[features], whole["lower"]).coef_)
     exact = fit(whole[[*features, "exact"]], "exact")
     np.testing.assert_array_equal(exact.coef_, fit(whole[features], whole["exact"]).coef_)
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+@pytest.mark.parametrize("container", [list, np.ndarray.tolist, coo_matrix, csr_array])
+def test_blocks_are_what_partial_fit_takes(mode, container):
+    X, y, _ = table(100)
+    fit = partial(pril.dask.fit_blocks, PRIL(classes=CLASSES, random_state=0), mode=mode)
+    blocks = [
+        (dask.delayed(container(X[a : a + 50])), dask.delayed(y[a : a + 50])) for a in (0, 50)
+    ]
+    plain = [(dask.delayed(X[a : a + 50]), dask.delayed(y[a : a + 50])) for a in (0, 50)]
+    np.testing.assert_allclose(fit(blocks).coef_, fit(plain).coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_blocks_are_read_once_a_round(mode, kind):
+    X, y, _ = table(100)
+    reads = []
+
+    def read(block):
+        reads.append(len(block))
+        return block
+
+    if kind == "array":
+        lazily = lazy(X).map_blocks(read, dtype=float, meta=X[:0])
+    else:
+        lazily = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=2)
+        lazily = lazily.map_partitions(read, meta=lazily._meta)
+    with dask.config.set(scheduler="sync"):
+        model = pril.dask.fit(PRIL(classes=CLASSES), lazily, lazy(y), mode=mode, epochs=3)
+    assert reads == [50] * 6
+    assert model.n_features_in_ == 4
+
+
+def test_a_block_comes_with_its_own_tasks_only():
+    """Else Dask goes through the tasks of all blocks for each block."""
+    X, y, _ = table(400)
+    data = dd.from_pandas(frame(400), npartitions=8)
+    for args in ((lazy(X) + 1, lazy(y)), (data[["a", "b"]] + 1, data.exact), (data, "exact")):
+        for block in pril.dask._blocks(*args):
+            parts = block if isinstance(block, tuple) else (block,)
+            assert sum(len(dict(part.__dask_graph__())) for part in parts) <= 6
 
 
 def test_empty_partitions_and_blocks_of_one_class():
@@ -351,6 +429,7 @@ def test_no_rows_at_all_are_refused(mode):
 
 
 X, Y, INTERVALS = table(100)
+SHIFTED = dd.from_pandas(frame().set_index(np.arange(200) * 10 - 500), npartitions=2)
 
 
 @pytest.mark.parametrize(
@@ -365,8 +444,12 @@ X, Y, INTERVALS = table(100)
         (lazy(X), "exact", {}, "y names columns, but X is no Dask DataFrame"),
         (lazy(X), lazy(Y), {"mode": "sum"}, "mode must be 'mix' or 'chain'"),
         (lazy(X), lazy(Y), {"epochs": 0}, "epochs must be a whole number from 1 on"),
+        (lazy(X), lazy(Y), {"epochs": True}, "epochs must be a whole number from 1 on"),
         (dd.from_pandas(frame(), npartitions=2), "grade", {}, "X has no column 'grade'"),
         (dd.from_pandas(frame(), npartitions=2), ["a", "b", "c"], {}, "one column, or a lower and"),
+        (dd.from_pandas(frame(), npartitions=2), 3, {}, "X has no column 3"),
+        (lazy(X), 3, {}, "y must be a Dask array or DataFrame, got int"),
+        (SHIFTED[list("abcd")], dd.from_pandas(frame(), npartitions=2).exact, {}, r"X has the divisions \[-500.*y\.repartition"),
         (lazy(X)[lazy(X)[:, 0] > 0], lazy(Y), {}, r"block \d: X and y have inconsistent numbers"),
         (lazy(X), lazy(np.where(np.arange(100) == 70, 9, Y)), {"classes": CLASSES}, "block 1: y, row 20: 9 is not"),
         (lazy(X), lazy(np.where(np.arange(100) == 70, 1.5, Y)), {}, r"y, block 1, row 20: Unknown label type: continuous. 1\.5"),
@@ -383,7 +466,7 @@ def test_what_cannot_be_learned_is_refused_with_a_sentence(X, y, options, says):
 
 def test_learners_that_cannot_are_refused_with_a_sentence():
     pipeline = make_pipeline(StandardScaler(), PRIL())
-    with pytest.raises(TypeError, match="apply a pipeline's other steps to X first"):
+    with pytest.raises(TypeError, match=r"other steps to X first.*map_partitions.*map_blocks"):
         pril.dask.fit(pipeline, lazy(X), lazy(Y))
     with pytest.raises(ValueError, match="KernelPRIL's models has the support rows"):
         pril.dask.fit(KernelPRIL(), lazy(X), lazy(Y))
@@ -426,6 +509,23 @@ def test_warnings_are_those_of_memory_and_name_the_block():
         pril.dask.fit(PRIL(), lazy(X), lazy(gap))
 
 
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+@pytest.mark.parametrize("there", [False, True])
+def test_what_a_block_warns_of_is_said_once(client, mode, there):
+    options = {"mode": mode, "epochs": 3, "client": client if there else None}
+    wide = X * np.linspace(1, 3, 100)[:, None]  # every block reaches beyond 1, each elsewhere
+    fit = partial(pril.dask.fit, MPRIL(classes=CLASSES), lazy(wide, 20), **options)
+    with pytest.warns(match=".") as told:
+        fit(lazy(Y[:, None], 20))
+    assert {warning.category for warning in told} == {FeatureRangeWarning, DataConversionWarning}
+    assert len(told) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(lazy(Y, 20))
+    with pytest.raises(FeatureRangeWarning):  # as an error, like everything in these tests
+        fit(lazy(Y, 20))
+
+
 def test_a_categorical_declares_its_classes():
     words = pd.Categorical.from_codes(
         Y - 1, ["worst", "bad", "fair", "best", "never"], ordered=True
@@ -437,6 +537,11 @@ def test_a_categorical_declares_its_classes():
         for lazily in (whole, unknown):
             model = pril.dask.fit(PRIL(random_state=0), lazily, "grade", mode=mode)
             assert model.classes_.tolist() == list(words.categories)
+    ends = whole.assign(upper=whole.grade)
+    half = ends.assign(grade=ends.grade.cat.as_unknown())  # one end declares them, one does not
+    for lazily in (ends, half):
+        model = pril.dask.fit(PRIL(random_state=0), lazily, ["grade", "upper"])
+        assert model.classes_.tolist() == list(words.categories)
     loose = whole.assign(grade=whole.grade.cat.as_unordered())
     with pytest.raises(ValueError, match="unordered Categorical with 5 categories"):
         pril.dask.fit(PRIL(), loose, "grade")
@@ -491,11 +596,23 @@ def test_predictions_of_sparse_blocks_and_of_unknown_length():
     assert none.compute().shape == (0,)
 
 
+def test_a_row_that_cannot_be_rated_is_named_with_its_block():
+    model = PRIL(random_state=0).fit(X, Y)
+    bad = np.where(np.arange(100)[:, None] == 70, np.nan, X)
+    for lazily in (lazy(bad), dd.from_pandas(pd.DataFrame(bad), npartitions=2)):
+        for method in (pril.dask.predict, pril.dask.latent):
+            with pytest.raises(ValueError, match="block 1: X, row 20: feature 0 is NaN"):
+                method(model, lazily).compute()
+
+
 @pytest.mark.parametrize("cls", LINEAR)
 def test_score_is_that_of_memory(cls):
     model = cls(random_state=0).fit(X, Y)
     for y in (Y, INTERVALS, np.where(Y == 2, 77, Y)):
         assert pril.dask.score(model, lazy(X, 30), lazy(y, 30)).compute() == model.score(X, y)
+    none = lazy(X)[lazy(X)[:, 0] > 5]  # of unknown length, so that nobody can tell before
+    with pytest.raises(ValueError, match=r"block \d: X and y have inconsistent numbers"):
+        pril.dask.score(model, none, lazy(Y)).compute()
     with pytest.raises(ValueError, match="at least one is needed for a score"):
         pril.dask.score(model, lazy(X)[:0], lazy(Y)[:0]).compute()
 
@@ -598,9 +715,94 @@ def test_a_cluster_that_goes_away_is_an_error(tmp_path):
 
         closing = threading.Thread(target=close_in_the_first_round)
         closing.start()
-        with pytest.raises(RuntimeError, match="the Dask cluster went away, or cancelled"):
+        with pytest.raises(pril.dask.ClusterLost, match="the Dask cluster went away, or cancelled"):
             within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
         closing.join()
+    with pytest.raises(pril.dask.ClusterLost, match=r"went away.*[Cc]lient"):  # closed before
+        pril.dask.fit(PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+
+
+def test_a_block_that_kills_its_workers_is_an_error():
+    X, _, y = table(100)
+    blocks = lazy(X).map_blocks(lambda _: os._exit(1), dtype=float, meta=X[:0])
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(**options) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(pril.dask.ClusterLost, match=r"learning round 1 of 10.*workers died"),
+    ):
+        within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("timeout", [None, "1s"])
+def test_no_workers_are_an_error(monkeypatch, timeout, progress):
+    """Either Dask's own limit ends it, if there is one, or that of this package."""
+    X, _, y = table(100)
+    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 60.0 if timeout else 1.5)
+    fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(y), progress=progress)
+    with (
+        dask.config.set({"distributed.scheduler.no-workers-timeout": timeout}),
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(pril.dask.ClusterLost, match=r"no worker for 1\.5 s|without any running"),
+    ):
+        within(40, fit, client=client)
+
+
+def test_workers_may_come_late(monkeypatch):
+    X, _, y = table(100)
+    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 20.0)
+    estimator = PRIL(classes=CLASSES, random_state=0)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        fitting = pool.submit(pril.dask.fit, estimator, lazy(X), lazy(y), client=client)
+        time.sleep(2.5)
+        assert not fitting.done()
+        cluster.scale(1)
+        assert_same(fitting.result(timeout=60), pril.dask.fit(estimator, lazy(X), lazy(y)))
+
+
+@pytest.mark.parametrize("own", ["active", "given", "lent"])
+def test_a_task_may_learn_on_the_cluster_it_runs_on(own):
+    """A worker with one thread: the task must not keep it while it waits."""
+    X, _, y = table(100)
+    estimator = PRIL(classes=CLASSES, random_state=0)
+
+    def nested(own):
+        client = get_client()
+        if own == "lent":
+            with worker_client() as client:
+                return pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2, client=client)
+        options = {"client": client} if own == "given" else {}
+        return pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2, **options)
+
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with (
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        model = client.submit(nested, own).result(timeout=30)
+    assert_same(model, pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2))
+
+
+def test_what_is_no_client_is_refused_with_a_sentence(cluster):
+    for wrong in ("tcp://scheduler:8786", cluster):
+        with pytest.raises(
+            TypeError, match=r"client must be a distributed.Client, got .*(tcp|Local)"
+        ):
+            pril.dask.fit(PRIL(), lazy(X), lazy(Y), client=wrong)
+
+    async def asynchronously():
+        async with Client(cluster.scheduler_address, asynchronous=True) as client:
+            pril.dask.fit(PRIL(), lazy(X), lazy(Y), client=client)
+
+    with pytest.raises(ValueError, match="client must wait for its results, got the asynchronous"):
+        asyncio.run(asynchronously())
 
 
 def test_scikit_learns_grid_search_runs_on_the_cluster(client):

@@ -12,11 +12,17 @@ result depends neither on who computed what nor on what was lost and computed ag
 
 Order of thresholds. Lemma 1 of the paper rests on integers, which a mean is not. So the mixed sums
 `n` are brought back to ordered integers: isotonic regression, then rounding. Then the lemma holds
-in the next pass of every block, and `decode` and `step` may rely on it in every row.
+in the next pass of every block, and `decode` and `step` may rely on it in every row. What rounding
+takes away is carried to the next round: else mean changes below a half, which is all that many or
+short blocks bring, would be lost in every round.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext
@@ -39,8 +45,11 @@ try:
     import dask.array as da
     import distributed
     from dask import delayed
+    from dask.delayed import Delayed
     from dask.diagnostics import ProgressBar
-    from dask.utils import is_dataframe_like, is_series_like
+    from dask.optimization import cull
+    from dask.utils import ensure_dict, is_dataframe_like, is_series_like
+    from distributed.diagnostics.progressbar import TextProgressBar
 except ImportError as error:
     raise ImportError("pril.dask needs Dask: pip install 'pril[dask]'") from error
 
@@ -50,8 +59,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Mode = Literal["chain", "mix"]
     Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy ones
+    Warned = dict[tuple[type[Warning], str, int], str]  # by kind and place in the code
 
-__all__ = ["fit", "fit_blocks", "latent", "predict", "score"]
+__all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
 # Measured (benchmarks/dask_quality.py): how far a round goes along the mean change of its blocks. A
 # pass reaches a block's optimum along steep directions and goes a part of the way along flat ones:
@@ -61,6 +71,22 @@ STRIDE = 1.5
 
 FAN_IN = 16  # shares added up by one task
 WINDOW = 8  # blocks of a chain that may be in memory at once: one is learned, others are read
+NO_WORKER_LIMIT = 60.0  # seconds: long enough for a worker that is started anew
+
+# What Dask raises where a cluster, its workers or its client are gone; versions have not all of it.
+GONE = (
+    CancelledError,
+    distributed.KilledWorker,
+    distributed.comm.CommClosedError,
+    *(
+        getattr(module, name)
+        for module, name in (
+            (distributed.client, "ClosedClientError"),
+            (distributed.scheduler, "NoWorkerError"),
+        )
+        if hasattr(module, name)
+    ),
+)
 
 
 # --- Learning ------------------------------------------------------------------------------------
@@ -101,7 +127,8 @@ def fit(
     client : distributed.Client, default=None
         Where to compute. None is the active client, or without one Dask's own threads.
     progress : bool, default=False
-        Whether to print Dask's progress bar, one for each round.
+        Whether to print Dask's progress bar: one for each round of "mix", one for every few blocks
+        of "chain".
 
     Returns
     -------
@@ -138,7 +165,8 @@ def fit(
     model = _clone(estimator)
     blocks = _blocks(X, y)
     classes = labels.check_classes(model.classes) if model.classes is not None else _declared(X, y)
-    return _learn(model, blocks, classes, mode, epochs, Cluster(client, progress))
+    cluster = Cluster(client, progress)
+    return _learn(model, blocks, _columns(X, y), classes, mode, epochs, cluster)
 
 
 def fit_blocks(
@@ -188,7 +216,7 @@ def fit_blocks(
     """
     model = _clone(estimator)
     classes = None if model.classes is None else labels.check_classes(model.classes)
-    return _learn(model, list(blocks), classes, mode, epochs, Cluster(client, progress))
+    return _learn(model, list(blocks), None, classes, mode, epochs, Cluster(client, progress))
 
 
 def _clone(estimator: Any) -> Any:
@@ -202,13 +230,15 @@ def _check_learner(estimator: Any) -> None:
     if not isinstance(estimator, _OnlineClassifier):
         raise TypeError(
             f"pril.dask runs the learners of this package, got {type(estimator).__name__}; apply a "
-            "pipeline's other steps to X first, for example X.map_partitions(scaler.transform)"
+            "pipeline's other steps to X first, for example X.map_partitions(scaler.transform) of "
+            "a DataFrame, X.map_blocks(scaler.transform) of an array"
         )
 
 
 def _learn(
     model: Any,
     blocks: Blocks,
+    columns: Any,
     classes: Array | None,
     mode: Mode,
     epochs: int | None,
@@ -216,7 +246,8 @@ def _learn(
 ) -> Any:
     if mode not in ("mix", "chain"):
         raise ValueError(f"mode must be 'mix' or 'chain', got {mode!r}")
-    if epochs is not None and (not isinstance(epochs, (int, np.integer)) or epochs < 1):
+    whole = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
+    if epochs is not None and not (whole and epochs >= 1):
         raise ValueError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
     if mode == "mix" and isinstance(model, KernelPRIL):
         raise ValueError(
@@ -227,8 +258,24 @@ def _learn(
         raise ValueError("X has no blocks")
     if classes is None:
         classes = _find_classes(blocks, cluster)
-    learn = _mix if mode == "mix" else _chain
-    return learn(model, blocks, classes, model.max_iter if epochs is None else epochs, cluster)
+    epochs = model.max_iter if epochs is None else epochs
+    if mode == "chain":
+        return _chain(model, blocks, classes, epochs, cluster)
+    if columns is None:
+        seen = delayed(find_columns)(delayed(model, traverse=False), blocks[0][0])
+        model = cluster.compute(seen, "looking at the features")
+    else:
+        model._read_rows(columns, reset=True, min_rows=0)
+    return _mix(model, blocks, classes, epochs, cluster)
+
+
+class ClusterLost(RuntimeError):  # noqa: N818
+    """The Dask cluster went away, has no workers, or cancelled the work.
+
+    See Also
+    --------
+    fit : Raises it; the estimator given to it is as it was.
+    """
 
 
 class Cluster:
@@ -240,39 +287,129 @@ class Cluster:
                 client = distributed.Client.current()
             except ValueError:  # there is none
                 client = None
+        elif not isinstance(client, distributed.Client):
+            raise TypeError(
+                f"client must be a distributed.Client, got {client!r}; distributed.Client(address "
+                "or cluster) makes one"
+            )
+        if client is not None and client.asynchronous:
+            raise ValueError(
+                f"client must wait for its results, got the asynchronous {client!r}: make one "
+                "without asynchronous=True, in a thread without an event loop"
+            )
         self.client = client
         self.progress = progress
+        self.told: Warned = {}
+
+    def tell(self, warned: Warned) -> None:
+        """Show the user what was collected; of each kind one warning."""
+        for kind, text in warned.items():
+            if kind not in self.told:
+                self.told[kind] = text
+                warnings.warn_explicit(text, *kind)
 
     def compute(self, task: Any, doing: str) -> Any:
         """Return the result of a task; whatever happens, nothing of it is left running."""
-        if self.client is None:
-            with ProgressBar() if self.progress else nullcontext():
-                return task.compute()
-        future = self.client.compute(task)
+        future = None
         try:
-            if self.progress:
-                distributed.progress(future, notebook=False)
-            return future.result()
-        except CancelledError as error:
-            raise RuntimeError(
+            with _thread_lent(), _heard() as warned:
+                if self.client is None:
+                    with ProgressBar() if self.progress else nullcontext():
+                        result = task.compute()
+                else:
+                    future = self.client.compute(task)
+                    result = self.client.sync(self._result, future)
+        except GONE as error:
+            raise ClusterLost(
                 f"the Dask cluster went away, or cancelled the work, while {doing}; nothing was "
-                "learned"
+                f"learned: {str(error) or type(error).__name__}"
             ) from error
         finally:
-            future.release()
+            if future is not None:
+                future.release()
+        self.tell(warned)
+        return result
+
+    async def _result(self, future: Any) -> Any:
+        """Wait for a future, but not for ever if there is no worker."""
+        waiting = asyncio.ensure_future(self.client.gather(future, asynchronous=True))
+        drawing = None
+        if self.progress:
+            bar = TextProgressBar([future], self.client.scheduler.address, start=False)
+            drawing = asyncio.ensure_future(bar.listen())
+        try:
+            seen = time.monotonic()
+            while not (await asyncio.wait([waiting], timeout=1.0))[0]:
+                if await self._has_workers():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > NO_WORKER_LIMIT:
+                    raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
+            if drawing is not None:
+                await asyncio.wait([drawing], timeout=1.0)  # for its last stroke
+            return await waiting
+        finally:
+            waiting.cancel()
+            if drawing is not None:
+                drawing.cancel()
+
+    async def _has_workers(self) -> bool:
+        scheduler = self.client.scheduler
+        try:
+            return scheduler is not None and bool(await scheduler.ncores())
+        except OSError:  # not even the scheduler answers
+            return False
+
+
+@contextmanager
+def _thread_lent() -> Iterator[None]:
+    """Where this is a worker's task, lend its thread: what it waits for may need it."""
+    try:
+        distributed.secede()
+    except (ValueError, KeyError):  # no task; or it is lent already
+        yield
+        return
+    try:
+        yield
+    finally:
+        distributed.rejoin()
 
 
 # --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
 
 
 @contextmanager
-def _naming(block: int) -> Iterator[None]:
-    """Let errors about rows name their block too."""
+def _naming(block: int | None) -> Iterator[None]:
+    """Let errors about rows name their block too, if it is known."""
     try:
         yield
     except (TypeError, ValueError) as error:
+        if block is None:
+            raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"block {block}: {error}") from error
+
+
+_listening = threading.Lock()
+
+
+@contextmanager
+def _heard() -> Iterator[Warned]:
+    """Collect warnings instead of showing them: those on a worker would be seen by nobody.
+
+    How warnings are shown belongs to a process, not to a thread: the first who listens hears all.
+    """
+    found: Warned = {}
+    if not _listening.acquire(blocking=False):
+        yield found
+        return
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield found
+    finally:
+        _listening.release()
+    for one in caught:
+        found.setdefault((one.category, one.filename, one.lineno), str(one.message))
 
 
 def _tree(parts: list[Any], add: Callable[..., Any]) -> Any:
@@ -284,7 +421,7 @@ def _tree(parts: list[Any], add: Callable[..., Any]) -> Any:
 
 def find_labels(y: Any, block: int) -> labels.Labels:
     """Return the labels that differ, with their places in the table."""
-    with _naming(block):
+    with _naming(block), _heard():  # learning will say it again
         found = labels.distinct(labels.read(y))
     if found.vocabulary is None:
         fractions = np.flatnonzero((found.values % 1 > 0).any(axis=1))
@@ -299,9 +436,12 @@ def join_labels(tables: list[labels.Labels]) -> labels.Labels:
     return labels.distinct(labels.stack(tables))
 
 
-def find_columns(X: Any) -> Any:
-    """Return the block without its rows."""
-    return X.iloc[:0] if hasattr(X, "iloc") else X[:0]
+def find_columns(model: Any, X: Any) -> Any:
+    """Return a model that knows the features of the first block."""
+    model = copy(model)
+    with _naming(0):
+        model._read_rows(X, reset=True, min_rows=0)
+    return model
 
 
 def _find_classes(blocks: Blocks, cluster: Cluster) -> Array:
@@ -313,14 +453,22 @@ def _find_classes(blocks: Blocks, cluster: Cluster) -> Array:
 # --- Chain ---------------------------------------------------------------------------------------
 
 
-def learn_in_turn(past: tuple[Any, int], block: Any, b: int, classes: Array) -> tuple[Any, int]:
-    """Return the model after the b-th block, and the pass's loss so far."""
-    model, loss = past
+class Past(NamedTuple):
+    """A pass so far: its model, the loss, and what there was to warn of."""
+
+    model: Any
+    loss: int
+    warned: Warned
+
+
+def learn_in_turn(past: Past, block: Any, b: int, classes: Array) -> Past:
+    """Return the pass after the b-th block."""
+    model, loss, warned = past
     learner = copy(model)  # the model may be lent to another task, or asked for again
-    with _naming(b):
+    with _naming(b), _heard() as heard:
         X, y = block
         intervals, record = learner._learn_once(X, y, classes, recording=learner.tol is not None)
-    return learner, loss + total_loss(intervals, None, record)
+    return Past(learner, loss + total_loss(intervals, None, record), heard | warned)
 
 
 def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
@@ -329,10 +477,11 @@ def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clu
     for n_iter in range(1, epochs + 1):
         loss = 0
         for start in range(0, len(blocks), WINDOW):
-            past: Any = (delayed(model, traverse=False), loss)
+            past: Any = delayed(Past(model, loss, {}), traverse=False)
             for b, block in enumerate(blocks[start : start + WINDOW], start):
                 past = delayed(learn_in_turn)(past, block, b, classes)
-            model, loss = cluster.compute(past, f"learning pass {n_iter} of {epochs}")
+            model, loss, warned = cluster.compute(past, f"learning pass {n_iter} of {epochs}")
+            cluster.tell(warned)
         if not hasattr(model, "_memory"):
             raise _no_rows()
         model.n_iter_ = n_iter
@@ -360,12 +509,13 @@ class Share(NamedTuple):
     mean_n: Any
     counts: Array
     loss: int
+    warned: Warned
 
 
 def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) -> Share:
     """Learn one pass over the b-th block from the common model, which stays as it is."""
     memory: Memory = model._memory.copy()
-    with _naming(b):
+    with _naming(b), _heard() as warned:
         X, y = block
         rows = model._read_rows(X, reset=False, min_rows=0)
         table = labels.read(y)
@@ -384,23 +534,25 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
         mean_n=0 if mean is None else n * after.n - mean.n,
         counts=after.counts,
         loss=total_loss(intervals, order, record),
+        warned=warned,
     )
 
 
 def add_shares(shares: Sequence[Share]) -> Share:
     """Return what several shares bring together."""
-    return Share(*(sum(parts[1:], parts[0]) for parts in zip(*shares, strict=True)))
+    *sums, warned = zip(*shares, strict=True)
+    first = {kind: text for one in reversed(warned) for kind, text in one.items()}
+    return Share._make([*(sum(parts[1:], parts[0]) for parts in sums), first])
 
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
-    columns = cluster.compute(delayed(find_columns)(blocks[0][0]), "looking at the features")
-    model._read_rows(columns, reset=True, min_rows=0)
     model.classes_ = classes
     model._memory = model._blank_memory(None)
     seed = int(check_random_state(model.random_state).randint(2**31)) if model.shuffle else None
     patience = Patience(model.tol, model.n_iter_no_change)
     counts = np.zeros(3, dtype=np.int64)
     late: Any = None  # the second half of the rounds, or the last one where learning ends before
+    carry = np.zeros_like(model._memory.state.n)
     for n_iter in range(1, epochs + 1):
         common = delayed(model, traverse=False)
         learned = [
@@ -410,30 +562,37 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
         share = cluster.compute(_tree(learned, add_shares), f"learning round {n_iter} of {epochs}")
         if share.rows == 0:
             raise _no_rows()
+        cluster.tell(share.warned)
         counts += share.counts
         late = share if n_iter <= epochs // 2 + 1 else add_shares([late, share])
         model = copy(model)  # the old one may still be lent to a task
         model.n_iter_ = n_iter
         if patience.ends(share.counts[1], share.loss / share.rows) or n_iter == epochs:
             break
-        model._memory = _moved(model, share, STRIDE)
-    model._memory = _with_past(_moved(model, share, 1.0), late, counts)
+        model._memory, carry = _moved(model, share, STRIDE, carry)
+    memory, _ = _moved(model, share, 1.0, carry)
+    model._memory = _with_past(memory, late, counts)
     return model
 
 
-def _moved(model: Any, share: Share, stride: float) -> Memory:
-    """Return the common model moved along the mean change of the blocks, without a past."""
+def _moved(model: Any, share: Share, stride: float, carry: Array) -> tuple[Memory, Array]:
+    """Return the common model moved along the mean change of the blocks, without a past.
+
+    `carry` is what rounding took from the thresholds' sums in the rounds before; the second result
+    is what it has taken now.
+    """
     state, mean = model._memory
     u = state.u + stride * share.u / share.rows
-    n = state.n + stride * share.n / share.rows
-    if len(n):  # one class has no threshold
-        n = np.round(isotonic_regression(n, increasing=False))
+    exact = state.n + carry + stride * share.n / share.rows
+    if len(exact):  # one class has no threshold
+        exact = isotonic_regression(exact, increasing=False)
+    n = np.round(exact)
     state = kernels.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64))
     state.shift[0] = kernels.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
     if not memory.is_finite():
         raise ValueError(f"{type(model).__name__} overflowed in mixing: scale the features")
-    return memory
+    return memory, exact - n
 
 
 def _with_past(memory: Memory, rounds: Share, counts: Array) -> Memory:
@@ -546,9 +705,10 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
     """Return how many predictions are inside their interval, and of how many."""
     X, y = block
-    if X.shape[0] == 0:
-        return 0, 0
     with _naming(b):
+        if X.shape[0] == 0:  # nothing to predict, but labels would be without their rows
+            labels.check_length(labels.read(y).values, range(0))
+            return 0, 0
         return round(model.score(X, y) * X.shape[0]), X.shape[0]
 
 
@@ -584,19 +744,22 @@ def _rated(estimator: Any, X: Any, method: str, dtype: Any) -> Any:
     return X.map_partitions(rate_partition, model, method, dtype, meta=meta)
 
 
-def rate_block(X: Any, model: Any, method: str, dtype: Any) -> Array:
+def rate_block(X: Any, model: Any, method: str, dtype: Any, block_id: Any = None) -> Array:
     """Return what a model's method says of each row of a block, which may have none."""
     if X.shape[0] == 0:
         return np.empty(0, dtype=dtype)
-    rated: Array = getattr(model, method)(X)
+    with _naming(None if block_id is None else block_id[0]):
+        rated: Array = getattr(model, method)(X)
     return rated
 
 
-def rate_partition(X: Any, model: Any, method: str, dtype: Any) -> Any:
+def rate_partition(X: Any, model: Any, method: str, dtype: Any, partition_info: Any = None) -> Any:
     """Return what a model's method says of each row of a partition, with its index."""
     import pandas as pd
 
-    return pd.Series(rate_block(X, model, method, None), index=X.index, name=method, dtype=dtype)
+    block = None if partition_info is None else (partition_info["number"],)
+    rated = rate_block(X, model, method, None, block)
+    return pd.Series(rated, index=X.index, name=method, dtype=dtype)
 
 
 # --- Blocks of rows ------------------------------------------------------------------------------
@@ -606,7 +769,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
     """Return the lazy blocks of X and y, row by row in step."""
     names = _names(X, y)
     if names:
-        return [delayed(split_columns)(part, names) for part in X.to_delayed()]
+        return [delayed(split_columns)(part, names) for part in _apart(X.to_delayed())]
     if isinstance(X, da.Array) and isinstance(y, da.Array):
         known = not np.isnan([*X.shape, *y.shape]).any()
         if known and X.shape[0] != y.shape[0]:
@@ -619,6 +782,13 @@ def _blocks(X: Any, y: Any) -> Blocks:
             f"X has {len(parts)} blocks and y has {len(targets)}: they must hold the same rows, "
             "for example as columns of one DataFrame, or after rechunk or repartition"
         )
+    known = all(getattr(part, "known_divisions", False) for part in (X, y))
+    if known and X.divisions != y.divisions:
+        raise ValueError(
+            f"X has the divisions {labels.named(X.divisions)} and y has "
+            f"{labels.named(y.divisions)}: they must hold the same rows, for example as columns of "
+            "one DataFrame, or after y.repartition(divisions=X.divisions)"
+        )
     return list(zip(parts, targets, strict=True))
 
 
@@ -627,7 +797,7 @@ def _row_blocks(array: Any, name: str) -> list[Any]:
         lazy = hasattr(array, "to_delayed") and hasattr(array, "npartitions")
         if not lazy or not (is_dataframe_like(array) or (name == "y" and is_series_like(array))):
             raise _not_lazy(name, array)
-        return list(array.to_delayed())
+        return _apart(array.to_delayed())
     if array.ndim not in ((2,) if name == "X" else (1, 2)):
         raise ValueError(f"{name} must be a table of rows, got an array of shape {array.shape}")
     if array.ndim == 2 and array.numblocks[1] > 1:
@@ -637,7 +807,16 @@ def _row_blocks(array: Any, name: str) -> list[Any]:
                 "rows: use X.rechunk({1: -1})"
             )
         array = array.rechunk({1: -1})
-    return list(array.to_delayed().ravel())
+    return _apart(array.to_delayed().ravel())
+
+
+def _apart(parts: Sequence[Any]) -> list[Any]:
+    """Return lazy parts of a table, each with its own tasks only.
+
+    They come with those of the whole table, which Dask would go through for every part.
+    """
+    graph = ensure_dict(parts[0].__dask_graph__()) if len(parts) else {}
+    return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
 
 
 def _not_lazy(name: str, given: Any) -> TypeError:
@@ -647,22 +826,33 @@ def _not_lazy(name: str, given: Any) -> TypeError:
     )
 
 
-def _names(X: Any, y: Any) -> list[str]:
+def _names(X: Any, y: Any) -> list[Any]:
     """Return the columns of X that are its labels, if y names them."""
-    names = [y] if isinstance(y, str) else y
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+    frame = is_dataframe_like(X) and hasattr(X, "to_delayed")
+    kinds = (str, int, np.integer) if frame else str  # numbers would be labels elsewhere
+    names = [y] if isinstance(y, kinds) else y
+    if not isinstance(names, list | tuple) or not all(isinstance(name, kinds) for name in names):
         return []
-    if not is_dataframe_like(X) or not hasattr(X, "to_delayed"):
+    if not frame:
         raise TypeError(f"y names columns, but X is no Dask DataFrame: {type(X).__name__}")
+    if len(names) not in (1, 2):
+        raise ValueError(
+            f"y must name one column, or a lower and an upper end, got {labels.named(names)}"
+        )
     missing = [name for name in names if name not in X.columns]
     if missing:
         raise ValueError(f"X has no column {missing[0]!r}, only {labels.named(X.columns)}")
-    if len(names) not in (1, 2):
-        raise ValueError(f"y must name one column, or a lower and an upper end, got {names}")
     return list(names)
 
 
-def split_columns(part: Any, names: list[str]) -> tuple[Any, Any]:
+def _columns(X: Any, y: Any) -> Any:
+    """Return X without its rows, or None if its columns are not known before it is read."""
+    if not isinstance(X, da.Array):
+        return X._meta.drop(columns=_names(X, y))
+    return None if np.isnan(X.shape[1]) else np.empty((0, X.shape[1]))
+
+
+def split_columns(part: Any, names: list[Any]) -> tuple[Any, Any]:
     """Return features and labels of a partition that holds both."""
     return part.drop(columns=names), part[names[0] if len(names) == 1 else names]
 
@@ -675,7 +865,9 @@ def _declared(X: Any, y: Any) -> Array | None:
         return None
     from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
-    table = labels.read(columns._meta.iloc[:, 0] if len(names) == 1 else columns._meta)
-    if not table.ordered or table.vocabulary is None or UNKNOWN_CATEGORIES in table.vocabulary:
+    meta = columns._meta
+    dtypes = [meta.dtype] if meta.ndim == 1 else list(meta.dtypes)
+    if any(UNKNOWN_CATEGORIES in getattr(dtype, "categories", ()) for dtype in dtypes):
         return None
-    return table.vocabulary
+    table = labels.read(meta.iloc[:, 0] if len(names) == 1 else meta)
+    return table.vocabulary if table.ordered else None
