@@ -287,14 +287,20 @@ def test_options_that_are_refused(tmp_path, capsys, options, said):
 # --- The cluster itself --------------------------------------------------------------------------
 
 
-def test_a_cluster_that_is_not_there():
+def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
     nobody = pytest.raises(OSError, match="no Dask scheduler answers")
     with nobody, connected("tcp://127.0.0.1:1", None, timeout="1s"):
         pass
+    table = write(tmp_path / "t.csv", make_rows())
     idle = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0")
-    refused = pytest.raises(OSError, match=r"--cluster tcp://\S+: the scheduler has no workers")
-    with idle, refused, connected(idle.scheduler_address, None, timeout="1s"):
-        pass
+    warned = pytest.warns(
+        UserWarning, match=r"--cluster tcp://\S+: the scheduler has no workers yet"
+    )
+    lost = pytest.raises(OSError, match=r"the Dask cluster went away, .* no worker for 1 s")
+    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 1.0)
+    run = ClusterRun(open_table(str(table)), TASK, None, progress=False)
+    with idle, lost, warned, connected(idle.scheduler_address, None, timeout="1s") as run.client:
+        run()
 
 
 def test_a_cluster_that_is_lost(tmp_path, capfd):
@@ -327,7 +333,7 @@ def test_a_cluster_that_is_lost(tmp_path, capfd):
 
 
 def test_workers_that_die():
-    dead = pytest.raises(OSError, match=r"the Dask cluster has lost its workers: .*died")
+    dead = pytest.raises(OSError, match=r"the Dask cluster went away, .*nothing was learned: .*died")
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         dead,

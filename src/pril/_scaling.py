@@ -320,12 +320,8 @@ def _without_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _lost_cluster() -> Iterator[None]:
-    """Say in one line that the cluster, or its workers, went away."""
+    """Say in one line that the cluster went away, or cannot work."""
     try:
         yield
-    except RuntimeError as error:  # its sentence is about the cluster
+    except RuntimeError as error:  # ClusterLost, or Dask's own where workers have other versions
         raise OSError(str(error)) from None
-    except Exception as error:
-        if type(error).__module__ != "distributed.scheduler":
-            raise
-        raise OSError(f"the Dask cluster has lost its workers: {error}") from None

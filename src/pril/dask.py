@@ -71,7 +71,7 @@ STRIDE = 1.5
 
 FAN_IN = 16  # shares added up by one task
 WINDOW = 8  # blocks of a chain that may be in memory at once: one is learned, others are read
-NO_WORKER_LIMIT = 60.0  # seconds: long enough for a worker that is started anew
+NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 
 # What Dask raises where a cluster, its workers or its client are gone; versions have not all of it.
 GONE = (
