@@ -275,6 +275,12 @@ class ClusterLost(RuntimeError):  # noqa: N818
     See Also
     --------
     fit : Raises it; the estimator given to it is as it was.
+
+    Examples
+    --------
+    >>> import pril.dask
+    >>> issubclass(pril.dask.ClusterLost, RuntimeError)
+    True
     """
 
 
@@ -365,13 +371,14 @@ def _thread_lent() -> Iterator[None]:
     """Where this is a worker's task, lend its thread: what it waits for may need it."""
     try:
         distributed.secede()
+        lent = True
     except (ValueError, KeyError):  # no task; or it is lent already
-        yield
-        return
+        lent = False
     try:
         yield
     finally:
-        distributed.rejoin()
+        if lent:
+            distributed.rejoin()
 
 
 # --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
