@@ -333,7 +333,9 @@ def test_a_cluster_that_is_lost(tmp_path, capfd):
 
 
 def test_workers_that_die():
-    dead = pytest.raises(OSError, match=r"the Dask cluster went away, .*nothing was learned: .*died")
+    dead = pytest.raises(
+        OSError, match=r"the Dask cluster went away, .*nothing was learned: .*died"
+    )
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         dead,

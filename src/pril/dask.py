@@ -72,6 +72,7 @@ STRIDE = 1.5
 FAN_IN = 16  # shares added up by one task
 WINDOW = 8  # blocks of a chain that may be in memory at once: one is learned, others are read
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
+NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 
 # What Dask raises where a cluster, its workers or its client are gone; versions have not all of it.
 GONE = (
@@ -346,9 +347,13 @@ class Cluster:
         try:
             seen = time.monotonic()
             while not (await asyncio.wait([waiting], timeout=1.0))[0]:
-                if await self._has_workers():
+                workers = await self._n_workers()
+                missing = time.monotonic() - seen
+                if workers:
                     seen = time.monotonic()
-                elif time.monotonic() - seen > NO_WORKER_LIMIT:
+                elif workers is None and missing > NO_SCHEDULER_LIMIT:
+                    raise CancelledError(f"no scheduler for {NO_SCHEDULER_LIMIT:g} s")
+                elif missing > NO_WORKER_LIMIT:
                     raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
             if drawing is not None:
                 await asyncio.wait([drawing], timeout=1.0)  # for its last stroke
@@ -358,12 +363,15 @@ class Cluster:
             if drawing is not None:
                 drawing.cancel()
 
-    async def _has_workers(self) -> bool:
+    async def _n_workers(self) -> int | None:
+        """Return how many workers there are, None if the scheduler does not say."""
         scheduler = self.client.scheduler
+        if scheduler is None or self.client.status != "running":
+            return None
         try:
-            return scheduler is not None and bool(await scheduler.ncores())
-        except OSError:  # not even the scheduler answers
-            return False
+            return len(await asyncio.wait_for(scheduler.ncores(), timeout=5.0))
+        except (OSError, TimeoutError):
+            return None
 
 
 @contextmanager
