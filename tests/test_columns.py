@@ -169,3 +169,14 @@ def test_labels_of_numbers_and_words():
     found = read_labels(words, ("low", "high"), text=True)
     assert [found.row(t) for t in range(2)] == [("a", "b"), (None, "a")]
     assert found.labelled().tolist() == [True, True]
+
+
+def test_numbers_too_far_apart_are_refused_and_change_nothing():
+    near, far = pa.table({"x": [1.0, 2.0]}), pa.table({"x": [1e200, 1e200]})
+    encoder = ColumnEncoder().fit(near)
+    before = encoder.transform(near)
+    with pytest.raises(ValueError, match="column 'x' holds numbers so far apart"):
+        encoder.partial_fit(far)
+    with pytest.raises(ValueError, match="column 'x' holds numbers so far apart"):
+        encoder.merge(ColumnEncoder().fit(far))
+    np.testing.assert_array_equal(encoder.transform(near), before)

@@ -358,14 +358,22 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         own = self._moments
         count = own.count + more.count
         share = more.count / np.maximum(count, 1.0)
-        step = more.mean - own.mean
-        self._moments = Moments(
-            count=count,
-            mean=own.mean + step * share,
-            squares=own.squares + more.squares + step**2 * own.count * share,
-            low=np.minimum(own.low, more.low),
-            high=np.maximum(own.high, more.high),
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = more.mean - own.mean
+            joined = Moments(
+                count=count,
+                mean=own.mean + step * share,
+                squares=own.squares + more.squares + step**2 * own.count * share,
+                low=np.minimum(own.low, more.low),
+                high=np.maximum(own.high, more.high),
+            )
+        finite = np.isfinite(joined.squares)
+        if not finite.all():
+            name = self.numbers_[int(np.argmin(finite))]
+            raise ValueError(
+                f"column {name!r} holds numbers so far apart that their squares are not finite"
+            )
+        self._moments = joined
 
     def _add_words(self, name: str, words: list[str]) -> None:
         known = self.words_[name]
