@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from pril.columns import ColumnEncoder, read_labels, read_sparse, to_batch
+from pril.columns import ColumnEncoder, read_labels, read_sparse, read_words, to_batch
 from pril.errors import RowError
 from tables import make_rows
 
@@ -180,3 +182,13 @@ def test_numbers_too_far_apart_are_refused_and_change_nothing():
     with pytest.raises(ValueError, match="column 'x' holds numbers so far apart"):
         encoder.merge(ColumnEncoder().fit(far))
     np.testing.assert_array_equal(encoder.transform(near), before)
+
+
+@given(st.lists(st.sampled_from(["Oslo", "", "Bern, old", "NA", "x" * 20]), min_size=1), st.data())
+def test_gaps_in_a_part_of_a_column(words, data):
+    start = data.draw(st.integers(0, len(words)))
+    part = pa.array(words).slice(start, data.draw(st.integers(0, len(words) - start)))
+    expected = [None if word in ("", "NA") else word for word in part.to_pylist()]
+    found = read_words(part, "town")
+    found.validate(full=True)
+    assert found.to_pylist() == expected

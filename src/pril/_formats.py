@@ -34,7 +34,7 @@ from pril._json_lines import (
     split_lines,
 )
 from pril._tables import BOM, READ_BYTES, SPOOL_SUFFIX, Carried, Table, TableError, line_blocks
-from pril.columns import NUMBER, TEXT, kind_of, one_batch, read_numbers, read_words
+from pril.columns import NUMBER, TEXT, blanked, kind_of, one_batch, read_numbers, read_words
 from pril.errors import RowError, shown
 
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
@@ -292,7 +292,7 @@ def _can_be(words: pa.Array, kind: pa.DataType) -> bool:
 
 def _carried_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind in (TEXT, pa.null()):
-        return pc.if_else(pc.equal(cells, ""), None, cells)
+        return blanked(cells, pc.equal(cells, ""))
     return pc.cast(read_words(cells, ""), kind)
 
 

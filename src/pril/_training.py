@@ -25,7 +25,15 @@ from sklearn.utils import check_random_state
 
 from pril import __version__, io, labels
 from pril._tables import Table, TableError
-from pril.columns import MISSING, ColumnEncoder, kind_of, one_batch, read_labels, read_words
+from pril.columns import (
+    MISSING,
+    ColumnEncoder,
+    blanked,
+    kind_of,
+    one_batch,
+    read_labels,
+    read_words,
+)
 from pril.errors import RowError
 from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
 from pril.kernel import KernelPRIL
@@ -257,7 +265,7 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.float64())
     if pa.types.is_floating(cells.type):
-        cells = pc.if_else(pc.is_nan(cells), None, cells)
+        cells = blanked(cells, pc.is_nan(cells))
     return cells
 
 

@@ -103,7 +103,7 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
         cells = pc.ascii_trim_whitespace(cells)  # "1, 2" is written by many
-        cells = pc.if_else(pc.is_in(cells, MISSING), None, cells)
+        cells = blanked(cells, pc.is_in(cells, MISSING))
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
@@ -134,7 +134,15 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         row = next(t for t, value in enumerate(raw) if not _is_utf8(value.as_py()))
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
-    return pc.if_else(pc.is_in(cells, MISSING), None, cells)
+    return blanked(cells, pc.is_in(cells, MISSING))
+
+
+def blanked(cells: pa.Array, mask: pa.Array) -> pa.Array:
+    """Return cells with gaps where a mask is true.
+
+    Not by if_else: up to pyarrow 23 at least, it writes garbage for text that is a part of more.
+    """
+    return pc.replace_with_mask(cells, mask, pa.scalar(None, cells.type))
 
 
 def _is_utf8(text: bytes | None) -> bool:
