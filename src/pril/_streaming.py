@@ -20,8 +20,9 @@ import pyarrow.csv
 from pril import labels
 from pril._json_lines import parse_json_lines, split_lines
 from pril._serving import LoadedModel, pick_scores
+from pril._survey import said_columns
 from pril._tables import BOM, TableError
-from pril._training import Checkpoint, Verdict, said_columns
+from pril._training import Checkpoint, Verdict
 from pril.columns import one_batch, read_labels
 from pril.errors import RowError
 

@@ -375,8 +375,8 @@ def predict(
     import pyarrow as pa
 
     from pril._formats import format_of
+    from pril._survey import located
     from pril._tables import TableError
-    from pril._training import located
     from pril._writing import TableWriter
 
     # Without a file the table goes to stdout, and what is said of it to stderr.
@@ -474,8 +474,9 @@ def evaluate(
 
     Example: pril evaluate flats.pril more.csv
     """
+    from pril._survey import located
     from pril._tables import TableError
-    from pril._training import Verdict, judge, located
+    from pril._training import Verdict, judge
     from pril.columns import read_labels
 
     say = Printer(quiet=quiet, json=json)
@@ -938,7 +939,9 @@ def main(arguments: list[str] | None = None) -> None:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.showwarning = _print_warning  # type: ignore[assignment]
         try:
-            sys.exit(app(args=arguments, standalone_mode=False) or 0)
+            given = sys.argv[1:] if arguments is None else arguments
+            code = app(args=given, standalone_mode=False) or 0
+            sys.exit(code if given else 2)  # only the help was printed; versions of click differ
         except _UsageError as error:
             if error.format_message():  # without arguments the help has been printed
                 print(f"pril: {_one_line(error.format_message())}", file=sys.stderr)
