@@ -4,18 +4,16 @@ import numpy as np
 from sklearn.linear_model import Perceptron
 
 from handwritten import pril as handwritten
-from pril import PRIL, _kernels
+from pril import PRIL, _loop
 from pril._rows import Dense
-from pril.estimators import Memory
+from pril.linear import Memory
 from workloads import K, best_times, dense, table
 
 
 def loop_alone(X, intervals):
     memory = Memory.blank(1, X.shape[1] + 1, K - 1, average=False)
     rows = Dense(X, 0.0)
-    _kernels.run(
-        rows, intervals, None, _kernels.Pril(False), _kernels.Additive(), memory.state, None, None
-    )
+    _loop.run(rows, intervals, None, _loop.Pril(False), _loop.Additive(), memory.state, None, None)
     return memory.state
 
 

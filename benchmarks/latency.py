@@ -7,7 +7,7 @@ import time
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from pril import PRIL, _kernels, labels
+from pril import PRIL, _loop, _ranks
 from pril._rows import read_rows
 from workloads import K, dense, table
 
@@ -40,19 +40,17 @@ def main():
     model = PRIL(classes=range(K)).partial_fit(X[:100], intervals[:100])
     rows = read_rows(model, x, constant=0.0, reset=False, min_rows=1)
     memory = model._memory.copy()
-    known = labels.read(label)
+    known = _ranks.read(label)
     parts = {
         "`partial_fit`": lambda: model.partial_fit(x, label),
         "— scikit-learn's `validate_data`": lambda: validate_data(
             model, x, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32), order="C",
             ensure_all_finite=False,
         ),
-        "— reading the label": lambda: labels.read(label),
-        "— ranks and their checks": lambda: labels.check_ranks(
-            labels.to_ranks(known, model.classes_), known, model.classes_
-        ),
+        "— reading the label": lambda: _ranks.read(label),
+        "— ranks and their checks": lambda: _ranks.to_intervals(known, model.classes_),
         "— copying the memory, so that a failure changes nothing": model._memory.copy,
-        "— the compiled loop, its arguments unpacked": lambda: _kernels.run(
+        "— the compiled loop, its arguments unpacked": lambda: _loop.run(
             rows, label, None, model._rule(), model._geometry(), *memory, None
         ),
         "— looking whether a sum has overflowed": memory.is_finite,

@@ -17,7 +17,7 @@ import pyarrow.parquet
 from workloads import table
 
 N_FEATURES = 20
-PRIL = [sys.executable, "-c", "from pril.cli import main; main()"]
+PRIL = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 LABELS = ["--lower", "lo", "--upper", "hi"]
 BATCH = 250_000
 
@@ -67,7 +67,7 @@ table = pd.read_csv('t.csv')
 learner = make_pipeline(StandardScaler(), Perceptron(max_iter=10, tol=None))
 learner.fit(table.drop(columns=['lo', 'hi']), table['hi'])
 """
-FIT = "from pril.cli import main\ntry: main()\nexcept SystemExit as e: assert e.code == 0"
+FIT = "from pril.cli.main import main\ntry: main()\nexcept SystemExit as e: assert e.code == 0"
 MEMORY = "\nprint(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')))"
 
 
@@ -143,7 +143,7 @@ def main():
         os.chdir(folder)
         parquet, csv, jsonl = write(folder)
         rows = []
-        idle = min(run("import pril._training, skops.io")[0] for _ in range(3))
+        idle = min(run("import pril.tables.training, skops.io")[0] for _ in range(3))
         for path, shown in ((parquet, "Parquet, 10 M x 20"), (csv, "CSV, 2 M x 20")):
             fit(path)  # the file is in the page cache, the loop is compiled
             pairs = [(run(READ_TWICE[path.name])[0], *fit(path)) for _ in range(5)]

@@ -27,14 +27,14 @@ def violated(f, theta, left, right):
     return tau
 
 
-def pril(X, intervals, K, lenient=False, start=None):
-    """Algorithm 1; lenient: PRank, which leaves a round with the right prediction alone."""
+def pril(X, intervals, K, skip_correct=False, start=None):
+    """Algorithm 1; skip_correct: PRank, which leaves a round with the right prediction alone."""
     w, theta = start or (np.zeros(X.shape[1]), np.zeros(K - 1))
     predictions, models = [], []
     for x, (left, right) in zip(X, intervals, strict=True):
         f = math.fsum(w * x)
         predictions.append(predict(f, theta))
-        if not (lenient and left <= predictions[-1] <= right):
+        if not (skip_correct and left <= predictions[-1] <= right):
             tau = violated(f, theta, left, right)
             w = w + tau.sum() * x
             theta = theta - tau

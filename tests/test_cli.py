@@ -17,12 +17,12 @@ from typer.main import get_command
 
 import pril
 from pril import io
-from pril.cli import app, main
+from pril.cli.main import app, main
 from tables import GRADES, make_rows, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
 RANGES = [*ENDS, "--classes", ",".join(GRADES), "--drop", "id,grade"]
-PRIL = [sys.executable, "-c", "from pril.cli import main; main()"]
+PRIL = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 COMMANDS = sorted(get_command(app).commands)
 
 
@@ -235,7 +235,7 @@ def test_audit(good, bad, tmp_path):
     assert "Theorem 3, regret" in good("audit", "t.csv", *RANGES)
     result = json.loads(good("audit", "t.csv", *RANGES, "--json"))
     X, y = pd.DataFrame(make_rows()), [(row["low"], row["high"]) for row in make_rows()]
-    from pril.columns import ColumnEncoder
+    from pril import ColumnEncoder
     from pril.theory import audit
 
     expected = audit(ColumnEncoder().fit_transform(X[["size", "age", "town"]]), y, classes=GRADES)
@@ -286,7 +286,7 @@ def test_help_has_an_example_and_the_common_options(good, command):
 
 def test_help_imports_nothing_heavy():
     said = subprocess.run(
-        [sys.executable, "-c", "import sys; from pril.cli import main\n"
+        [sys.executable, "-c", "import sys; from pril.cli.main import main\n"
          "try: main(['fit', '--help'])\n"
          "except SystemExit: print(*sys.modules, file=sys.stderr)"],
         capture_output=True, text=True, check=True,
@@ -579,7 +579,7 @@ def test_a_full_disk(tmp_path):
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "sys.dont_write_bytecode = True\n"
-        "from pril.cli import main; main()"
+        "from pril.cli.main import main; main()"
     )
     model = made_model(tmp_path)
     (tmp_path / "out.csv").write_bytes(b"old")
@@ -772,7 +772,7 @@ def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path
     write(tmp_path / "t.csv", [*rows, {**rows[0], "size": "big"}])
     keep = ["--checkpoint", "state", "--every", 1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pril._tables.BLOCK_ROWS", 37)
+        patch.setattr("pril.tables.files.BLOCK_ROWS", 37)
         said = bad("fit", "t.csv", *RANGES, *keep)
         assert "row 301: column 'size' is 'big'" in said
         assert list((tmp_path / "state").iterdir()) == []

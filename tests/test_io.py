@@ -82,7 +82,7 @@ def same(one, other):
 
 def fitted(learner, front):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pril.estimators.FeatureRangeWarning)
+        warnings.simplefilter("ignore", pril.errors.FeatureRangeWarning)
         model = learner if front is None else make_pipeline(front, learner)
         labels = EXACT if isinstance(learner, pril.PRank) else LABELS
         return model.fit(TABLE if "ColumnTransformer" in repr(front) else X, labels)
@@ -109,7 +109,7 @@ def spot(tmp_path_factory):
 # --- What comes back -----------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::pril.estimators.FeatureRangeWarning")
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_loaded_model_predicts_and_learns_on_the_same(learner, front, tmp_path):

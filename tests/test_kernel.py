@@ -193,7 +193,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("case", KERNELS)
-def test_kernels_are_scikit_learns(case):
+def test_loop_are_scikit_learns(case):
     options, function = KERNELS[case]
     X, y = rows_of(K=3)
     model = KernelPRIL(random_state=0, **options).fit(X, y)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
 
-from pril import labels
+from pril import _ranks
 from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals
 
 NAN, NONE = np.nan, None
 
 
 def encoded(y, classes=None):
-    found, ranks = labels.encode(labels.read(y), classes)
+    found, ranks = _ranks.encode(_ranks.read(y), classes)
     return found.tolist(), ranks.tolist()
 
 
@@ -177,14 +177,14 @@ def test_fast_and_general_ways_to_ranks_agree(pairs, first, stride):
     y = np.array([(lower, lower + width) for lower, width in pairs])
     y = (y - y.min()) * stride + first
     classes = np.arange(first, y.max() + 1, stride)
-    _, ranks = labels.encode(labels.read(y), classes)
+    _, ranks = _ranks.encode(_ranks.read(y), classes)
     np.testing.assert_array_equal(ranks, (y - first) // stride)
     for spelled, names in (
         (y.astype(float), classes),
         (y.astype(str).astype(object), classes.astype(str)),
         (y.tolist(), classes.tolist()),
     ):
-        np.testing.assert_array_equal(labels.encode(labels.read(spelled), names)[1], ranks)
+        np.testing.assert_array_equal(_ranks.encode(_ranks.read(spelled), names)[1], ranks)
 
 
 # --- from_votes ---

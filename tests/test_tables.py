@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pril import _tables
-from pril._formats import open_table
-from pril._tables import TableError, ahead, rebatched
-from pril._writing import TableWriter
-from pril.columns import read_numbers, read_words
+from pril.tables import files
+from pril.tables.cells import read_numbers, read_words
+from pril.tables.files import TableError, ahead, rebatched
+from pril.tables.formats import open_table
+from pril.tables.writing import TableWriter
 from tables import make_rows, write
 
 SUFFIXES = ["csv", "csv.gz", "tsv", "jsonl", "jsonl.gz", "parquet"]
@@ -42,8 +42,8 @@ def read(table, columns=None, start=0):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(_tables, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(_tables, "READ_BYTES", 500)
+    monkeypatch.setattr(files, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(files, "READ_BYTES", 500)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -83,7 +83,7 @@ def test_svmlight(tmp_path, small_blocks):
     assert [row["label"] for row in read(table, ["label"])] == [row["grade"] for row in rows]
     from sklearn.datasets import load_svmlight_file
 
-    from pril.columns import read_sparse
+    from pril.tables.cells import read_sparse
 
     matrix = np.vstack([read_sparse(b.column("features"), 2).toarray() for b in blocks])
     np.testing.assert_array_equal(
@@ -330,7 +330,7 @@ def test_json_lines_are_carried_to_json_lines_as_they_are(tmp_path):
 
 
 def test_json_lines_of_many_kinds_are_carried_to_csv_and_parquet(tmp_path, monkeypatch):
-    monkeypatch.setattr(_tables, "READ_BYTES", 64)  # many blocks, each with other keys
+    monkeypatch.setattr(files, "READ_BYTES", 64)  # many blocks, each with other keys
     rows = [{"x": k, "mixed": 2**60 + k if k < 20 else "word"} for k in range(40)]
     rows[35] |= {"late": [1, {"a": None}], "whole": 2**60, "day": "2020-01-01", "real": 2**60 + 1}
     rows[36] |= {"late": "text", "whole": 3, "ok": True, "real": 0.5, "long": 10**30}

@@ -8,12 +8,14 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril import _tables, _training, io
-from pril._formats import open_table
-from pril._tables import TableError
-from pril._training import MODELS, Checkpoint, Run, Task, Verdict, is_for_learning
-from pril.columns import ColumnEncoder
+from pril import io
+from pril._registry import BY_COMMAND, LEARNERS
 from pril.metrics import interval_absolute_error, interval_accuracy
+from pril.tables import files, training
+from pril.tables.encoder import ColumnEncoder
+from pril.tables.files import TableError
+from pril.tables.formats import open_table
+from pril.tables.training import Checkpoint, Run, Task, Verdict, is_for_learning
 from tables import GRADES, make_rows, write, write_parquet
 
 RANGES = Task(labels=("low", "high"), classes=tuple(GRADES), drop=("id", "grade"), epochs=3)
@@ -26,7 +28,7 @@ def start(place, task=RANGES, **changes):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(_tables, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(files, "BLOCK_ROWS", 37)
 
 
 def features_and_labels(rows):
@@ -48,7 +50,7 @@ def _arrays(memory):
             yield part
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "prank"])
+@pytest.mark.parametrize("name", [learner.command for learner in LEARNERS if learner.takes_ranges])
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
     rows = make_rows()
@@ -56,7 +58,7 @@ def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
     fitted = run()
     X, y = features_and_labels(rows)
     encoder = ColumnEncoder(bounded=name == "mpril")
-    learner = MODELS[name](classes=GRADES, max_iter=3, random_state=0)
+    learner = BY_COMMAND[name].load()(classes=GRADES, max_iter=3, random_state=0)
     twin = make_pipeline(encoder, learner).fit(X, y)
     assert (fitted.predict(X) == twin.predict(X)).all()
     if name != "kernel":  # fit merges a row's repeated visits, a stream cannot
@@ -98,18 +100,18 @@ def test_rows_kept_in_memory_are_those_of_the_file(
         path.write_text("".join(f"{k % 3} {k % 7}:{k} 9:{k * k % 11}\n" for k in range(1, 200)))
     readings = []
 
-    def read(self, columns=None, start=0, blocks=_tables.Table.blocks):
+    def read(self, columns=None, start=0, blocks=files.Table.blocks):
         readings.append(start)
         return blocks(self, columns, start)
 
-    monkeypatch.setattr(_tables.Table, "blocks", read)
+    monkeypatch.setattr(files.Table, "blocks", read)
     run = start(path, task)
     run()
     verdict = run.judge()
     assert readings == [0, 0]  # surveyed, learned; the other passes are from memory
     size = sum(rows.nbytes for _, rows in run._kept)
     for room in (0, size // 2, size - 1):
-        monkeypatch.setattr(_training, "KEPT_BYTES", room)
+        monkeypatch.setattr(training, "KEPT_BYTES", room)
         readings.clear()
         other = start(path, task)
         assert_same_model(other()[-1], run.model)

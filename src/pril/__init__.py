@@ -1,64 +1,60 @@
 """Learn to rate from ranges: ordinal classifiers from interval labels, online."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
-    from pril import (
-        dask,
-        datasets,
-        evaluate,
-        experiments,
-        io,
-        labels,
-        metrics,
-        plotting,
-        theory,
-    )
-    from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
-    from pril.io import load, save
-    from pril.kernel import KernelPRIL, PolynomialMap
+from pril._registry import LEARNERS as _LEARNERS
+
+if _typing.TYPE_CHECKING:
+    from pril import dask as dask
+    from pril import datasets as datasets
+    from pril import errors as errors
+    from pril import evaluate as evaluate
+    from pril import experiments as experiments
+    from pril import io as io
+    from pril import labels as labels
+    from pril import metrics as metrics
+    from pril import plotting as plotting
+    from pril import theory as theory
+    from pril.features import *
+    from pril.io import load as load
+    from pril.io import save as save
+    from pril.kernel import *
+    from pril.linear import *
+    from pril.tables.encoder import ColumnEncoder as ColumnEncoder
 
 __version__ = "0.1.0.dev0"
 
-__all__ = [
-    "MPRIL",
-    "PRIL",
-    "KernelPRIL",
-    "MulticlassPerceptron",
-    "PRank",
-    "PolynomialMap",
-    "WidrowHoff",
+_HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
+    "ColumnEncoder": "pril.tables.encoder",
+    "PolynomialMap": "pril.features",
+    "load": "pril.io",
+    "save": "pril.io",
+}
+_MODULES = (
     "dask",
     "datasets",
+    "errors",
     "evaluate",
     "experiments",
     "io",
     "labels",
-    "load",
     "metrics",
     "plotting",
-    "save",
     "theory",
-]
+)
 
-# Where the names are that are neither modules nor in pril.estimators.
-_HOMES = {
-    "KernelPRIL": "pril.kernel",
-    "PolynomialMap": "pril.kernel",
-    "load": "pril.io",
-    "save": "pril.io",
-}
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     # On first use: numba and scikit-learn take two seconds to import.
-    if name not in __all__:
-        raise AttributeError(f"module 'pril' has no attribute {name!r}")
-    if name.islower() and name not in _HOMES:
-        return import_module(f"pril.{name}")
-    return getattr(import_module(_HOMES.get(name, "pril.estimators")), name)
+    if name in _HOMES:
+        return getattr(_importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return _importlib.import_module(f"pril.{name}")
+    raise AttributeError(f"module 'pril' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return ["__version__", *__all__]

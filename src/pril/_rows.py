@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
-from pril._kernels import Csr, Dense
+from pril._loop import Csr, Dense
 from pril.errors import RowError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def read_rows(
     """Check X for an estimator and return its rows; only a wrong dtype or order is copied.
 
     Values are not looked at: that pass would cost as much as learning. A row that is not finite
-    has scores that are not finite, which the loop sees for free and `blame` then explains.
+    has scores that are not finite. The loop sees that for free; `not_finite_error` finds the cell.
     """
     X = validate_data(
         estimator,
@@ -55,7 +55,9 @@ def n_rows(rows: Any) -> int:
     return len(rows.indptr) - 1 if isinstance(rows, Csr) else int(rows.X.shape[0])
 
 
-def blame(rows: Dense | Csr, estimator: Any, row: int | None, block: int = 1 << 16) -> ValueError:
+def not_finite_error(
+    rows: Dense | Csr, estimator: Any, row: int | None, block: int = 1 << 16
+) -> ValueError:
     """Return the error for scores that are not finite: the first bad cell of X, or an overflow.
 
     `row` is where it overflowed, if that is known.

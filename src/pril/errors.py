@@ -1,10 +1,10 @@
-"""Errors that know their row, so that whoever knows the file can say where it is."""
+"""Errors that name the row of an argument, and our warnings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["RowError", "shown"]
+__all__ = ["ClassOrderWarning", "FeatureRangeWarning", "RowError", "shown"]
 
 LONGEST = 60  # characters of a value in a message
 
@@ -61,3 +61,11 @@ class RowError(ValueError):
     def __str__(self) -> str:
         argument, row, reason, place = self.args
         return f"{argument}, {place or f'row {row}'}: {reason}"
+
+
+class ClassOrderWarning(UserWarning):
+    """The order of the classes, or which classes there are, was guessed from the labels."""
+
+
+class FeatureRangeWarning(UserWarning):
+    """Features reach outside the range that a learner's guarantee assumes."""

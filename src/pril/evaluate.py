@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pril import labels
+from pril import _ranks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from pril.estimators import _OnlineClassifier
+    from pril._online import OnlineClassifier
 
 __all__ = ["Progress", "progressive"]
 
@@ -56,7 +56,7 @@ def _running_mean(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def progressive(
-    estimator: _OnlineClassifier, X: Any, y: Any, classes: ArrayLike | None = None
+    estimator: OnlineClassifier, X: Any, y: Any, classes: ArrayLike | None = None
 ) -> Progress:
     """Predict each row, score the prediction, then learn from the row.
 
@@ -104,6 +104,6 @@ def progressive(
     return Progress(
         predictions=estimator.classes_[record.rank],
         scores=record.scores[:, 0] if record.scores.shape[1] == 1 else record.scores,
-        losses=labels.interval_loss(intervals, record.rank),
+        losses=_ranks.interval_loss(intervals, record.rank),
         hinge_losses=record.hinge,
     )

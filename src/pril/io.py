@@ -33,10 +33,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from pril import __version__
-from pril import _kernels as kernels
-from pril import estimators as linear
-from pril.estimators import _OnlineClassifier
-from pril.kernel import KernelPRIL, PolynomialMap, Support
+from pril import _loop as loop
+from pril._online import Memory, OnlineClassifier
+from pril._registry import LEARNERS
+from pril._support import Support
+from pril.features import PolynomialMap
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -53,24 +54,15 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+\.(npy|npz|bin|json)")
 # What a file may hold besides the types that skops trusts: our own, and what scikit-learn's
 # transformers keep. Building them runs no code of the file's choosing.
 TRUSTED = [
-    f"{kind.__module__}.{kind.__qualname__}"
-    for kind in (
-        linear.PRIL,
-        linear.MPRIL,
-        linear.PRank,
-        linear.WidrowHoff,
-        linear.MulticlassPerceptron,
-        linear.Memory,
-        kernels.State,
-        kernels.Mean,
-        KernelPRIL,
-        PolynomialMap,
-        Support,
-        csr_array,
-        csr_matrix,
-        np.dtype,
-    )
-] + ["pril.columns.ColumnEncoder", "pril.columns.Moments"]  # by name: they need pyarrow
+    *(f"{learner.module}.{learner.name}" for learner in LEARNERS),
+    *(
+        f"{kind.__module__}.{kind.__qualname__}"
+        for kind in (Memory, Support, loop.State, loop.Mean, PolynomialMap)
+    ),
+    *(f"{kind.__module__}.{kind.__qualname__}" for kind in (csr_array, csr_matrix, np.dtype)),
+    "pril.tables.encoder.ColumnEncoder",  # by name: they need pyarrow
+    "pril.tables.encoder.Moments",
+]
 
 
 class About(NamedTuple):
@@ -271,12 +263,12 @@ def _as_damage(path: str | PathLike[str]) -> Iterator[None]:
 # --- The learners in a file ----------------------------------------------------------------------
 
 
-def learner_of(model: Any) -> _OnlineClassifier:
+def learner_of(model: Any) -> OnlineClassifier:
     """Return the estimator of ours that a model is, or ends in."""
     last = model
     while isinstance(last, Pipeline | FrozenEstimator):
         last = last.steps[-1][1] if isinstance(last, Pipeline) else last.estimator
-    if not isinstance(last, _OnlineClassifier):
+    if not isinstance(last, OnlineClassifier):
         raise TypeError(
             "a model is an estimator of pril, alone or at the end of a Pipeline, not "
             f"{type(model).__name__}"
@@ -292,7 +284,7 @@ def _check_learners(content: Any) -> None:
         if id(item) in seen:
             continue
         seen.add(id(item))
-        if isinstance(item, _OnlineClassifier) and hasattr(item, "_memory"):
+        if isinstance(item, OnlineClassifier) and hasattr(item, "_memory"):
             item._check_memory()
         elif isinstance(item, BaseEstimator):
             rest.extend(vars(item).values())

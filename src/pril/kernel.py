@@ -1,30 +1,26 @@
-"""Kernel PRIL, block by block on whatever device the rows live, and the polynomial feature map."""
+"""Kernel PRIL, block by block, on whatever device the rows live."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from scipy.sparse import csr_array, issparse
 from sklearn.metrics.pairwise import (
     KERNEL_PARAMS,
     PAIRWISE_KERNEL_FUNCTIONS,
     pairwise_kernels,
 )
-from sklearn.preprocessing import PolynomialFeatures
-from sklearn.utils import _safe_indexing
-from sklearn.utils._array_api import _convert_to_numpy, get_namespace
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pril import _kernels as kernels
-from pril import labels
-from pril._rows import blame
-from pril.estimators import _OnlineClassifier, _ThresholdClassifier, check_array
+from pril import _loop as loop
+from pril import _ranks
+from pril._online import OnlineClassifier, ThresholdClassifier, check_learned_array
+from pril._rows import not_finite_error
+from pril._sklearn import Interval, StrOptions, get_namespace, safe_indexing
+from pril._support import Support, batches, like, namespace, on_host, scattered, to_numpy
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["KernelPRIL", "PolynomialMap"]
+__all__ = ["KernelPRIL"]
 
 # Measured (benchmarks/kernel_speed.py): rows whose own kernel matrix is held at once, and kernel
 # values against support rows held at once. On a CPU the latter stay in cache; on an accelerator
@@ -42,99 +38,13 @@ BLOCK, CHUNK = 1024, 1 << 18
 DEVICE_BLOCK, DEVICE_CHUNK = 1024, 1 << 26
 
 
-class Support(NamedTuple):
-    """What the learner keeps: rows, where they live, with their coefficients; thresholds."""
-
-    rows: Any  # the support rows, or their positions where the kernel is precomputed
-    coef: Any  # (m,), on the rows' device
-    sums: Any  # (m,), each coefficient's moves times the rounds before them
-    source: Array  # (m,), the round, or the row of `fit`, that each came from
-    origin: int  # what the sources of the next rows count from
-    place: Array | None  # in `fit`: each row's position in `source`, -1 if it has none
-    state: kernels.State  # thresholds and counters; its u belongs to a block
-    mean: kernels.Mean | None
-
-    def copy(self) -> Support:
-        """Return a copy for rows not seen before; arrays of rows are replaced, never changed."""
-        state = kernels.State(*(part.copy() for part in self.state))
-        mean = self.mean and kernels.Mean(*(part.copy() for part in self.mean))
-        return self._replace(state=state, mean=mean, origin=int(state.counts[0]), place=None)
-
-    def compact(self) -> Support:
-        """Return the support without the rows that have lost their coefficient."""
-        used = _to_numpy(self.coef) != 0.0
-        if self.mean is not None:
-            used |= _to_numpy(self.sums) != 0.0
-        return self.keep(np.flatnonzero(used))._replace(place=None)
-
-    def extend(self, rows: Any, coef: Array, sums: Array, source: Array) -> Support:
-        """Return the support with more rows."""
-        return self._replace(
-            rows=_joined(self.rows, rows),
-            coef=_joined(self.coef, _like(coef, self.coef)),
-            sums=_joined(self.sums, _like(sums, self.coef)),
-            source=np.concatenate([self.source, source]),
-        )
-
-    def keep(self, chosen: Array) -> Support:
-        """Return the support with the chosen rows only."""
-        parts = (_safe_indexing(part, chosen) for part in self[:4])
-        return self._replace(**dict(zip(self._fields[:4], parts, strict=True)))
-
-
 class Points(NamedTuple):
     """Checked rows, to be compared by the kernel."""
 
     X: Any
 
 
-def _on_host(array: Any) -> bool:
-    return isinstance(array, np.ndarray) or issparse(array)
-
-
-_NAMESPACES: dict[type, Any] = {}
-
-
-def _namespace(array: Any) -> Any:
-    """Return an array's namespace; scikit-learn's look-up takes as long as a small product."""
-    if _on_host(array):
-        return np
-    if type(array) not in _NAMESPACES:
-        _NAMESPACES[type(array)] = get_namespace(array)[0]
-    return _NAMESPACES[type(array)]
-
-
-def _to_numpy(array: Any) -> Array:
-    """Return an array of any namespace and device as NumPy."""
-    host: Array = array if _on_host(array) else _convert_to_numpy(array, _namespace(array))
-    return host
-
-
-def _batches(n: int, size: int) -> Iterator[slice]:
-    """Cut n rows into batches; scikit-learn's own function wants at least one row."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
-
-
-def _joined(one: Any, other: Any) -> Any:
-    """Return the rows of both, one after the other."""
-    if issparse(one) or issparse(other):
-        return vstack([csr_array(one), csr_array(other)], format="csr")
-    return _namespace(one).concat([one, other])
-
-
-def _scattered(values: Array, places: Array, array: Any) -> Any:
-    """Return zeros like an array, with values in some places."""
-    spread = np.zeros(array.shape[0])
-    spread[places] = values
-    return _like(spread, array)
-
-
-def _like(values: Array, array: Any) -> Any:
-    """Return NumPy values in the namespace and on the device of an array."""
-    return _namespace(array).asarray(values, device=array.device)
-
-
-class KernelPRIL(_ThresholdClassifier):
+class KernelPRIL(ThresholdClassifier):
     """Kernel PRIL: the score is a sum of kernel values at the rows that were mistakes.
 
     A row whose label ``lo..hi`` is violated in s more constraints on one side than on the other
@@ -228,7 +138,7 @@ class KernelPRIL(_ThresholdClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **_OnlineClassifier._parameter_constraints,
+        **OnlineClassifier._parameter_constraints,
         "kernel": [StrOptions(set(PAIRWISE_KERNEL_FUNCTIONS) | {"precomputed"}), callable],
         "gamma": [Interval(Real, 0, None, closed="left"), None],
         "degree": [Interval(Real, 0, None, closed="left")],
@@ -272,8 +182,8 @@ class KernelPRIL(_ThresholdClassifier):
         self.kernel_params = kernel_params
         self.budget = budget
 
-    def _rule(self) -> kernels.Pril:
-        return kernels.Pril(lenient=False)
+    def _rule(self) -> loop.Pril:
+        return loop.Pril(skip_correct=False)
 
     # --- Learning ---
 
@@ -304,7 +214,7 @@ class KernelPRIL(_ThresholdClassifier):
         *,
         recording: bool,
         order: Array | None = None,
-    ) -> tuple[Array, kernels.Record | None]:
+    ) -> tuple[Array, loop.Record | None]:
         if self.kernel == "precomputed":
             raise ValueError(
                 "kernel='precomputed' cannot be learned from a stream, whose later rows it does "
@@ -326,9 +236,9 @@ class KernelPRIL(_ThresholdClassifier):
         # A bounded kernel can hide what is not finite, so here it is looked for.
         if issparse(X):
             if not np.isfinite(X.data).all():
-                raise blame(kernels.Csr(X.data, X.indices, X.indptr, 0.0), self, None)
+                raise not_finite_error(loop.Csr(X.data, X.indices, X.indptr, 0.0), self, None)
         elif not bool(xp.all(xp.isfinite(X))):
-            raise blame(kernels.Dense(_to_numpy(X), 0.0), self, None)
+            raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self, None)
         if self.kernel == "precomputed" and reset and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "kernel='precomputed' needs a square matrix, the kernel of each row of fit with "
@@ -339,7 +249,7 @@ class KernelPRIL(_ThresholdClassifier):
     def _blank_memory(self, rows: Points) -> Support:
         blank = super()._blank_memory(rows)
         n = rows.X.shape[0]
-        empty = np.empty(0) if issparse(rows.X) else _like(np.empty(0), rows.X)
+        empty = np.empty(0) if issparse(rows.X) else like(np.empty(0), rows.X)
         none = np.empty(0, dtype=np.int64)
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
         return Support(first, empty, empty, none, 0, np.full(n, -1), blank.state, blank.mean)
@@ -351,18 +261,18 @@ class KernelPRIL(_ThresholdClassifier):
                 "kernel that is known by name"
             )
         rows, coef, sums, source, *_ = self._memory
-        if not (_on_host(rows) and _on_host(coef)):
+        if not (on_host(rows) and on_host(coef)):
             raise ValueError(
                 f"its support rows are of type {type(rows).__name__}, and a file holds NumPy "
                 "arrays: fit on those"
             )
         super()._check_memory()
         n_support = len(source)
-        check_array(source, (n_support,), np.int64)
-        check_array(coef, (n_support,))
-        check_array(sums, (n_support,))
+        check_learned_array(source, (n_support,), np.int64)
+        check_learned_array(coef, (n_support,))
+        check_learned_array(sums, (n_support,))
         if self.kernel == "precomputed":
-            check_array(rows, (n_support,), np.int64)
+            check_learned_array(rows, (n_support,), np.int64)
             if not ((rows >= 0) & (rows < self.n_features_in_)).all():
                 raise ValueError("support rows that fit did not see")
             return
@@ -372,7 +282,7 @@ class KernelPRIL(_ThresholdClassifier):
             rows = rows.data
             shape = rows.shape
         single = getattr(rows, "dtype", None) == np.float32
-        check_array(rows, shape, np.float32 if single else np.float64)
+        check_learned_array(rows, shape, np.float32 if single else np.float64)
 
     def _learn(
         self,
@@ -380,14 +290,14 @@ class KernelPRIL(_ThresholdClassifier):
         rows: Points,
         intervals: Array,
         order: Array | None,
-        record: kernels.Record | None,
+        record: loop.Record | None,
     ) -> Support:
-        for batch in _batches(len(intervals), BLOCK if _on_host(rows.X) else DEVICE_BLOCK):
+        for batch in batches(len(intervals), BLOCK if on_host(rows.X) else DEVICE_BLOCK):
             if order is None:
                 chosen, block = np.arange(batch.start, batch.stop), rows.X[batch, ...]
             else:
-                chosen, block = order[batch], _safe_indexing(rows.X, order[batch])
-            noted = record and kernels.Record(*(part[batch] for part in record))
+                chosen, block = order[batch], safe_indexing(rows.X, order[batch])
+            noted = record and loop.Record(*(part[batch] for part in record))
             memory = self._learn_block(memory, block, chosen, intervals[chosen], noted)
         return memory
 
@@ -397,7 +307,7 @@ class KernelPRIL(_ThresholdClassifier):
         block: Any,
         chosen: Array,
         intervals: Array,
-        record: kernels.Record | None,
+        record: loop.Record | None,
     ) -> Support:
         """Learn from a block of rows, given with their positions among the rows of this call."""
         source = memory.origin + chosen
@@ -407,19 +317,19 @@ class KernelPRIL(_ThresholdClassifier):
         n_kept = len(memory.source)
         if self.budget is None:
             columns = [memory.coef] if record is None else [memory.coef, memory.sums]
-            scores = [_to_numpy(self._scores(block, memory.rows, column)) for column in columns]
+            scores = [to_numpy(self._scores(block, memory.rows, column)) for column in columns]
             values, slot = within, np.arange(len(chosen))
             u = mean_u = np.zeros(len(chosen) + 1)
         else:
             # A row that is dropped changes all scores to come, so its kernel values are kept.
             across = self._checked_kernel(block, memory.rows)
-            u = np.concatenate([_to_numpy(memory.coef), np.zeros(len(chosen) + 1)])
-            mean_u = np.concatenate([_to_numpy(memory.sums), np.zeros(len(chosen) + 1)])
+            u = np.concatenate([to_numpy(memory.coef), np.zeros(len(chosen) + 1)])
+            mean_u = np.concatenate([to_numpy(memory.sums), np.zeros(len(chosen) + 1)])
             scores = [across @ column[:n_kept] for column in (u, mean_u)]
             values = np.concatenate([across.T, within])
             slot = np.where(place >= 0, place, n_kept + np.arange(len(chosen)))
         n_pool = len(u) - 1 - len(chosen)
-        gram = kernels.Gram(
+        gram = loop.Gram(
             scores=scores[0],
             sums=np.empty(0) if record is None else scores[1],
             values=values,
@@ -430,16 +340,14 @@ class KernelPRIL(_ThresholdClassifier):
         )
         state = memory.state._replace(u=u[np.newaxis].copy())
         mean = memory.mean and memory.mean._replace(u=mean_u[np.newaxis].copy())
-        bad = kernels.run(
-            gram, intervals, None, self._rule(), self._geometry(), state, mean, record
-        )
+        bad = loop.run(gram, intervals, None, self._rule(), self._geometry(), state, mean, record)
         if bad >= 0:
             raise ValueError(f"{self._kernel_name()} gives scores that are not finite")
         u = state.u[0, :-1]
         mean_u = np.zeros_like(u) if mean is None else mean.u[0, :-1]
         if self.budget is not None:
             memory = memory.extend(own, u[n_kept:], mean_u[n_kept:], source)
-            memory = memory._replace(coef=_like(u, memory.coef), sums=_like(mean_u, memory.coef))
+            memory = memory._replace(coef=like(u, memory.coef), sums=like(mean_u, memory.coef))
             if gram.size[1] > 0:
                 memory = memory._replace(mean=None)
             if memory.place is not None:
@@ -452,11 +360,11 @@ class KernelPRIL(_ThresholdClassifier):
             again = place >= 0
             if again.any():
                 memory = memory._replace(
-                    coef=memory.coef + _scattered(u[again], place[again], memory.coef),
-                    sums=memory.sums + _scattered(mean_u[again], place[again], memory.sums),
+                    coef=memory.coef + scattered(u[again], place[again], memory.coef),
+                    sums=memory.sums + scattered(mean_u[again], place[again], memory.sums),
                 )
             new = np.flatnonzero(~again & (gram.since >= 0))
-            memory = memory.extend(_safe_indexing(own, new), u[new], mean_u[new], source[new])
+            memory = memory.extend(safe_indexing(own, new), u[new], mean_u[new], source[new])
             if memory.place is not None:
                 memory.place[source[new]] = n_kept + np.arange(len(new))
         return memory
@@ -492,7 +400,7 @@ class KernelPRIL(_ThresholdClassifier):
             if name not in taken:
                 raise ValueError(
                     f"kernel_params: kernel={self.kernel!r} takes no argument {name!r}, "
-                    f"only {labels.named(sorted(taken))}"
+                    f"only {_ranks.named(sorted(taken))}"
                 )
         given = {name: own[name] for name in own if name in taken and own[name] is not None}
         return given | more
@@ -506,7 +414,7 @@ class KernelPRIL(_ThresholdClassifier):
             else:
                 values = pairwise_kernels(A, B, metric=function, **params)
             values = values.toarray() if issparse(values) else values
-            if _on_host(A):
+            if on_host(A):
                 values = np.asarray(values, dtype=np.float64)
         except Exception as error:
             raise ValueError(f"the kernel function raised {error!r}") from error
@@ -522,7 +430,7 @@ class KernelPRIL(_ThresholdClassifier):
         if A.shape[0] == 0:
             return True
         function: Any = self.kernel
-        row = _safe_indexing(A, np.zeros(1, dtype=np.int64))
+        row = safe_indexing(A, np.zeros(1, dtype=np.int64))
         if issparse(A):
             return True
         try:
@@ -531,7 +439,7 @@ class KernelPRIL(_ThresholdClassifier):
             return True
         if np.shape(number) != ():
             return True
-        two, three = (_safe_indexing(A, np.zeros(n, dtype=np.int64)) for n in (2, 3))
+        two, three = (safe_indexing(A, np.zeros(n, dtype=np.int64)) for n in (2, 3))
         try:
             return bool(np.shape(function(two, three, **params)) == (2, 3))
         except Exception:
@@ -542,23 +450,23 @@ class KernelPRIL(_ThresholdClassifier):
         if B.shape[0] == 0:
             return np.empty((A.shape[0], 0))
         values = self._kernel(A, B)(slice(0, B.shape[0]))
-        xp = _namespace(values)
+        xp = namespace(values)
         if not bool(xp.all(xp.isfinite(values))):
-            bad = _to_numpy(values)
+            bad = to_numpy(values)
             raise ValueError(
                 f"{self._kernel_name()} returned {bad[~np.isfinite(bad)][0]} for two finite rows"
             )
-        return np.ascontiguousarray(_to_numpy(values))
+        return np.ascontiguousarray(to_numpy(values))
 
     def _scores(self, A: Any, B: Any, coef: Any) -> Any:
         """Return the kernel of A and B times the coefficients, never holding all of it."""
-        xp = _namespace(coef)
-        scores = _like(np.zeros(A.shape[0]), coef)
+        xp = namespace(coef)
+        scores = like(np.zeros(A.shape[0]), coef)
         if coef.shape[0] == 0:
             return scores
         kernel, weights = self._kernel(A, B), xp.astype(coef, A.dtype)
-        width = max(1, (CHUNK if _on_host(coef) else DEVICE_CHUNK) // A.shape[0])
-        for part in _batches(coef.shape[0], width):
+        width = max(1, (CHUNK if on_host(coef) else DEVICE_CHUNK) // A.shape[0])
+        for part in batches(coef.shape[0], width):
             scores = scores + xp.astype(kernel(part) @ weights[part], scores.dtype)
         return scores
 
@@ -583,16 +491,16 @@ class KernelPRIL(_ThresholdClassifier):
         coef = self.dual_coef_
         blocks = [
             self._scores(rows[block, ...], self._memory.rows, coef)
-            for block in _batches(rows.shape[0], BLOCK)
+            for block in batches(rows.shape[0], BLOCK)
         ]
-        return _namespace(coef).concat(blocks)
+        return namespace(coef).concat(blocks)
 
     def _rate(self, X: Any) -> tuple[Array, Array, Array]:
-        scores = _to_numpy(self.latent(X))
+        scores = to_numpy(self.latent(X))
         w, cut, _ = self._parameters()
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
-        gram = kernels.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
-        if kernels.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
+        gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
+        if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
             raise ValueError(f"{self._kernel_name()} gives scores that are not finite")
         return ranks, written, cut
 
@@ -638,7 +546,7 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     ``(a, -gamma |a|^2, 1) . (2 gamma b, 1, -gamma |b|^2)`` is the exponent: two passes over the
     result instead of pairwise_kernels' seven.
     """
-    xp = _namespace(A)
+    xp = namespace(A)
     # Only differences count: near zero the squares do not drown them.
     A, B = A - B[:1, ...], B - B[:1, ...]
     a, b = (-gamma * xp.sum(rows * rows, axis=1, keepdims=True) for rows in (A, B))
@@ -647,137 +555,8 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
 
     def compare(part: slice) -> Any:
         exponent = left @ right[part, ...].T
-        if _on_host(exponent):
+        if on_host(exponent):
             return np.exp(np.minimum(exponent, 0.0, out=exponent), out=exponent)
         return xp.exp(xp.clip(exponent, max=0.0))
 
     return compare
-
-
-class PolynomialMap(TransformerMixin, BaseEstimator):
-    """The exact feature map of the polynomial kernel ``(gamma x . x' + coef0) ** degree``.
-
-    Inner products of mapped rows are kernel values, so `PRIL` behind this map is `KernelPRIL` with
-    that kernel, at a cost per row that does not grow with the rows seen. There are
-    ``C(n_features + degree, degree)`` features, fewer without `coef0`: prefer the map while that is
-    less than the number of support rows times `n_features`, the kernel beyond.
-
-    Parameters
-    ----------
-    degree : int, default=2
-        Degree of the polynomial.
-    gamma : float, default=None
-        Factor of the inner product. None: ``1 / n_features``.
-    coef0 : float, default=1
-        Constant that is added, not negative.
-
-    Attributes
-    ----------
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
-    n_output_features_ : int
-        Number of features of the map.
-
-    See Also
-    --------
-    KernelPRIL : Any kernel, without the map.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pril import PolynomialMap
-    >>> X = np.array([[1.0, 2.0], [3.0, -1.0]])
-    >>> mapped = PolynomialMap(degree=2, gamma=1.0, coef0=1.0).fit_transform(X)
-    >>> np.allclose(mapped @ mapped.T, (X @ X.T + 1) ** 2)
-    True
-    """
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "degree": [Interval(Integral, 1, None, closed="left")],
-        "gamma": [Interval(Real, 0, None, closed="neither"), None],
-        "coef0": [Interval(Real, 0, None, closed="left")],
-    }
-
-    def __init__(self, degree: int = 2, *, gamma: float | None = None, coef0: float = 1) -> None:
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the number of features.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        self : object
-            The fitted transformer.
-        """
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
-        lowest = 0 if self.coef0 > 0 else self.degree
-        self._monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0).fit(X)
-        gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
-        powers = self._monomials.powers_
-        total = powers.sum(axis=1)
-        # The multinomial coefficient of each monomial, spread evenly over both factors.
-        log = math.lgamma(self.degree + 1) - np.array(
-            [sum(math.lgamma(p + 1) for p in row) for row in powers]
-        )
-        rest = self.degree - total
-        log -= np.array([math.lgamma(r + 1) for r in rest])
-        scale = np.rint(np.exp(log)) * gamma**total * np.power(float(self.coef0), rest)
-        self._scale = np.sqrt(scale)
-        self.n_output_features_ = len(powers)
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Map rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        mapped : {ndarray, sparse matrix} of shape (n_samples, n_output_features_)
-            Monomials, scaled.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
-        mapped = self._monomials.transform(X)
-        scale = self._scale.astype(mapped.dtype)
-        return mapped.multiply(scale).tocsr() if issparse(mapped) else mapped * scale
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
-        """Return the monomials' names.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of the features; None takes those of `fit`.
-
-        Returns
-        -------
-        names : ndarray of str
-            One a monomial.
-        """
-        check_is_fitted(self)
-        if input_features is None:
-            input_features = getattr(self, "feature_names_in_", None)
-        names: Array = self._monomials.get_feature_names_out(input_features)
-        return names
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -1,25 +1,16 @@
-"""Labels: from anything a user may call one to intervals of ranks.
-
-Everything behind this module sees a label as two ranks, ``lo <= hi`` in ``0..K-1``: an exact label
-has ``lo == hi``, "at least" has ``hi == K - 1``, and no label at all is ``0, K - 1``. So nothing
-else in the package asks whether a label is exact.
-
-A table of labels is read once (`read`), the order of the classes is the user's or taken from the
-table (`order_classes`), and `to_ranks` looks the values up. `encode` is all three.
-"""
+"""Interval labels from votes, numeric bounds or exact labels."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_random_state
 
-from pril.errors import RowError, shown
+from pril import _ranks
+from pril.errors import ClassOrderWarning, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -28,504 +19,6 @@ if TYPE_CHECKING:
     Ranks = NDArray[np.int64]
 
 __all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals"]
-
-UNKNOWN = -1  # the rank of a value that is not among the classes
-
-
-class ClassOrderWarning(UserWarning):
-    """The order of the classes, or which classes there are, was guessed from the labels."""
-
-
-class Labels(NamedTuple):
-    """A table of labels: one column if exact, two for intervals, one a rater for votes."""
-
-    values: Array  # (n, columns): int64, float64 with NaN for missing, or codes
-    dtype: np.dtype[Any]  # of the labels as the user wrote them
-    vocabulary: Array | None = None  # what the codes stand for; a missing value has code -1
-    ordered: bool = False  # whether the vocabulary is in order, as an ordered Categorical's is
-    declared: bool = False  # whether the vocabulary was declared, as any Categorical's is
-    places: tuple[str, ...] = ()  # where each row came from, if not from the row of its number
-
-    def missing(self) -> NDArray[np.bool_]:
-        """Return where a value is missing."""
-        if self.vocabulary is not None:
-            return self.values < 0
-        return np.isnan(self.values)
-
-    def labelled(self) -> NDArray[np.bool_]:
-        """Return which rows say anything."""
-        missing: Any = self.missing()
-        labelled: NDArray[np.bool_] = ~missing.all(axis=1)
-        return labelled
-
-    def seen(self) -> Array:
-        """Return the distinct values that occur, ascending."""
-        if self.vocabulary is not None:
-            codes = np.unique(self.values)
-            return np.sort(self.vocabulary[codes[codes >= 0]])
-        if self.values.dtype.kind == "f":
-            return np.unique(self.values[np.isfinite(self.values)])
-        low, high = (
-            (int(self.values.min()), int(self.values.max())) if self.values.size else (0, -1)
-        )
-        if high - low < self.values.size:
-            return np.flatnonzero(np.bincount(self.values.ravel() - low)) + low
-        return np.unique(self.values)
-
-    def cell(self, t: int, column: int) -> Any:
-        """Return one value as the user wrote it."""
-        value = self.values[t, column]
-        if self.vocabulary is not None:
-            return None if value < 0 else plain(self.vocabulary[value])
-        if np.isnan(value):
-            return None
-        return plain(value.astype(self.dtype) if np.isfinite(value) else value)
-
-    def row(self, t: int) -> Any:
-        """Return one row as the user wrote it."""
-        cells = tuple(self.cell(t, column) for column in range(self.values.shape[1]))
-        return cells[0] if len(cells) == 1 else cells
-
-    def place(self, t: int) -> str:
-        """Return where a row is, to be named in a message."""
-        return self.places[t] if self.places else f"row {t}"
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value, which prints without its type."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def named(values: Iterable[Any] | None, most: int = 12) -> str:
-    """Return values as a list to print, cut short in the middle."""
-    shown = [repr(plain(value)) for value in (() if values is None else values)]
-    if len(shown) > most:
-        shown[most - 1 : -1] = ["..."]
-    return f"[{', '.join(shown)}]"
-
-
-# --- Reading -------------------------------------------------------------------------------------
-
-
-def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
-    """Read a table of labels with one of the given numbers of columns (none given: any)."""
-    if isinstance(y, Labels):  # read before
-        return y
-    if y is None:
-        raise ValueError(f"requires {name} to be passed, but the target {name} is None")
-    if hasattr(y, "tocsr"):
-        raise TypeError(f"{name} must be a dense table of labels, got a sparse matrix")
-    if hasattr(y, "__dlpack_device__"):  # labels are read on the host, wherever they come from
-        fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
-        y = fetch() if callable(fetch) else y
-    if hasattr(y, "iloc") and hasattr(y, "columns"):
-        labels = join([_read_array(y.iloc[:, column], name) for column in range(y.shape[1])], name)
-    else:
-        labels = _read_array(y, name)
-    values = labels.values
-    if values.ndim == 2 and values.shape[1] == 1 and 2 in columns:
-        warnings.warn(
-            f"A column-vector {name} was passed when a 1d array was expected. Please change the "
-            f"shape of {name} to (n_samples,), for example using ravel().",
-            DataConversionWarning,
-            stacklevel=2,
-        )
-    if values.ndim == 1:
-        values = values[:, np.newaxis]
-    if values.ndim != 2 or (columns and values.shape[1] not in columns):
-        hint = "; pass two arrays as numpy.column_stack([lower, upper])" if len(values) == 2 else ""
-        raise ValueError(
-            f"{name} should be a 1d array of labels"
-            + (" or have two columns, the lower and the upper end" if 2 in columns else "")
-            + f", got an array of shape {np.shape(y)} instead{hint}"
-        )
-    if (
-        values.dtype.kind == "f"
-        and 2 in columns
-        and values.shape[1] == 2
-        and np.isinf(values).any()
-    ):
-        # An infinite end on its own side is an open one.
-        open_ends = values == (-np.inf, np.inf)
-        values = np.where(open_ends, np.nan, values)
-    return labels._replace(values=values)
-
-
-def _read_array(y: Any, name: str) -> Labels:
-    """Read one array, list or pandas column; its shape is checked by the caller."""
-    dtype: Any = getattr(y, "dtype", None)
-    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
-        vocabulary = np.asarray(dtype.categories)
-        codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
-        return Labels(codes, vocabulary.dtype, vocabulary, bool(dtype.ordered), declared=True)
-    try:
-        array = np.asarray(y)
-    except ValueError:  # rows of different lengths
-        return _read_objects(_as_objects(y, name), name)
-    if array.ndim == 0:
-        raise ValueError(f"{name} should be a 1d array of labels, got {y!r} instead")
-    kind = array.dtype.kind
-    if kind in "mM":
-        raise TypeError(f"{name}, row 0: labels must be numbers or strings, got {array.dtype}")
-    if kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name}: {array.max()} is too large for a label")
-    if kind in "biu":
-        return Labels(array.astype(np.int64, copy=False), array.dtype)
-    if kind == "f":
-        return Labels(array.astype(np.float64, copy=False), array.dtype)
-    # NumPy turns the numbers and the gaps of a mixed list into strings: look at what was written.
-    return _read_objects(
-        array if array.ndim > 1 and dtype is not None else _as_objects(y, name), name
-    )
-
-
-def _as_objects(y: Any, name: str) -> Array:
-    """Return a list of labels or of pairs as an array of Python objects."""
-    rows = list(y)
-    pairs = [isinstance(row, (tuple, list, np.ndarray)) for row in rows]
-    if not any(pairs):
-        array = np.empty(len(rows), dtype=object)
-        array[:] = rows
-        return array
-    first = pairs.index(True)
-    width = len(rows[first])
-    array = np.empty((len(rows), width), dtype=object)
-    for t, row in enumerate(rows):
-        if pairs[t] and len(row) != width:
-            raise RowError(name, t, f"{row!r} has {len(row)} values, others have {width}")
-        if not pairs[t] and not _is_missing(row):
-            raise TypeError(
-                f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
-                f"{rows[first]!r}; write an exact label as a pair too, such as (4, 4)"
-            )
-        array[t] = row
-    return array
-
-
-def _read_objects(array: Array, name: str) -> Labels:
-    """Read Python objects: numbers, strings, and what stands for a missing value."""
-    codes: dict[Any, int] = {}
-    known: dict[type, bool] = {}
-    flat = np.empty(array.size, dtype=np.int64)
-    for p, cell in enumerate(array.ravel().tolist()):
-        if _is_missing(cell):
-            flat[p] = -1
-            continue
-        value = plain(cell)
-        number = known.get(type(value))
-        if number is None:
-            number = known[type(value)] = isinstance(value, Real)
-            if not (number or isinstance(value, str)) or number != next(iter(known.values())):
-                t = p // (array.size // len(array))
-                besides = f" besides {next(iter(codes))!r}" if codes else ""
-                raise TypeError(
-                    f"{name}, row {t}: labels must be all numbers or all strings, got {value!r}"
-                    f" of type {type(value).__name__}{besides}"
-                )
-        flat[p] = codes.setdefault(value, len(codes))
-    found = list(codes)
-    if not found or not isinstance(found[0], str):
-        whole = bool(found) and all(isinstance(value, Integral) for value in found)
-        if whole and max(map(abs, found)) > 2**53:
-            largest = max(found, key=abs)
-            raise ValueError(f"{name}: {largest!r} is too large for a label among Python objects")
-        lookup = np.array([*found, np.nan], dtype=np.float64)
-        dtype = np.dtype(np.int64 if whole else np.float64)
-        return Labels(lookup[flat].reshape(array.shape), dtype)
-    return Labels(flat.reshape(array.shape), np.dtype(object), np.array(found, dtype=object))
-
-
-def _is_missing(value: Any) -> bool:
-    """Tell None, NaN, NaT and pandas' NA from a label."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
-
-
-def join(parts: list[Labels], name: str) -> Labels:
-    """Put the columns of a DataFrame side by side."""
-    worded = [part for part in parts if part.vocabulary is not None]
-    if not worded:
-        dtype = np.result_type(*(part.dtype for part in parts)) if parts else np.dtype(float)
-        values = np.column_stack([part.values for part in parts]) if parts else np.empty((0, 0))
-        return Labels(values, dtype)
-    # A Categorical knows more than a column of strings, a column without a value knows nothing.
-    first = next((part for part in worded if part.declared), worded[0])
-    words = [part.vocabulary for part in worded if part.vocabulary is not None and part.declared]
-    if any(part.vocabulary is None and not np.isnan(part.values).all() for part in parts):
-        raise TypeError(f"{name} has a column of numbers beside a column of strings or categories")
-    if any(len(word) != len(words[0]) or (word != words[0]).any() for word in words):
-        raise ValueError(
-            f"the Categorical columns of {name} must have the same categories, got "
-            + " and ".join(named(word) for word in words)
-        )
-    codes: dict[Any, int] = {}
-    if first.declared and first.vocabulary is not None:
-        codes = {word: code for code, word in enumerate(first.vocabulary.tolist())}
-    columns = []
-    for part in parts:
-        vocabulary = [] if part.vocabulary is None else part.vocabulary.tolist()
-        lookup = np.array([*(codes.setdefault(word, len(codes)) for word in vocabulary), -1])
-        missing = np.full(len(part.values), -1)
-        columns.append(missing if part.vocabulary is None else lookup[part.values])
-    if first.declared and first.vocabulary is not None and len(codes) > len(first.vocabulary):
-        stranger = list(codes)[len(first.vocabulary)]
-        raise ValueError(
-            f"{name}: {stranger!r} is not one of the categories {named(first.vocabulary)}"
-        )
-    vocabulary = np.array(list(codes), dtype=first.dtype)
-    return first._replace(values=np.column_stack(columns), vocabulary=vocabulary)
-
-
-def distinct(labels: Labels) -> Labels:
-    """Return the rows that differ, each where it occurs first: all that decides the classes."""
-    codes = np.zeros(len(labels.values), dtype=np.int64)
-    for column in labels.values.T:
-        values, inverse = np.unique(column, return_inverse=True)
-        codes = codes * len(values) + inverse
-    first = np.sort(np.unique(codes, return_index=True)[1])
-    places = tuple(labels.place(int(t)) for t in first)
-    return labels._replace(values=labels.values[first], places=places)
-
-
-def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
-    """Put tables that know their places one below the other, as if they were read at once."""
-    for table in tables:
-        if table.values.shape[1] != tables[0].values.shape[1]:
-            raise ValueError(
-                f"{name} must have as many columns in every block, got "
-                f"{tables[0].values.shape[1]} and {table.values.shape[1]}"
-            )
-    # A Categorical knows more than strings; a table without a value knows nothing.
-    speaking = [table for table in tables if not table.missing().all()]
-    first = next((table for table in tables if table.declared), (speaking or tables)[0])
-    codes: dict[Any, int] = {}
-    if first.declared and first.vocabulary is not None:
-        codes = {word: code for code, word in enumerate(first.vocabulary.tolist())}
-    parts: list[Array] = []
-    for table in tables:
-        if first.vocabulary is None:
-            if table.vocabulary is not None:
-                raise _mixed(first, table, name)
-            parts.append(table.values)
-        elif table.vocabulary is None:
-            if not table.missing().all():
-                raise _mixed(first, table, name)
-            parts.append(np.full(table.values.shape, -1))
-        else:
-            words = table.vocabulary.tolist()
-            if (table.declared or first.declared) and words != list(codes):
-                raise ValueError(
-                    f"{name} must be a Categorical of the same categories in every block, got "
-                    f"{named(codes)} and {named(words)}"
-                )
-            lookup = np.array([*(codes.setdefault(word, len(codes)) for word in words), -1])
-            parts.append(lookup[table.values])
-    places = tuple(place for table in tables for place in table.places)
-    values = np.concatenate(parts)
-    if first.vocabulary is None:
-        dtype = np.result_type(*(table.dtype for table in speaking or tables))
-        return first._replace(values=values, dtype=dtype, places=places)
-    return first._replace(
-        values=values, vocabulary=np.array(list(codes), dtype=first.dtype), places=places
-    )
-
-
-def _mixed(one: Labels, other: Labels, name: str) -> TypeError:
-    spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
-    shown = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
-    return TypeError(f"{name}: labels must be all numbers or all strings, got {shown}")
-
-
-# --- Order and ranks -----------------------------------------------------------------------------
-
-
-def check_classes(classes: Any, *, name: str = "classes") -> Array:
-    """Return the classes a user gave, lowest first, as an array."""
-    given = read(classes, name=name, columns=(1,))
-    values = given.values[:, 0]
-    if len(values) == 0:
-        raise ValueError(f"{name} is empty: name at least one class, lowest first")
-    if given.missing().any():
-        t = int(np.flatnonzero(given.missing())[0])
-        raise ValueError(f"{name}, entry {t}: a class cannot be missing")
-    _, first, count = np.unique(values, return_index=True, return_counts=True)
-    if (count > 1).any():
-        t = int(first[count > 1].min())
-        raise ValueError(f"{name} names {given.row(t)!r} more than once: {named(classes)}")
-    if given.vocabulary is not None:
-        return given.vocabulary[values]
-    return values.astype(given.dtype)
-
-
-def order_classes(*tables: Labels, name: str = "y") -> Array:
-    """Return the classes of label tables, lowest first: declared order, else ascending."""
-    labels = tables[0]
-    if labels.vocabulary is not None and labels.declared:
-        if labels.ordered:
-            return labels.vocabulary
-        if len(labels.vocabulary) > 2:
-            raise ValueError(
-                f"{name} is an unordered Categorical with {len(labels.vocabulary)} categories "
-                f"{named(labels.vocabulary)}: make it ordered, or pass classes=, lowest first"
-            )
-    found = [(table, table.seen()) for table in tables]
-    spoken = [table for table, seen in found if seen.size]
-    if not spoken:
-        raise ValueError(f"every label in {name} is missing: pass classes=, lowest first")
-    if len({table.vocabulary is None for table in spoken}) > 1:
-        raise TypeError(f"{name} and y_pred must both be numbers or both be strings")
-    classes = np.unique(np.concatenate([seen for _, seen in found if seen.size]))
-    if spoken[0].vocabulary is None:
-        for table, argument in zip(tables, (name, "y_pred"), strict=False):
-            fractions = np.flatnonzero((table.values % 1 > 0).any(axis=1))
-            if fractions.size:
-                t = int(fractions[0])
-                raise RowError(
-                    argument,
-                    t,
-                    f"Unknown label type: continuous. {table.row(t)!r} is not a whole number; pass "
-                    "classes= if such numbers are classes",
-                    table.place(t),
-                )
-        return classes.astype(np.result_type(*(table.dtype for table in spoken)))
-    if len(classes) > 2:
-        warnings.warn(
-            f"the classes of {name} were sorted as strings, {named(classes)}: pass classes= "
-            "to say which order they have, lowest first",
-            ClassOrderWarning,
-            stacklevel=2,
-        )
-    return classes
-
-
-def same_order(labels: Labels, classes: Array) -> bool:
-    """Tell whether an ordered vocabulary has the classes it shares in their order."""
-    vocabulary = np.empty(0) if labels.vocabulary is None else labels.vocabulary
-    rank = {plain(value): r for r, value in enumerate(classes)}
-    shared = [rank[plain(word)] for word in vocabulary if plain(word) in rank]
-    return shared == sorted(shared)
-
-
-def to_ranks(labels: Labels, classes: Array) -> Ranks:
-    """Return each row's lowest and highest rank, `UNKNOWN` for a value not among the classes."""
-    n_classes = len(classes)
-    values = labels.values
-    if labels.vocabulary is not None or classes.dtype.kind not in "biuf":
-        ranks = _look_up(labels, classes)
-    elif _is_contiguous(classes):
-        first = int(classes[0])
-        if values.dtype.kind == "f":
-            inside = (values >= first) & (values < first + n_classes) & (values == np.floor(values))
-            ranks = np.where(inside, values - first, UNKNOWN).astype(np.int64)
-        else:
-            ranks = np.ascontiguousarray(values - first if first else values)
-            # Unsigned, a negative rank is a huge one: one comparison finds both kinds of stranger.
-            if ranks.size and ranks.view(np.uint64).max() >= n_classes:
-                ranks = np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
-    else:
-        order = np.argsort(classes)
-        at = np.minimum(np.searchsorted(classes, values, sorter=order), n_classes - 1)
-        ranks = np.where(classes[order[at]] == values, order[at], UNKNOWN)
-    if labels.vocabulary is not None or values.dtype.kind == "f":
-        missing = labels.missing()
-        if missing.any():
-            ranks = np.where(missing, (0, n_classes - 1), ranks)
-    if ranks.shape[1] == 1:
-        ranks = np.repeat(ranks, 2, axis=1)
-    return np.ascontiguousarray(ranks)
-
-
-def _look_up(labels: Labels, classes: Array) -> Ranks:
-    rank = {plain(value): r for r, value in enumerate(classes)}
-    if labels.vocabulary is None:  # numbers, while the classes are strings
-        return np.full(labels.values.shape, UNKNOWN, dtype=np.int64)
-    words = [rank.get(plain(word), UNKNOWN) for word in labels.vocabulary]
-    return np.array([*words, UNKNOWN], dtype=np.int64)[labels.values]
-
-
-def _is_contiguous(classes: Array) -> bool:
-    """Tell whether the classes are whole numbers, each one more than the last."""
-    first = classes[0]
-    return bool(first == np.floor(first) and (classes == first + np.arange(len(classes))).all())
-
-
-def check_ranks(
-    ranks: Ranks, labels: Labels, classes: Array, *, name: str = "y", strangers: bool = False
-) -> Ranks:
-    """Return the ranks if no label ends before it begins and, unless allowed, all are known."""
-    unknown = (ranks == UNKNOWN).any(axis=1) if len(ranks) and ranks.min() == UNKNOWN else None
-    backwards = ranks[:, 0] > ranks[:, 1]
-    if unknown is not None:
-        backwards &= ~unknown
-    wrong = backwards if unknown is None or strangers else backwards | unknown
-    if not wrong.any():
-        return ranks
-    t = int(np.argmax(wrong))
-    if backwards[t]:
-        lower, upper = labels.row(t)
-        reason = f"lower end {shown(lower)} is above upper end {shown(upper)}"
-        raise RowError(name, t, reason, labels.place(t))
-    column = int(np.argmax(ranks[t] == UNKNOWN))
-    value = labels.cell(t, min(column, labels.values.shape[1] - 1))
-    reason = f"{shown(value)} is not one of the classes {named(classes)}"
-    raise RowError(name, t, reason, labels.place(t))
-
-
-def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
-    """Refuse labels that are more or fewer than the rows."""
-    if len(labels) != len(rows):
-        raise ValueError(
-            f"{other} and {name} have inconsistent numbers of samples: {other} has {len(rows)} "
-            f"rows, {name} has {len(labels)} labels"
-        )
-
-
-def require_labels(labels: Labels, *, name: str = "y") -> None:
-    """Refuse a table of exact labels with a gap."""
-    missing = labels.missing()
-    if missing.any():
-        raise RowError(name, int(np.argmax(missing)), "the label is missing")
-
-
-def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:
-    """Return the classes, lowest first, and each row's interval of ranks."""
-    if classes is not None:
-        classes = check_classes(classes)
-        return classes, check_ranks(to_ranks(labels, classes), labels, classes, name=name)
-    classes = order_classes(labels, name=name)
-    ranks = check_ranks(to_ranks(labels, classes), labels, classes, name=name)
-    if not labels.declared:
-        _warn_of_gaps(labels, ranks, classes, name)
-    return classes, ranks
-
-
-def interval_loss(intervals: Ranks, rank: Ranks) -> Ranks:
-    """Return by how many ranks each prediction misses its interval (the paper's L_I^MAE)."""
-    loss: Ranks = np.maximum(np.maximum(intervals[:, 0] - rank, rank - intervals[:, 1]), 0)
-    return loss
-
-
-def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> None:
-    """Warn if labels that the classes were taken from speak of more classes than were seen."""
-    if labels.values.shape[1] == 1:
-        return
-    doubtful = np.zeros(len(ranks), dtype=bool)
-    if labels.vocabulary is not None or labels.values.dtype.kind == "f":
-        doubtful = labels.missing().sum(axis=1) == 1
-    if labels.vocabulary is None:
-        spans = labels.values[:, 1] - labels.values[:, 0]
-        doubtful |= spans > ranks[:, 1] - ranks[:, 0]
-    if doubtful.any():
-        t = int(np.argmax(doubtful))
-        warnings.warn(
-            f"{name}, {labels.place(t)}: {labels.row(t)!r} may include classes that never occur as "
-            f"an end; the classes were taken to be {named(classes)}: pass classes= to name them "
-            "all",
-            ClassOrderWarning,
-            stacklevel=3,
-        )
-
-
-# --- Intervals from other things -----------------------------------------------------------------
 
 
 def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
@@ -562,15 +55,19 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
            ['C', 'C']], dtype=object)
     """
     _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
-    table = read(votes, name="votes", columns=())
+    table = _ranks.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
         raise ValueError("votes needs at least one column, one for each rater")
-    order = check_classes(classes) if classes is not None else order_classes(table, name="votes")
+    order = (
+        _ranks.check_classes(classes)
+        if classes is not None
+        else _ranks.order_classes(table, name="votes")
+    )
     cast = ~table.missing()
     ranks: Array = np.empty(table.values.shape, dtype=np.int64)
     for rater in range(ranks.shape[1]):
         column = table._replace(values=table.values[:, [rater]])
-        ranks[:, rater] = check_ranks(to_ranks(column, order), column, order, name="votes")[:, 0]
+        ranks[:, rater] = _ranks.to_intervals(column, order, name="votes")[:, 0]
     # Votes that were cast come first, in order; so many of them are left out at each end.
     ranks = np.sort(np.where(cast, ranks, len(order)), axis=1)
     n_votes = np.sum(cast, axis=1)
@@ -632,7 +129,9 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
     backwards = low > high
     if backwards.any():
         t = int(np.argmax(backwards))
-        raise RowError("lower", t, f"{plain(low[t])!r} is above upper, {plain(high[t])!r}")
+        raise RowError(
+            "lower", t, f"{_ranks.plain(low[t])!r} is above upper, {_ranks.plain(high[t])!r}"
+        )
     first = np.searchsorted(cuts, low, side="right")
     last = np.searchsorted(cuts, high, side="left")
     return np.column_stack([first, np.maximum(first, last)])
@@ -641,7 +140,7 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
 def _numbers(values: Any, name: str) -> Array:
     """Return a 1d array of floats, NaN for what is missing."""
     try:
-        table = read(values, name=name, columns=(1,))
+        table = _ranks.read(values, name=name, columns=(1,))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a 1d array of numbers: {error}") from error
     if table.vocabulary is not None:
@@ -693,10 +192,10 @@ def make_intervals(
     if kind not in (1, 2):
         raise ValueError(f"kind must be 1 or 2, got {kind!r}")
     _check_share("fraction", fraction, "between 0 and 1", lambda share: 0.0 <= share <= 1.0)
-    labels = read(y, columns=(1,))
-    order = check_classes(classes) if classes is not None else order_classes(labels)
-    ranks = check_ranks(to_ranks(labels, order), labels, order)
-    require_labels(labels)
+    labels = _ranks.read(y, columns=(1,))
+    order = _ranks.find_classes(labels, classes)
+    ranks = _ranks.to_intervals(labels, order)
+    _ranks.require_labels(labels)
     rng = check_random_state(random_state)
     top = len(order) - 1
     rank = ranks[:, 0]

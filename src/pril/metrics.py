@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pril import labels
+from pril import _ranks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -57,7 +57,7 @@ def interval_absolute_error(
     1.0
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    return mean_over_rows(labels.interval_loss(intervals, rank), sample_weight)
+    return mean_over_rows(_ranks.interval_loss(intervals, rank), sample_weight)
 
 
 def interval_accuracy(
@@ -92,7 +92,7 @@ def interval_accuracy(
     0.75
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    return mean_over_rows(labels.interval_loss(intervals, rank) == 0, sample_weight)
+    return mean_over_rows(_ranks.interval_loss(intervals, rank) == 0, sample_weight)
 
 
 def interval_hinge_loss(
@@ -131,18 +131,18 @@ def interval_hinge_loss(
     >>> interval_hinge_loss([(1, 1), (2, 3)], [0.5, -1.0], [0.0, 1.0], classes=[1, 2, 3])
     0.75
     """
-    order, intervals = labels.encode(labels.read(y_true, name="y_true"), classes, name="y_true")
+    order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
     cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
     if cut.shape != (len(order) - 1,):
         raise ValueError(
             f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
-            f"{labels.named(order)}; pass classes= if some do not occur in y_true"
+            f"{_ranks.named(order)}; pass classes= if some do not occur in y_true"
         )
     if not (np.diff(cut) >= 0).all() or not np.isfinite(cut).all():
-        raise ValueError(f"thresholds must be finite and ascend, got {labels.named(cut)}")
+        raise ValueError(f"thresholds must be finite and ascend, got {_ranks.named(cut)}")
     if score.ndim != 1 or not np.isfinite(score).all():
         raise ValueError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
-    labels.check_length(score, intervals, name="scores", other="y_true")
+    _ranks.check_length(score, intervals, name="scores", other="y_true")
     index = np.arange(len(cut))
     distance = score[:, np.newaxis] - cut
     below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
@@ -235,14 +235,14 @@ def mean_over_rows(values: NDArray[Any], sample_weight: ArrayLike | None) -> flo
 
 def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
     """Return the intervals of the truth and the ranks of the predictions."""
-    truth = labels.read(y_true, name="y_true")
-    guess = labels.read(y_pred, name="y_pred", columns=(1,))
+    truth = _ranks.read(y_true, name="y_true")
+    guess = _ranks.read(y_pred, name="y_pred", columns=(1,))
     if classes is None:
-        order = labels.order_classes(truth, guess, name="y_true")
+        order = _ranks.order_classes(truth, guess, name="y_true")
     else:
-        order = labels.check_classes(classes)
-    intervals = labels.check_ranks(labels.to_ranks(truth, order), truth, order, name="y_true")
-    ranks = labels.check_ranks(labels.to_ranks(guess, order), guess, order, name="y_pred")
-    labels.require_labels(guess, name="y_pred")
-    labels.check_length(ranks, intervals, name="y_pred", other="y_true")
+        order = _ranks.check_classes(classes)
+    intervals = _ranks.to_intervals(truth, order, name="y_true")
+    ranks = _ranks.to_intervals(guess, order, name="y_pred")
+    _ranks.require_labels(guess, name="y_pred")
+    _ranks.check_length(ranks, intervals, name="y_pred", other="y_true")
     return intervals, ranks[:, 0]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pril import labels
+from pril import _ranks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pril.estimators import _ThresholdClassifier
+    from pril._online import ThresholdClassifier
 
 __all__ = ["plot_model", "plot_scores"]
 
@@ -27,7 +27,7 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
 
 
-def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
+def plot_scores(estimator: ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
     """Draw the score axis with its thresholds, and each row's interval at the row's score.
 
     A row's bar spans the classes its label allows; its dot is the class the model predicts.
@@ -62,11 +62,10 @@ def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | N
         raise TypeError(f"{type(estimator).__name__} has no score axis to draw")
     rank, scores, cut = estimator._rate(X)
     score = scores[:, 0]
-    table = labels.read(y)
-    ranks = labels.to_ranks(table, estimator.classes_)
-    intervals = labels.check_ranks(ranks, table, estimator.classes_)
-    labels.check_length(intervals, rank)
-    inside = labels.interval_loss(intervals, rank) == 0
+    table = _ranks.read(y)
+    intervals = _ranks.to_intervals(table, estimator.classes_)
+    _ranks.check_length(intervals, rank)
+    inside = _ranks.interval_loss(intervals, rank) == 0
     for hits, color, name in ((inside, INSIDE, "inside"), (~inside, OUTSIDE, "outside")):
         lo, hi = intervals[hits].T
         said = f"prediction {name} its interval ({hits.mean():.0%})"
@@ -103,7 +102,7 @@ def plot_scores(estimator: _ThresholdClassifier, X: Any, y: Any, *, ax: Axes | N
 
 
 def plot_model(
-    estimator: _ThresholdClassifier,
+    estimator: ThresholdClassifier,
     names: Sequence[str] | None = None,
     *,
     top: int = 10,

@@ -18,9 +18,9 @@ from scipy.optimize import linprog, minimize_scalar, nnls
 from sklearn.base import clone
 from sklearn.utils import check_array
 
-from pril import labels
-from pril.estimators import MPRIL, PRIL
+from pril import _ranks
 from pril.evaluate import progressive
+from pril.linear import MPRIL, PRIL
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -74,8 +74,8 @@ class _Stream(NamedTuple):
 
 def _read(X: Any, y: Any, classes: Any) -> _Stream:
     X = check_array(X, dtype=np.float64)
-    order, intervals = labels.encode(labels.read(y), classes)
-    labels.check_length(intervals, X)
+    order, intervals = _ranks.encode(_ranks.read(y), classes)
+    _ranks.check_length(intervals, X)
     i = np.arange(len(order) - 1)
     signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])
     return _Stream(X, signs, order, intervals)
@@ -550,10 +550,10 @@ def _named_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
     """Return the classes named here or on the learner; if both are, they must agree."""
     if classes is None or learner.classes is None:
         return learner.classes if classes is None else classes
-    one, other = labels.check_classes(classes), labels.check_classes(learner.classes)
+    one, other = _ranks.check_classes(classes), _ranks.check_classes(learner.classes)
     if not np.array_equal(one, other):
         raise ValueError(
-            f"classes are {labels.named(one)} here and {labels.named(other)} on the estimator"
+            f"classes are {_ranks.named(one)} here and {_ranks.named(other)} on the estimator"
         )
     return classes
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-from pril.columns import TEXT, kind_of
 from pril.errors import LONGEST, RowError, shown
+from pril.tables.cells import TEXT, kind_of
 
 DEEPEST = 500  # brackets in a line that pyarrow may see: at some thousands, nested, it crashes
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")

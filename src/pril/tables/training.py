@@ -18,8 +18,12 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from pril import __version__, io, labels
-from pril._survey import (
+from pril import __version__, _ranks, io
+from pril._registry import BY_COMMAND
+from pril.tables.cells import one_batch, read_labels
+from pril.tables.encoder import ColumnEncoder
+from pril.tables.files import Table, TableError
+from pril.tables.survey import (
     LabelCounts,
     choose_columns,
     has_text_labels,
@@ -27,28 +31,12 @@ from pril._survey import (
     rows_of,
     survey_block,
 )
-from pril._tables import Table, TableError
-from pril.columns import (
-    ColumnEncoder,
-    one_batch,
-    read_labels,
-)
-from pril.estimators import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
-from pril.kernel import KernelPRIL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
-MODELS = {
-    "pril": PRIL,
-    "mpril": MPRIL,
-    "kernel": KernelPRIL,
-    "prank": PRank,
-    "widrow-hoff": WidrowHoff,
-    "perceptron": MulticlassPerceptron,
-}
 KEPT_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
 
 
@@ -90,7 +78,7 @@ class Verdict:
         """Judge some predictions."""
         self.unlabelled += int((~labelled).sum())
         intervals, rank = intervals[labelled], rank[labelled]
-        loss = labels.interval_loss(intervals, rank)
+        loss = _ranks.interval_loss(intervals, rank)
         exact = intervals[:, 0] == intervals[:, 1]
         self.rows += len(rank)
         self.hits += int((loss == 0).sum())
@@ -113,10 +101,9 @@ class Verdict:
         }
 
 
-def judge(model: Any, features: Any, found: labels.Labels, verdict: Verdict) -> None:
+def judge(model: Any, features: Any, found: _ranks.Labels, verdict: Verdict) -> None:
     """Add to a verdict what a learner says of some rows."""
-    ranks = labels.to_ranks(found, model.classes_)
-    intervals = labels.check_ranks(ranks, found, model.classes_)
+    intervals = _ranks.to_intervals(found, model.classes_)
     if len(intervals):
         verdict.add(intervals, model._rate(features)[0], found.labelled())
 
@@ -128,7 +115,7 @@ class Rows(NamedTuple):
     """Rows as a learner takes them."""
 
     features: Any
-    found: labels.Labels
+    found: _ranks.Labels
 
     @property
     def num_rows(self) -> int:
@@ -195,7 +182,7 @@ def is_for_learning(task: Task, first: int, n: int) -> Array:
 
 def blank_model(task: Task, classes: Array) -> Any:
     """Return the model that a task asks for, before it has learned anything."""
-    kind = MODELS[task.model]
+    kind = BY_COMMAND[task.model].load()
     passes = {"max_iter": task.epochs, "shuffle": task.shuffle, "random_state": task.seed}
     taken = {"classes": classes, **passes, "tol": None, "n_iter_no_change": 3}
     free = sorted(set(kind().get_params()) - set(taken))
@@ -221,7 +208,7 @@ class Run:
         self.text = has_text_labels(table, task)
         self.encoder = ColumnEncoder(
             scale=task.scale,
-            bounded=task.model == "mpril",
+            bounded=BY_COMMAND[task.model].bounded,
             impute=task.impute,
             numbers=self.columns.numbers,
             words=[n for n in self.columns.words if n in (*(task.features or ()), *task.text)],
@@ -344,7 +331,7 @@ class Run:
             judge(self.model, features, found, verdict)
         return verdict
 
-    def gather(self) -> tuple[Any, labels.Labels]:
+    def gather(self) -> tuple[Any, _ranks.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""
         self._survey()
         names = self.task.labels

@@ -9,7 +9,8 @@ import pyarrow as pa
 from sklearn.pipeline import Pipeline
 
 from pril import io
-from pril.columns import ColumnEncoder, column, kind_of, read_numbers, read_words
+from pril.tables.cells import column, kind_of, read_numbers, read_words
+from pril.tables.encoder import ColumnEncoder
 
 if TYPE_CHECKING:
     from pathlib import Path

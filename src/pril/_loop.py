@@ -44,18 +44,21 @@ any_order = njit(nogil=True, forceinline=True, fastmath={"reassoc", "contract", 
 MAX_DRIFT = 300.0
 
 
-def on_type(table: dict[type, Callable[..., Any]]) -> Callable[..., Any]:
+def on_type(
+    table: dict[type, Callable[..., Any]], default: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """Return a function whose body is chosen by the type of its first argument.
 
-    Inlining is forced: an un-inlined call with its reference counts costs more than a row.
+    Types that are not in the table use the default. Inlining is forced: a call that is not inlined
+    costs more, by its reference counts, than a row.
     """
 
     def call(first, *rest):
-        return table[type(first)](first, *rest)
+        return table.get(type(first), default)(first, *rest)
 
     @overload(call, strict=False, jit_options={"forceinline": True})
     def pick(first, *rest):
-        return table.get(getattr(first, "instance_class", None))
+        return table.get(getattr(first, "instance_class", None), default)
 
     return call
 
@@ -212,7 +215,7 @@ def _rows_of_sums(rows):
 
 
 # Where a mean's scores are measured: a Gram row keeps them apart.
-under_sums = on_type({Dense: _same_rows, Csr: _same_rows, Gram: _rows_of_sums})
+under_sums = on_type({Gram: _rows_of_sums}, default=_same_rows)
 
 
 def _never(rows):
@@ -224,7 +227,7 @@ def _has_dropped(rows):
 
 
 # A mean of iterates needs every row of all of them: it ends where one is dropped.
-mean_is_lost = on_type({Dense: _never, Csr: _never, Gram: _has_dropped})
+mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
 
 
 # --- State: the additive sums --------------------------------------------------------------------
@@ -259,7 +262,7 @@ class Additive(NamedTuple):
     label: int = 0  # numba wants a field
 
 
-class Ruler(NamedTuple):
+class FixedThresholds(NamedTuple):
     """w = u, thresholds fixed half-way between the ranks 1..K (regression on ranks)."""
 
     label: int = 0
@@ -297,25 +300,18 @@ def _sinh(geometry, u, shift):
     return copysign(_bounded_exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
 
 
-weight = on_type({Additive: _same, Ruler: _same, Exponential: _exp, SignedExponential: _sinh})
+weight = on_type({Exponential: _exp, SignedExponential: _sinh}, default=_same)
 
 
 def _threshold_mirrored(geometry, n, i, shift):
     return weight(geometry, -n, shift)
 
 
-def _threshold_ruler(geometry, n, i, shift):
+def _threshold_fixed(geometry, n, i, shift):
     return i + 1.5
 
 
-threshold = on_type(
-    {
-        Additive: _threshold_mirrored,
-        Ruler: _threshold_ruler,
-        Exponential: _threshold_mirrored,
-        SignedExponential: _threshold_mirrored,
-    }
-)
+threshold = on_type({FixedThresholds: _threshold_fixed}, default=_threshold_mirrored)
 
 
 def _weights_shared(geometry, state):
@@ -330,12 +326,7 @@ def _weights_curved(geometry, state):
 
 
 weights = on_type(
-    {
-        Additive: _weights_shared,
-        Ruler: _weights_shared,
-        Exponential: _weights_curved,
-        SignedExponential: _weights_curved,
-    }
+    {Exponential: _weights_curved, SignedExponential: _weights_curved}, default=_weights_shared
 )
 
 
@@ -351,14 +342,7 @@ def _move_curved(geometry, state, w, mean, before, k, j, change):
         w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
 
 
-move = on_type(
-    {
-        Additive: _move_shared,
-        Ruler: _move_shared,
-        Exponential: _move_curved,
-        SignedExponential: _move_curved,
-    }
-)
+move = on_type({Exponential: _move_curved, SignedExponential: _move_curved}, default=_move_shared)
 
 
 @njit(nogil=True, forceinline=True)
@@ -386,12 +370,7 @@ def _settle_curved(geometry, state, w, cut, alpha, rows, t):
 
 
 settle = on_type(
-    {
-        Additive: _settle_shared,
-        Ruler: _settle_shared,
-        Exponential: _settle_curved,
-        SignedExponential: _settle_curved,
-    }
+    {Exponential: _settle_curved, SignedExponential: _settle_curved}, default=_settle_shared
 )
 
 
@@ -417,14 +396,7 @@ def _peak_none(geometry, state):
     return 0.0
 
 
-peak = on_type(
-    {
-        Additive: _peak_none,
-        Ruler: _peak_none,
-        Exponential: _peak_exp,
-        SignedExponential: _peak_sinh,
-    }
-)
+peak = on_type({Exponential: _peak_exp, SignedExponential: _peak_sinh}, default=_peak_none)
 
 
 @njit(nogil=True, cache=True)
@@ -458,14 +430,7 @@ def _mass_sinh(geometry, state):
     return total
 
 
-mass = on_type(
-    {
-        Additive: _mass_none,
-        Ruler: _mass_none,
-        Exponential: _mass_exp,
-        SignedExponential: _mass_sinh,
-    }
-)
+mass = on_type({Exponential: _mass_exp, SignedExponential: _mass_sinh}, default=_mass_none)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -476,11 +441,11 @@ mass = on_type(
 class Pril(NamedTuple):
     """Every violated constraint moves (Algorithm 1).
 
-    `lenient` leaves a round alone whose predicted rank lies in the interval though the score
+    `skip_correct` leaves a round alone whose predicted rank lies in the interval though the score
     touches a threshold: that is PRank (Crammer and Singer), and differs only at ties.
     """
 
-    lenient: bool
+    skip_correct: bool
 
 
 class WidrowHoff(NamedTuple):
@@ -504,9 +469,7 @@ def _squared_if_normalized(rule, rows, t):
     return square(rows, t) if rule.normalize else 0.0
 
 
-squared_length = on_type(
-    {Pril: _squared_unused, WidrowHoff: _squared_if_normalized, Multiclass: _squared_unused}
-)
+squared_length = on_type({WidrowHoff: _squared_if_normalized}, default=_squared_unused)
 
 
 def _measure_one(rule, rows, t, w, scores):
@@ -523,7 +486,7 @@ def _measure_each(rule, rows, t, w, scores):
     return scores, total
 
 
-measure = on_type({Pril: _measure_one, WidrowHoff: _measure_one, Multiclass: _measure_each})
+measure = on_type({Multiclass: _measure_each}, default=_measure_one)
 
 
 def _decode_cut(rule, score, cut):
@@ -537,7 +500,7 @@ def _decode_best(rule, scores, cut):
     return best_in(scores, 0, scores.shape[0] - 1)
 
 
-decode = on_type({Pril: _decode_cut, WidrowHoff: _decode_cut, Multiclass: _decode_best})
+decode = on_type({Multiclass: _decode_best}, default=_decode_cut)
 
 
 @njit(nogil=True, cache=True)
@@ -563,13 +526,13 @@ def _hinge_best(rule, scores, cut, lo, hi):
     return scores[decode(rule, scores, cut)] - scores[best_in(scores, lo, hi)]
 
 
-hinge = on_type({Pril: _hinge_cut, WidrowHoff: _hinge_cut, Multiclass: _hinge_best})
+hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 
 def _step_pril(rule, score, squared, cut, lo, hi, alpha, geometry, state, mean, before):
     if (cut[lo] < score) & (score < cut[hi + 1]):
         return 0
-    if rule.lenient and cut[lo] <= score < cut[hi + 1]:
+    if rule.skip_correct and cut[lo] <= score < cut[hi + 1]:
         return 0
     left = 0
     while score <= cut[lo - left]:

@@ -1,8 +1,4 @@
-"""Columns of a table to features: numbers, words, gaps. Needs pyarrow: ``pip install pril[cli]``.
-
-The parts are scikit-learn's; what is ours is that they learn batch by batch, from tables that do
-not fit in memory.
-"""
+"""Columns of a table to features, learned batch by batch."""
 
 from __future__ import annotations
 
@@ -15,14 +11,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pril import labels
-from pril.errors import RowError, shown
+from pril.errors import RowError
+from pril.tables.cells import column, kind_of, read_numbers, read_sparse, read_words, to_batch
 
-try:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-except ImportError as error:  # pragma: no cover - the extra is missing
-    raise ImportError("tables need pyarrow: pip install 'pril[cli]'") from error
+# isort: split
+import pyarrow as pa  # after `cells`, which says what to install where it is missing
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,170 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnEncoder"]
 
-# What stands for a missing value in text, as pyarrow and pandas read it.
-MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
-NUMBER, TEXT = pa.float64(), pa.string()
 DENSE_FROM = 0.3  # share of cells that are not zero, from which a dense matrix is smaller
-
-
-def kind_of(column: pa.DataType) -> str:
-    """Return what a column's type makes of it: number, text, sparse, empty, or the type's name."""
-    types = pa.types
-    if types.is_dictionary(column):
-        column = column.value_type
-    if types.is_integer(column) or types.is_floating(column) or types.is_decimal(column):
-        return "number"
-    if types.is_boolean(column):
-        return "number"
-    if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
-        return "text"
-    if types.is_map(column) and types.is_integer(column.key_type):
-        return "sparse"
-    return "empty" if types.is_null(column) else str(column)
-
-
-# --- Reading cells -------------------------------------------------------------------------------
-
-
-def to_batch(X: Any) -> pa.RecordBatch:
-    """Return anything that speaks Arrow as one batch."""
-    if isinstance(X, pa.RecordBatch):
-        return X
-    if not (isinstance(X, pa.Table) or hasattr(X, "__arrow_c_stream__")):
-        raise TypeError(
-            f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
-        )
-    return one_batch(pa.table(X))
-
-
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return all rows of a table as one batch."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-
-def column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a column by its name."""
-    if batch.schema.get_field_index(name) < 0:
-        raise ValueError(f"there is no column {name!r}; the columns are {batch.schema.names}")
-    return batch.column(name)
-
-
-def read_numbers(cells: pa.Array, name: str) -> Array:
-    """Return a column as floats, NaN for what is missing; text is read as numbers."""
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    kind = kind_of(cells.type)
-    if kind == "text":
-        cells = _parsed(cells, name)
-    elif kind not in ("number", "empty"):
-        raise TypeError(f"column {name!r} holds {cells.type}, which is not a number")
-    elif cells.type != pa.float64():
-        cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
-    numbers: Array = cells.to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _parsed(cells: pa.Array, name: str) -> pa.Array:
-    """Return text as floats; gaps are looked for only if there is something that is no number."""
-    try:
-        return pc.cast(cells, pa.float64())
-    except pa.ArrowInvalid:
-        cells = pc.ascii_trim_whitespace(cells)  # "1, 2" is written by many
-        cells = blanked(cells, pc.is_in(cells, MISSING))
-    try:
-        return pc.cast(cells, pa.float64())
-    except pa.ArrowInvalid:
-        row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
-        raise RowError("X", row, f"column {name!r} is {_shown(value)}, not a number") from None
-
-
-def _is_number(cell: pa.Scalar) -> bool:
-    try:
-        pc.cast(cell, pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def read_words(cells: pa.Array, name: str) -> pa.Array:
-    """Return a column as strings, null for what is missing."""
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if kind_of(cells.type) not in ("text", "number", "empty"):
-        raise TypeError(f"column {name!r} holds {cells.type}, which is not text")
-    if cells.type != pa.string():
-        cells = pc.cast(cells, pa.string())
-    try:
-        cells.validate(full=True)
-    except pa.ArrowInvalid:
-        raw = cells.cast(pa.binary())
-        row = next(t for t, value in enumerate(raw) if not _is_utf8(value.as_py()))
-        reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
-        raise RowError("X", row, reason) from None
-    return blanked(cells, pc.is_in(cells, MISSING))
-
-
-def blanked(cells: pa.Array, mask: pa.Array) -> pa.Array:
-    """Return cells with gaps where a mask is true.
-
-    Not by if_else: up to pyarrow 23 at least, it writes garbage for text that is a part of more.
-    """
-    return pc.replace_with_mask(cells, mask, pa.scalar(None, cells.type))
-
-
-def _is_utf8(text: bytes | None) -> bool:
-    try:
-        (text or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _shown(cell: pa.Scalar) -> str:
-    try:
-        return shown(cell.as_py())
-    except UnicodeDecodeError:
-        return shown(cell.cast(pa.binary()).as_py())
-
-
-def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:
-    """Return a column of maps from feature to value as a matrix; it leaves out those beyond it."""
-    cells = cells.fill_null({}) if cells.null_count else cells
-    start = cells.offsets.to_numpy()
-    index = cells.keys.to_numpy()[start[0] : start[-1]]
-    value = cells.items.to_numpy(zero_copy_only=False)[start[0] : start[-1]].astype(np.float64)
-    start = start - start[0]
-    known = (index >= 0) & (index < width)
-    if not known.all():
-        start = np.concatenate([[0], np.cumsum(known)])[start]
-        index, value = index[known], value[known]
-    return sparse.csr_array((value, index, start), shape=(len(cells), width))
-
-
-def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> labels.Labels:
-    """Return one or two columns as labels: exact, or the lower and the upper end."""
-    columns = [column(batch, name) for name in names]
-    if text:
-        words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
-        return labels.join([_coded(cells) for cells in words], "y")
-    if all(pa.types.is_integer(cells.type) and cells.null_count == 0 for cells in columns):
-        values = np.column_stack([cells.to_numpy() for cells in columns])
-        return labels.read(values[:, 0] if len(names) == 1 else values)
-    values = np.column_stack(
-        [read_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
-    )
-    finite = values[np.isfinite(values)]
-    whole = bool((finite == np.floor(finite)).all() and (np.abs(finite) < 2**53).all())
-    table = labels.read(values[:, 0] if len(names) == 1 else values)
-    return table._replace(dtype=np.dtype(np.int64 if whole else np.float64))
-
-
-def _coded(words: pa.Array) -> labels.Labels:
-    coded = words.dictionary_encode()
-    vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
-    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return labels.Labels(codes, vocabulary.dtype, vocabulary)
 
 
 class Moments(NamedTuple):
@@ -207,9 +38,6 @@ class Moments(NamedTuple):
     squares: Any  # of the distances from the mean, added up
     low: Any
     high: Any
-
-
-# --- The encoder ---------------------------------------------------------------------------------
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):
@@ -256,7 +84,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     Tables are anything that speaks Arrow: pyarrow's, pandas' and polars' own.
 
     >>> import pyarrow as pa
-    >>> from pril.columns import ColumnEncoder
+    >>> from pril import ColumnEncoder
     >>> table = pa.table({"age": [20.0, None, 40.0], "town": ["Rome", "Oslo", "Rome"]})
     >>> encoder = ColumnEncoder().fit(table)
     >>> encoder.transform(table)

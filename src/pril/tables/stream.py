@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from pril import labels
-from pril._json_lines import parse_json_lines, split_lines
-from pril._serving import LoadedModel, pick_scores
-from pril._survey import said_columns
-from pril._tables import BOM, TableError
-from pril._training import Checkpoint, Verdict
-from pril.columns import one_batch, read_labels
+from pril import _ranks
 from pril.errors import RowError
+from pril.tables.cells import one_batch, read_labels
+from pril.tables.files import BOM, TableError
+from pril.tables.json_lines import parse_json_lines, split_lines
+from pril.tables.model import LoadedModel, pick_scores
+from pril.tables.survey import said_columns
+from pril.tables.training import Checkpoint, Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class JsonRows:
     """One JSON object a line, in and out."""
 
     def __init__(self, classes: Array, needed: list[str]) -> None:
-        self._said = [json.dumps(labels.plain(name), ensure_ascii=False) for name in classes]
+        self._said = [json.dumps(_ranks.plain(name), ensure_ascii=False) for name in classes]
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the rows, and the lines after a header."""
@@ -87,7 +87,7 @@ class CsvRows:
 
     def __init__(self, classes: Array, needed: list[str]) -> None:
         self._needed = needed
-        self._said = [_csv_line([labels.plain(name)]).rstrip("\n") for name in classes]
+        self._said = [_csv_line([_ranks.plain(name)]).rstrip("\n") for name in classes]
         self._names: list[str] = []
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
@@ -317,7 +317,7 @@ class Stream:
     def _place(self) -> str:
         return f"{NAME}, row {self.position.rows + 1}"
 
-    def _read(self, batch: pa.RecordBatch) -> tuple[Any, labels.Labels | None, Array]:
+    def _read(self, batch: pa.RecordBatch) -> tuple[Any, _ranks.Labels | None, Array]:
         """Return features and labels, all of which the learner accepts."""
         learner = self.model.learner
         features = self.model.features(batch, self._schema)
@@ -325,13 +325,12 @@ class Stream:
         if not self.names:
             return features, None, np.empty(0)
         found = read_labels(batch, self.names, text=self.model.has_text_labels)
-        ranks = labels.to_ranks(found, learner.classes_)
-        intervals = labels.check_ranks(ranks, found, learner.classes_)
+        intervals = _ranks.to_intervals(found, learner.classes_)
         learner._match(rows, found, intervals)
         return features, found, intervals
 
     def _learn(
-        self, features: Any, found: labels.Labels | None, intervals: Array
+        self, features: Any, found: _ranks.Labels | None, intervals: Array
     ) -> tuple[Array, Array]:
         if found is None:
             return self.model.rate(features)
@@ -351,17 +350,17 @@ class Stream:
                 raise RowError("X", start + error.row, error.reason) from None
         return rank, score
 
-    def _learn_all(self, features: Any, y: labels.Labels) -> tuple[Array, Array]:
+    def _learn_all(self, features: Any, y: _ranks.Labels) -> tuple[Array, Array]:
         """Learn from rows with labels; return what was predicted before each was learned."""
         record = self.model.learner._learn_once(features, y, None, recording=True)[1]
         return record.rank, pick_scores(record.rank, record.scores)
 
-    def _judge(self, intervals: Array, rank: Array, found: labels.Labels | None) -> None:
+    def _judge(self, intervals: Array, rank: Array, found: _ranks.Labels | None) -> None:
         """Add up the losses, and report them whenever the count of labelled rows has doubled."""
         if found is None:
             return
         labelled = found.labelled()
-        loss = labels.interval_loss(intervals[labelled], rank[labelled])
+        loss = _ranks.interval_loss(intervals[labelled], rank[labelled])
         before, after = self.verdict.rows, self.verdict.rows + len(loss)
         total = self.verdict.loss + np.cumsum(loss)
         power = 1 << before.bit_length()

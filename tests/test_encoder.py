@@ -11,8 +11,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from pril.columns import ColumnEncoder, read_labels, read_sparse, read_words, to_batch
 from pril.errors import RowError
+from pril.tables.cells import read_labels, read_sparse, read_words, to_batch
+from pril.tables.encoder import ColumnEncoder
 from tables import make_rows
 
 USED = ["size", "age", "town"]

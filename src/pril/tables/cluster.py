@@ -29,13 +29,14 @@ from distributed import Client, LocalCluster
 from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
 
-from pril import labels
-from pril._formats import FORMATS, Parquet
-from pril._survey import LabelCounts, kept, located, rows_of, survey_block
-from pril._tables import Table, TableError
-from pril._training import Run, Task, Verdict, is_for_learning, judge
-from pril.columns import ColumnEncoder, one_batch, read_labels
+from pril import _ranks
 from pril.errors import RowError
+from pril.tables.cells import one_batch, read_labels
+from pril.tables.encoder import ColumnEncoder
+from pril.tables.files import Table, TableError
+from pril.tables.formats import FORMATS, Parquet
+from pril.tables.survey import LabelCounts, kept, located, rows_of, survey_block
+from pril.tables.training import Run, Task, Verdict, is_for_learning, judge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,7 +117,7 @@ def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list
 
 def read_piece(
     piece: Piece, task: Task, encoder: ColumnEncoder, text: bool
-) -> tuple[Any, labels.Labels]:
+) -> tuple[Any, _ranks.Labels]:
     """Return features and labels of the rows for learning."""
     table = piece.open()
     whole, places = _learned_rows(piece, table, task, encoder)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
-from pril.estimators import FeatureRangeWarning
+from pril.errors import FeatureRangeWarning
 from pril.labels import ClassOrderWarning
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
 
@@ -24,7 +24,7 @@ THRESHOLDED = [PRIL, MPRIL, PRank, WidrowHoff]
 INTERVALS = [PRIL, MPRIL, WidrowHoff, MulticlassPerceptron]
 
 quiet = pytest.mark.filterwarnings(
-    "ignore::pril.estimators.FeatureRangeWarning", "ignore::pril.labels.ClassOrderWarning"
+    "ignore::pril.errors.FeatureRangeWarning", "ignore::pril.labels.ClassOrderWarning"
 )
 
 

@@ -13,15 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pril import labels
-from pril._tables import Table, TableError
-from pril.columns import MISSING, ColumnEncoder, blanked, kind_of, read_labels, read_words
+from pril import _ranks
 from pril.errors import RowError
+from pril.tables.cells import MISSING, blanked, kind_of, read_labels, read_words
+from pril.tables.encoder import ColumnEncoder
+from pril.tables.files import Table, TableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pril._training import Task
+    from pril.tables.training import Task
 
     Array = NDArray[Any]
 
@@ -118,6 +119,7 @@ def located(
 
 
 def said_columns(names: tuple[str, ...]) -> str:
+    """Return columns as a message names them."""
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
@@ -189,7 +191,7 @@ class LabelCounts:
             warnings.simplefilter("always")
             batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
             found = read_labels(batch, self.names, text=text)
-            order, ranks = labels.encode(found, typed_classes(classes, text=text))
+            order, ranks = _ranks.encode(found, typed_classes(classes, text=text))
         for entry in caught:  # it speaks of y, and of a row among the different labels
             said = re.sub(r"^y, row \d+: ", "", str(entry.message))
             said = said.replace("the classes of y", "the classes")
@@ -273,8 +275,10 @@ def survey_block(
 
 
 def kept(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
+    """Return the chosen rows of a block."""
     return block if chosen.all() else block.filter(pa.array(chosen))
 
 
 def rows_of(first: int, learning: Array) -> Array:
+    """Return the positions in the table of the rows for learning."""
     return first + np.flatnonzero(learning)

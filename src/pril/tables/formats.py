@@ -24,7 +24,10 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril._json_lines import (
+from pril.errors import RowError, shown
+from pril.tables.cells import NUMBER, TEXT, blanked, kind_of, one_batch, read_numbers, read_words
+from pril.tables.files import BOM, READ_BYTES, SPOOL_SUFFIX, Carried, Table, TableError, line_blocks
+from pril.tables.json_lines import (
     common_type,
     json_column,
     json_rows,
@@ -33,9 +36,6 @@ from pril._json_lines import (
     parse_json_lines,
     split_lines,
 )
-from pril._tables import BOM, READ_BYTES, SPOOL_SUFFIX, Carried, Table, TableError, line_blocks
-from pril.columns import NUMBER, TEXT, blanked, kind_of, one_batch, read_numbers, read_words
-from pril.errors import RowError, shown
 
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
 

@@ -19,12 +19,12 @@ from distributed import Client, LocalCluster
 
 import pril.dask
 from pril import io
-from pril._formats import open_table
-from pril._scaling import ClusterRun, Piece, connected, read_piece
-from pril._tables import TableError
-from pril._training import Run, Task
-from pril.cli import main
-from pril.columns import ColumnEncoder
+from pril.cli.main import main
+from pril.tables.cluster import ClusterRun, Piece, connected, read_piece
+from pril.tables.encoder import ColumnEncoder
+from pril.tables.files import TableError
+from pril.tables.formats import open_table
+from pril.tables.training import Run, Task
 from tables import GRADES, make_rows, write, write_parquet
 
 TASK = Task(("low", "high"), tuple(GRADES), drop=("id", "grade"), epochs=4)
@@ -350,7 +350,14 @@ def test_ctrl_c_is_one_line(tmp_path):
     ends = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)]
     command = ["fit", str(tmp_path), *ends, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]
     with subprocess.Popen(
-        [sys.executable, "-c", "from pril.cli import main; main()", *command, "--workers", "2"],
+        [
+            sys.executable,
+            "-c",
+            "from pril.cli.main import main; main()",
+            *command,
+            "--workers",
+            "2",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,  # a terminal sends Ctrl-C to all processes of its group

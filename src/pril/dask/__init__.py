@@ -35,11 +35,11 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pril import _kernels as kernels
-from pril import labels
+from pril import _loop as loop
+from pril import _ranks
+from pril._online import Memory, OnlineClassifier, Patience, total_loss
+from pril._registry import BY_NAME
 from pril._rows import n_rows
-from pril.estimators import Memory, Patience, _OnlineClassifier, total_loss
-from pril.kernel import KernelPRIL
 
 try:
     import dask.array as da
@@ -165,7 +165,7 @@ def fit(
     """
     model = _clone(estimator)
     blocks = _blocks(X, y)
-    classes = labels.check_classes(model.classes) if model.classes is not None else _declared(X, y)
+    classes = _ranks.check_classes(model.classes) if model.classes is not None else _declared(X, y)
     cluster = Cluster(client, progress)
     return _learn(model, blocks, _columns(X, y), classes, mode, epochs, cluster)
 
@@ -216,7 +216,7 @@ def fit_blocks(
     array([0, 1, 2])
     """
     model = _clone(estimator)
-    classes = None if model.classes is None else labels.check_classes(model.classes)
+    classes = None if model.classes is None else _ranks.check_classes(model.classes)
     return _learn(model, list(blocks), None, classes, mode, epochs, Cluster(client, progress))
 
 
@@ -228,7 +228,7 @@ def _clone(estimator: Any) -> Any:
 
 
 def _check_learner(estimator: Any) -> None:
-    if not isinstance(estimator, _OnlineClassifier):
+    if not isinstance(estimator, OnlineClassifier):
         raise TypeError(
             f"pril.dask runs the learners of this package, got {type(estimator).__name__}; apply a "
             "pipeline's other steps to X first, for example X.map_partitions(scaler.transform) of "
@@ -250,9 +250,10 @@ def _learn(
     whole = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
     if epochs is not None and not (whole and epochs >= 1):
         raise ValueError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
-    if mode == "mix" and isinstance(model, KernelPRIL):
+    name = type(model).__name__
+    if mode == "mix" and not BY_NAME[name].mixes:
         raise ValueError(
-            "mode='mix' needs a model of few numbers, and the mean of KernelPRIL's models has the "
+            f"mode='mix' needs a model of few numbers, and the mean of {name}'s models has the "
             "support rows of all of them: use mode='chain', or PRIL on a feature map"
         )
     if len(blocks) == 0:
@@ -434,10 +435,10 @@ def _tree(parts: list[Any], add: Callable[..., Any]) -> Any:
     return parts[0]
 
 
-def find_labels(y: Any, block: int) -> labels.Labels:
+def find_labels(y: Any, block: int) -> _ranks.Labels:
     """Return the labels that differ, with their places in the table."""
     with _naming(block), _heard():  # learning will say it again
-        found = labels.distinct(labels.read(y))
+        found = _ranks.distinct(_ranks.read(y))
     if found.vocabulary is None:
         fractions = np.flatnonzero((found.values % 1 > 0).any(axis=1))
         if fractions.size:  # will be refused: one is enough, all could be as many as rows
@@ -446,9 +447,9 @@ def find_labels(y: Any, block: int) -> labels.Labels:
     return found._replace(places=tuple(f"block {block}, {place}" for place in found.places))
 
 
-def join_labels(tables: list[labels.Labels]) -> labels.Labels:
+def join_labels(tables: list[_ranks.Labels]) -> _ranks.Labels:
     """Return the labels that differ among those of several blocks."""
-    return labels.distinct(labels.stack(tables))
+    return _ranks.distinct(_ranks.stack(tables))
 
 
 def find_columns(model: Any, X: Any) -> Any:
@@ -462,7 +463,7 @@ def find_columns(model: Any, X: Any) -> Any:
 def _find_classes(blocks: Blocks, cluster: Cluster) -> Array:
     tables = [delayed(find_labels)(block[1], b) for b, block in enumerate(blocks)]
     table = cluster.compute(_tree(tables, join_labels), "looking for the classes")
-    return labels.encode(table)[0]
+    return _ranks.encode(table)[0]
 
 
 # --- Chain ---------------------------------------------------------------------------------------
@@ -533,8 +534,8 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
     with _naming(b), _heard() as warned:
         X, y = block
         rows = model._read_rows(X, reset=False, min_rows=0)
-        table = labels.read(y)
-        labels.check_length(table.values, range(n_rows(rows)))
+        table = _ranks.read(y)
+        _ranks.check_length(table.values, range(n_rows(rows)))
         intervals = model._to_intervals(table, rows)
         n = len(intervals)
         order = None if seed is None else np.random.default_rng(seed).permutation(n)
@@ -602,8 +603,8 @@ def _moved(model: Any, share: Share, stride: float, carry: Array) -> tuple[Memor
     if len(exact):  # one class has no threshold
         exact = isotonic_regression(exact, increasing=False)
     n = np.round(exact)
-    state = kernels.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64))
-    state.shift[0] = kernels.common_shift(model._geometry(), state)
+    state = loop.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64))
+    state.shift[0] = loop.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
     if not memory.is_finite():
         raise ValueError(f"{type(model).__name__} overflowed in mixing: scale the features")
@@ -617,7 +618,7 @@ def _with_past(memory: Memory, rounds: Share, counts: Array) -> Memory:
         t = counts[0]
         # Whole numbers, as learning itself would leave them: so the means stay in order.
         mean_n = np.round(t * (rounds.mean_n / rounds.rows))
-        mean = kernels.Mean(t * (state.u - rounds.mean_u / rounds.rows), t * state.n - mean_n)
+        mean = loop.Mean(t * (state.u - rounds.mean_u / rounds.rows), t * state.n - mean_n)
     return Memory(state, mean)
 
 
@@ -722,7 +723,7 @@ def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
     X, y = block
     with _naming(b):
         if X.shape[0] == 0:  # nothing to predict, but labels would be without their rows
-            labels.check_length(labels.read(y).values, range(0))
+            _ranks.check_length(_ranks.read(y).values, range(0))
             return 0, 0
         return round(model.score(X, y) * X.shape[0]), X.shape[0]
 
@@ -800,8 +801,8 @@ def _blocks(X: Any, y: Any) -> Blocks:
     known = all(getattr(part, "known_divisions", False) for part in (X, y))
     if known and X.divisions != y.divisions:
         raise ValueError(
-            f"X has the divisions {labels.named(X.divisions)} and y has "
-            f"{labels.named(y.divisions)}: they must hold the same rows, for example as columns of "
+            f"X has the divisions {_ranks.named(X.divisions)} and y has "
+            f"{_ranks.named(y.divisions)}: they must hold the same rows, for example as columns of "
             "one DataFrame, or after y.repartition(divisions=X.divisions)"
         )
     return list(zip(parts, targets, strict=True))
@@ -852,11 +853,11 @@ def _names(X: Any, y: Any) -> list[Any]:
         raise TypeError(f"y names columns, but X is no Dask DataFrame: {type(X).__name__}")
     if len(names) not in (1, 2):
         raise ValueError(
-            f"y must name one column, or a lower and an upper end, got {labels.named(names)}"
+            f"y must name one column, or a lower and an upper end, got {_ranks.named(names)}"
         )
     missing = [name for name in names if name not in X.columns]
     if missing:
-        raise ValueError(f"X has no column {missing[0]!r}, only {labels.named(X.columns)}")
+        raise ValueError(f"X has no column {missing[0]!r}, only {_ranks.named(X.columns)}")
     return list(names)
 
 
@@ -884,5 +885,5 @@ def _declared(X: Any, y: Any) -> Array | None:
     dtypes = [meta.dtype] if meta.ndim == 1 else list(meta.dtypes)
     if any(UNKNOWN_CATEGORIES in getattr(dtype, "categories", ()) for dtype in dtypes):
         return None
-    table = labels.read(meta.iloc[:, 0] if len(names) == 1 else meta)
+    table = _ranks.read(meta.iloc[:, 0] if len(names) == 1 else meta)
     return table.vocabulary if table.ordered else None

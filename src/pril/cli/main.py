@@ -19,12 +19,12 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise SystemExit("the command pril needs its extra: pip install 'pril[cli,io]'") from error
 
-from pril._printing import Printer
+from pril.cli.printing import Printer
 
 if TYPE_CHECKING:
-    from pril._serving import LoadedModel
-    from pril._tables import Table
-    from pril._training import Run, Task
+    from pril.tables.files import Table
+    from pril.tables.model import LoadedModel
+    from pril.tables.training import Run, Task
 
 _UsageError: Any = typer.BadParameter.__base__  # typer shows only this one of its errors
 
@@ -192,8 +192,8 @@ def fit(
     Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
     from pril import io
-    from pril._tables import TableError
-    from pril._training import Run
+    from pril.tables.files import TableError
+    from pril.tables.training import Run
 
     say = Printer(quiet=quiet, json=json)
     task = _task(
@@ -242,7 +242,7 @@ def _cluster_run(
     say: Printer,
     stack: ExitStack,
 ) -> Run:
-    from pril._scaling import ClusterRun, connected
+    from pril.tables.cluster import ClusterRun, connected
 
     if cluster is not None and workers is not None:
         raise ValueError("--cluster and --workers: choose one")
@@ -265,7 +265,7 @@ def _described(run: Run, verdict: dict[str, Any] | None, table: str) -> dict[str
     """Return what was read and learned: the result for machines, and the model's provenance."""
     from dataclasses import asdict
 
-    from pril.labels import plain
+    from pril._ranks import plain
 
     order, ranks, counts = run.encode_labels()
     n_silent = run.counts.n_silent()
@@ -374,10 +374,10 @@ def predict(
     """
     import pyarrow as pa
 
-    from pril._formats import format_of
-    from pril._survey import located
-    from pril._tables import TableError
-    from pril._writing import TableWriter
+    from pril.tables.files import TableError
+    from pril.tables.formats import format_of
+    from pril.tables.survey import located
+    from pril.tables.writing import TableWriter
 
     # Without a file the table goes to stdout, and what is said of it to stderr.
     unsaid = quiet or not (output or json)
@@ -427,7 +427,7 @@ def _check_text(block: Any) -> None:
     """Refuse text that is not UTF-8, in any column."""
     import pyarrow as pa
 
-    from pril.columns import kind_of, read_words
+    from pril.tables.cells import kind_of, read_words
 
     if isinstance(block, list):  # lines, which are text already
         return
@@ -441,7 +441,7 @@ def _check_text(block: Any) -> None:
 
 
 def _text_format(table: Table) -> str:
-    from pril._formats import JsonLines, Tsv
+    from pril.tables.formats import JsonLines, Tsv
 
     return "jsonl" if isinstance(table, JsonLines) else "tsv" if isinstance(table, Tsv) else "csv"
 
@@ -474,10 +474,10 @@ def evaluate(
 
     Example: pril evaluate flats.pril more.csv
     """
-    from pril._survey import located
-    from pril._tables import TableError
-    from pril._training import Verdict, judge
-    from pril.columns import read_labels
+    from pril.tables.cells import read_labels
+    from pril.tables.files import TableError
+    from pril.tables.survey import located
+    from pril.tables.training import Verdict, judge
 
     say = Printer(quiet=quiet, json=json)
     loaded, opened = _opened_for(model, table, format)
@@ -586,7 +586,7 @@ def stream(
     from hashlib import sha256
 
     from pril import io
-    from pril._streaming import Stopped, Stream
+    from pril.tables.stream import Stopped, Stream
 
     say = Printer(quiet=quiet, json=json, stream=sys.stderr)
     loaded = _load(model)
@@ -668,7 +668,7 @@ def audit(
 
     Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
-    from pril._training import Run
+    from pril.tables.training import Run
     from pril.theory import audit as check
 
     say = Printer(quiet=quiet, json=json)
@@ -737,7 +737,7 @@ def demo(
 
     Example: pril demo
     """
-    from pril._demo import write_flats
+    from pril.tables.demo import write_flats
 
     say = Printer(quiet=quiet, json=json)
     table, new, rated, picture = write_flats(folder)
@@ -786,7 +786,7 @@ def _labels(label: str | None, lower: str | None, upper: str | None) -> tuple[st
 
 def _task(labels: tuple[str | None, ...], columns: tuple[str | None, ...], **options: Any) -> Task:
     """Return what the options of labels and columns, and the others, ask for."""
-    from pril._training import Task
+    from pril.tables.training import Task
 
     *named, classes = labels
     features, drop, text = (_names(listed) for listed in columns)
@@ -820,7 +820,7 @@ def _stem(table: str) -> str:
     """Return a table's name without folder, suffix and the signs of a glob."""
     import re
 
-    from pril._formats import SUFFIXES
+    from pril.tables.formats import SUFFIXES
 
     name = Path(table).name.removesuffix(".gz")
     if Path(name).suffix.lower() in SUFFIXES:
@@ -829,13 +829,13 @@ def _stem(table: str) -> str:
 
 
 def _open(table: str, format: Format | None) -> Table:  # noqa: A002
-    from pril._formats import open_table
+    from pril.tables.formats import open_table
 
     return open_table(table, format and format.value)
 
 
 def _load(model: Path) -> LoadedModel:
-    from pril._serving import LoadedModel
+    from pril.tables.model import LoadedModel
 
     return LoadedModel(model)
 
@@ -870,7 +870,7 @@ def _check_output(output: Path, inputs: list[Path]) -> None:
 
 
 def _checkpoint(folder: Path | None, every: int, origin: dict[str, Any]) -> Any:
-    from pril._training import Checkpoint
+    from pril.tables.training import Checkpoint
 
     if folder is None:
         return None

@@ -22,15 +22,15 @@ from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril import io
-from pril._formats import open_table
-from pril._serving import LoadedModel
-from pril._streaming import Stopped, Stream, chunks
-from pril._tables import TableError
-from pril._training import Checkpoint, Run, Task
+from pril.tables.files import TableError
+from pril.tables.formats import open_table
+from pril.tables.model import LoadedModel
+from pril.tables.stream import Stopped, Stream, chunks
+from pril.tables.training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
 
 LABELS = ("low", "high")
-PRIL = [sys.executable, "-c", "from pril.cli import main; main()"]
+PRIL = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 
 
 def fitted(folder, name="pril"):
@@ -110,7 +110,7 @@ def row_by_row(path, rows):
 
 @pytest.mark.parametrize("name", ["pril", "mpril", "widrow-hoff", "perceptron"])
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.filterwarnings("ignore::pril.estimators.FeatureRangeWarning")
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 def test_equals_row_by_row(tmp_path, name, seed):
     path, rows = fitted(tmp_path, name), make_rows(120, seed=3)
     learner, expected = row_by_row(path, rows)

@@ -1,0 +1,19 @@
+"""The private parts of scikit-learn that we use, in one place.
+
+They may move in any release: a change shows here first, and `make test` runs the newest version.
+"""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
+from sklearn.utils._array_api import get_namespace
+from sklearn.utils._param_validation import Interval, StrOptions
+
+__all__ = [
+    "Interval",
+    "StrOptions",
+    "convert_to_numpy",
+    "fit_context",
+    "get_namespace",
+    "safe_indexing",
+]

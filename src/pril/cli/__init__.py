@@ -1,0 +1,1 @@
+"""The command `pril`: arguments and printing. The work is done by the library."""
