@@ -5,6 +5,7 @@ the number of classes K, and returns the prediction before each round and the mo
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,3 +161,38 @@ def absolute(f, theta, left, right):
     return sum(f < theta[i - 1] for i in range(1, left)) + sum(
         f >= theta[i - 1] for i in range(right, len(theta) + 1)
     )
+
+
+class Twin(NamedTuple):
+    """A learner, its parameters, and the function above that does the same slowly."""
+
+    learner: str
+    parameters: dict[str, Any]
+    function: Any
+    options: dict[str, Any]
+    rounds: bool = False  # whether the two may differ by rounding
+
+    def run(self, X, intervals, K):
+        return self.function(X, intervals, K, **self.options)
+
+    def __str__(self):
+        return f"{self.learner} {self.options}"
+
+
+LAST = {"average": False}
+TWINS = [
+    Twin("PRIL", LAST, pril, {}),
+    Twin("PRank", LAST, pril, {"skip_correct": True}),
+    Twin("MulticlassPerceptron", {**LAST, "fit_intercept": False}, multiclass, {}),
+    *(
+        Twin("MPRIL", options, mpril, options, rounds=True)
+        for signed in (True, False)
+        for eta in (0.05, 0.5, 2.0)
+        for options in [{"eta": eta, "signed": signed}]
+    ),
+    *(
+        Twin("WidrowHoff", {**LAST, **options, "fit_intercept": False}, widrow_hoff, options, True)
+        for normalize in (True, False)
+        for options in [{"eta": 0.2, "normalize": normalize}]
+    ),
+]

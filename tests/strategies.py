@@ -35,11 +35,12 @@ def exact_streams(draw, max_rows=25, exact_labels=False):
 
 
 @st.composite
-def smooth_streams(draw, max_rows=25, bound=1.0):
+def smooth_streams(draw, max_rows=25, bound=1.0, exact_labels=False):
     """Features without pattern, so that no tie arises but from a zero start."""
     n, d, K = draw(st.integers(1, max_rows)), draw(st.integers(1, 5)), draw(st.integers(2, 6))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return Stream(rng.uniform(-bound, bound, (n, d)), draw(intervals(n, K)), K)
+    y = draw(intervals(n, K))
+    return Stream(rng.uniform(-bound, bound, (n, d)), y[:, [0, 0]] if exact_labels else y, K)
 
 
 @st.composite

@@ -13,6 +13,7 @@ from pril import _ranks
 from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals
 
 NAN, NONE = np.nan, None
+NO_LABEL = list(_ranks.NO_LABEL)
 
 
 def encoded(y, classes=None):
@@ -43,17 +44,17 @@ ACCEPTED = {
     "categorical numbers": (ordered([30, 10], [10, 20, 30]), None, [10, 20, 30], [[2, 2], [0, 0]]),
     "unordered, named": (pd.Categorical(["M", "L", "S"]), SIZES, SIZES, [[1, 1], [2, 2], [0, 0]]),
     "unordered, two levels": (pd.Categorical(["b", "a"]), None, ["a", "b"], [[1, 1], [0, 0]]),
-    "nullable integers": (pd.Series([2, None, 1], dtype="Int64"), None, [1, 2], [[1, 1], [0, 1], [0, 0]]),
-    "pandas strings": (pd.Series(["M", None], dtype="string"), SIZES, SIZES, [[1, 1], [0, 2]]),
-    "missing number": ([1.0, NAN, 3.0], None, [1, 3], [[0, 0], [0, 1], [1, 1]]),
-    "missing integer": ([1, NONE, 3], None, [1, 3], [[0, 0], [0, 1], [1, 1]]),
-    "missing string": (["S", NONE, NAN, pd.NA, pd.NaT], SIZES, SIZES, [[0, 0]] + [[0, 2]] * 4),
-    "missing category": (ordered(["S", NONE], SIZES), None, SIZES, [[0, 0], [0, 2]]),
-    "all missing, named": ([NAN, NAN], [1, 2], [1, 2], [[0, 1], [0, 1]]),
+    "nullable integers": (pd.Series([2, None, 1], dtype="Int64"), None, [1, 2], [[1, 1], NO_LABEL, [0, 0]]),
+    "pandas strings": (pd.Series(["M", None], dtype="string"), SIZES, SIZES, [[1, 1], NO_LABEL]),
+    "missing number": ([1.0, NAN, 3.0], None, [1, 3], [[0, 0], NO_LABEL, [1, 1]]),
+    "missing integer": ([1, NONE, 3], None, [1, 3], [[0, 0], NO_LABEL, [1, 1]]),
+    "missing string": (["S", NONE, NAN, pd.NA, pd.NaT], SIZES, SIZES, [[0, 0]] + [NO_LABEL] * 4),
+    "missing category": (ordered(["S", NONE], SIZES), None, SIZES, [[0, 0], NO_LABEL]),
+    "all missing, named": ([NAN, NAN], [1, 2], [1, 2], [NO_LABEL, NO_LABEL]),
     "pairs": ([(1, 2), (3, 3)], None, [1, 2, 3], [[0, 1], [2, 2]]),
     "array of pairs": (np.array([[1, 2], [3, 3]]), None, [1, 2, 3], [[0, 1], [2, 2]]),
-    "open ends": ([(NONE, 2), (2, NONE), (NONE, NONE)], [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2], [0, 2]]),
-    "missing pair": ([(1, 2), NONE, NAN, (3, 3)], None, [1, 2, 3], [[0, 1], [0, 2], [0, 2], [2, 2]]),
+    "open ends": ([(NONE, 2), (2, NONE), (NONE, NONE)], [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2], NO_LABEL]),
+    "missing pair": ([(1, 2), NONE, NAN, (3, 3)], None, [1, 2, 3], [[0, 1], NO_LABEL, NO_LABEL, [2, 2]]),
     "infinite ends": ([(-np.inf, 2), (2, np.inf)], [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
     "NaN ends": (np.array([[NAN, 2], [2, NAN]]), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
     "string pairs": ([("S", "M"), (NONE, "M"), ("M", NONE)], SIZES, SIZES, [[0, 1], [0, 1], [1, 2]]),

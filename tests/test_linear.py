@@ -1,6 +1,7 @@
 """The learners as scikit-learn classifiers: its own checks, the contract, bad input."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from learners import LINEAR, linear
 from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
 from pril.errors import FeatureRangeWarning
 from pril.labels import ClassOrderWarning
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
 
-ALL = [PRIL, MPRIL, PRank, WidrowHoff, MulticlassPerceptron]
-THRESHOLDED = [PRIL, MPRIL, PRank, WidrowHoff]
-INTERVALS = [PRIL, MPRIL, WidrowHoff, MulticlassPerceptron]
+THRESHOLDED = linear(has_thresholds=True)
+INTERVALS = linear(takes_ranges=True)
 
 quiet = pytest.mark.filterwarnings(
     "ignore::pril.errors.FeatureRangeWarning", "ignore::pril.labels.ClassOrderWarning"
@@ -30,7 +31,7 @@ quiet = pytest.mark.filterwarnings(
 
 @quiet
 @parametrize_with_checks(
-    [cls() for cls in ALL]
+    [cls() for cls in LINEAR]
     + [
         PRIL(average=False),
         PRIL(tol=1e-3),
@@ -80,7 +81,7 @@ def test_latent_thresholds_and_predict_agree(cls):
     assert (np.diff(model.thresholds_) >= 0).all()
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("K", [2, 3, 5])
 def test_decision_function_agrees_with_predict(cls, K):
     X, y, _ = table(K=K)
@@ -109,7 +110,7 @@ def test_multiclass_perceptron_has_no_score_axis():
     assert not hasattr(model, "thresholds_")
 
 
-@pytest.mark.parametrize("cls", [PRIL, WidrowHoff, MulticlassPerceptron])
+@pytest.mark.parametrize("cls", linear(averages=True, takes_ranges=True))
 def test_averaging_predicts_with_the_mean_and_learns_from_the_iterate(cls):
     X, _, y = table()
     both = {average: cls(average=average, classes=[1, 2, 3, 4]) for average in (True, False)}
@@ -129,6 +130,52 @@ def test_score_is_the_share_inside_the_interval(cls):
     assert model.score(X, y) == (predicted == y).mean()
     weight = np.arange(len(y))
     assert model.score(X, y, weight) == pytest.approx(np.average(predicted == y, weights=weight))
+
+
+@pytest.mark.parametrize("cls", INTERVALS)
+def test_score_leaves_rows_without_a_label_out(cls):
+    X, _, intervals = table()
+    model = cls(random_state=0).fit(X, intervals)
+    half = intervals.astype(float)
+    half[::2] = np.nan
+    weight = np.arange(1.0, len(X) + 1)
+    assert model.score(X, half) == model.score(X[1::2], intervals[1::2])
+    assert model.score(X, half, weight) == model.score(X[1::2], intervals[1::2], weight[1::2])
+    scorers = (interval_accuracy_scorer, neg_interval_absolute_error_scorer)
+    for scorer in scorers:
+        assert scorer(model, X, half) == scorer(model, X[1::2], intervals[1::2])
+    for call in (model.score, *(partial(scorer, model) for scorer in scorers)):
+        with pytest.raises(ValueError, match="has no row with a label"):
+            call(X[::2], half[::2])
+
+
+@pytest.mark.parametrize("cls", INTERVALS)
+def test_a_stream_may_begin_without_labels(cls):
+    X, _, intervals = table()
+    model = cls(classes=[1, 2, 3, 4]).partial_fit(X[:5], [None] * 5)
+    assert (model.t_, model.n_features_in_, model.classes_.tolist()) == (0, 4, [1, 2, 3, 4])
+    assert set(model.predict(X)) <= {1, 2, 3, 4}
+    with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4"):
+        model.partial_fit(X[:, :3], intervals)
+    model.partial_fit(X, intervals)
+    at_once = cls(classes=[1, 2, 3, 4]).partial_fit(X, intervals)
+    np.testing.assert_array_equal(model.coef_, at_once.coef_)
+
+
+@pytest.mark.parametrize("cls", INTERVALS)
+def test_fit_without_any_label_is_refused(cls):
+    model = cls(classes=[1, 2])
+    with pytest.raises(ValueError, match="y has no label in any row"):
+        model.fit([[0.0], [1.0]], [None, None])
+    assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("container", [np.asarray, csr_array])
+def test_rows_without_a_label_must_be_finite_too(container, shuffle):
+    X, y = np.array([[1.0], [np.nan], [2.0]]), [1, None, 2]
+    with pytest.raises(ValueError, match="X, row 1: feature 0 is NaN"):
+        PRIL(classes=[1, 2], shuffle=shuffle).fit(container(X), y)
 
 
 def test_score_counts_an_unknown_label_as_a_miss():
@@ -197,7 +244,7 @@ def test_a_data_frame_keeps_its_names():
         model.partial_fit(frame[["b", "a", "c", "d"]], labels)
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_a_pickled_model_goes_on_as_the_original(cls):
     X, y, _ = table()
     model = cls(classes=[1, 2, 3, 4]).partial_fit(X[:100], y[:100])
@@ -235,7 +282,7 @@ def test_classes_in_both_places_must_agree(own, given):
     model.partial_fit([[0.0]], own[:1], classes=own)
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_no_rows(cls):
     nothing = np.empty((0, 2)), []
     fresh = cls().partial_fit(*nothing, classes=[1, 2])
@@ -282,7 +329,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("case", REFUSED)
 def test_bad_input_is_refused_and_changes_nothing(cls, case):
     X, y, error, message = REFUSED[case]
@@ -303,7 +350,7 @@ def test_bad_input_is_refused_and_changes_nothing(cls, case):
         assert pickle.dumps(unfitted) == before
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("case", ["NaN", "infinity", "sparse NaN"])
 def test_predict_refuses_what_is_not_finite(cls, case):
     X, _, error, message = REFUSED[case]
@@ -322,7 +369,7 @@ def test_a_damaged_matrix_is_refused_before_it_is_read():
         PRIL(classes=[1, 2, 3]).partial_fit(X, [1, 2, 3])
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_wrong_number_of_features(cls):
     model = cls(classes=[1, 2]).partial_fit([[0.1, 0.2]], [1])
     for call in (lambda X: model.predict(X), lambda X: model.partial_fit(X, [1])):
@@ -364,7 +411,7 @@ def test_parameters_are_checked_at_fit(cls, parameters):
 # --- Sensible at the edges ---
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_one_class_is_always_predicted(cls):
     model = cls().fit(X3, [5, 5, 5])
     assert model.classes_.tolist() == [5]
@@ -373,7 +420,7 @@ def test_one_class_is_always_predicted(cls):
     assert model.n_mistakes_ == 0
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("K", [2, 100])
 def test_few_and_many_classes(cls, K):
     X, y, _ = table(n=2000, d=1, K=K)
@@ -385,7 +432,7 @@ def test_few_and_many_classes(cls, K):
         assert error < best_constant / 2
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_one_row_and_constant_features(cls):
     model = cls(classes=["low", "mid", "high"], max_iter=100).fit([[0.5]], ["mid"])
     assert model.predict([[0.5]]).tolist() == ["mid"]
@@ -393,7 +440,7 @@ def test_one_row_and_constant_features(cls):
     assert np.isfinite(constant.coef_).all()
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_denormal_features_are_learned_from(cls):
     tiny = np.array([[-5e-324], [5e-324]])
     model = cls(classes=[1, 2]).partial_fit(tiny, [1, 2])
@@ -402,7 +449,7 @@ def test_denormal_features_are_learned_from(cls):
 
 
 @quiet
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", LINEAR)
 def test_huge_features_are_refused_or_survived(cls):
     """Squares of 1e300 do not exist in float64: an error that says so, or a finite model."""
     huge = np.array([[1e300], [-1e300], [1e300], [-1e300]])

@@ -10,18 +10,16 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import reference
+from learners import LINEAR, linear, with_variants
 from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril._registry import BY_NAME
 from pril.evaluate import progressive
 from strategies import cuts, exact_streams, smooth_streams
 
 LEARNERS = [
-    PRIL(),
-    PRIL(average=False),
-    MPRIL(signed=True),
+    *with_variants(linear(takes_ranges=True)),
     MPRIL(signed=False),
-    WidrowHoff(),
     WidrowHoff(average=False, normalize=False, eta=0.01, fit_intercept=False),
-    MulticlassPerceptron(),
     MulticlassPerceptron(average=False, fit_intercept=False),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
@@ -44,30 +42,25 @@ def weights(model):
 # --- Twins ---
 
 
-@pytest.mark.parametrize("average", [False, True])
-@given(stream=exact_streams())
-def test_pril_is_algorithm_1(stream, average):
-    model = PRIL(average=average)
+@pytest.mark.parametrize("twin", reference.TWINS, ids=str)
+@given(data=st.data())
+def test_learners_are_their_slow_twins(twin, data):
+    traits = BY_NAME[twin.learner]
+    streams = smooth_streams if twin.rounds else exact_streams
+    stream = data.draw(streams(exact_labels=not traits.takes_ranges))
+    model = traits.load()(**twin.parameters)
     progress = progressive(model, stream.X, stream.y, stream.classes)
-    predictions, models = reference.pril(*stream)
-    w, theta = reference.mean(models) if average else models[-1]
-    if average:
-        np.testing.assert_allclose(model.coef_, w, atol=1e-12)
-        np.testing.assert_allclose(model.thresholds_, theta, atol=1e-12)
-    else:
-        assert progress.predictions.tolist() == predictions
-        np.testing.assert_array_equal(model.coef_, w)
-        np.testing.assert_array_equal(model.thresholds_, theta)
-
-
-@given(stream=exact_streams(exact_labels=True))
-def test_prank_is_crammer_and_singers(stream):
-    model = PRank(average=False)
-    progress = progressive(model, stream.X, stream.y, stream.classes)
-    predictions, models = reference.pril(*stream, skip_correct=True)
+    predictions, models = twin.run(*stream)
     assert progress.predictions.tolist() == predictions
-    np.testing.assert_array_equal(model.coef_, models[-1][0])
-    np.testing.assert_array_equal(model.thresholds_, models[-1][1])
+    tolerance = {"rtol": 1e-9, "atol": 1e-12} if twin.rounds else {"rtol": 0}
+    w, theta = models[-1]
+    np.testing.assert_allclose(model.coef_, w, **tolerance)
+    if theta is not None:
+        np.testing.assert_allclose(model.thresholds_, theta, **tolerance)
+
+
+def test_every_linear_learner_has_a_twin():
+    assert {twin.learner for twin in reference.TWINS} == {cls.__name__ for cls in LINEAR}
 
 
 def test_pril_and_prank_differ_at_the_first_tie():
@@ -100,21 +93,8 @@ def test_pril_is_kernel_pril_with_a_linear_kernel(stream):
 
 
 @pytest.mark.parametrize("signed", [True, False])
-@given(stream=smooth_streams(), eta=st.sampled_from([0.05, 0.5, 2.0]))
-def test_mpril_is_algorithm_3_repaired(stream, signed, eta):
-    model = MPRIL(eta=eta, signed=signed)
-    progress = progressive(model, stream.X, stream.y, stream.classes)
-    predictions, models = reference.mpril(*stream, eta, signed)
-    assert progress.predictions.tolist() == predictions
-    np.testing.assert_allclose(model.coef_, models[-1][0], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(model.thresholds_, models[-1][1], rtol=1e-9, atol=1e-12)
-    # ... and no decision depends on the normaliser.
-    assert reference.mpril(*stream, eta, signed, normalise=False)[0] == predictions
-
-
-@pytest.mark.parametrize("signed", [True, False])
 def test_mpril_starts_where_the_proof_does(signed):
-    """A row without information leaves u = 0, n = 0."""
+    """A row without a label leaves u = 0, n = 0."""
     model = MPRIL(signed=signed).partial_fit([[0.5, -0.5]], [None], classes=[1, 2, 3, 4])
     start = 0.0 if signed else 1 / (4 + 2 - 1)
     np.testing.assert_allclose(model.coef_, [start] * 2)
@@ -136,23 +116,13 @@ def test_mpril_keeps_going_far_beyond_the_range_of_exp(stream, signed):
         assert mass == pytest.approx(1)
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-@given(stream=smooth_streams())
-def test_widrow_hoff_is_least_mean_squares(stream, normalize):
-    model = WidrowHoff(average=False, eta=0.2, normalize=normalize, fit_intercept=False)
+@pytest.mark.parametrize("signed", [True, False])
+@given(stream=smooth_streams(), eta=st.sampled_from([0.05, 0.5, 2.0]))
+def test_no_decision_of_mpril_depends_on_its_normaliser(stream, signed, eta):
+    model = MPRIL(eta=eta, signed=signed)
     progress = progressive(model, stream.X, stream.y, stream.classes)
-    predictions, models = reference.widrow_hoff(*stream, 0.2, normalize)
-    assert progress.predictions.tolist() == predictions
-    np.testing.assert_allclose(model.coef_, models[-1][0], atol=1e-12)
-
-
-@given(stream=exact_streams())
-def test_multiclass_perceptron(stream):
-    model = MulticlassPerceptron(average=False, fit_intercept=False)
-    progress = progressive(model, stream.X, stream.y, stream.classes)
-    predictions, models = reference.multiclass(*stream)
-    assert progress.predictions.tolist() == predictions
-    np.testing.assert_array_equal(model.coef_, models[-1][0])
+    expected = reference.mpril(*stream, eta=eta, signed=signed, normalise=False)[0]
+    assert progress.predictions.tolist() == expected
 
 
 # --- Theorems and equalities ---
@@ -259,19 +229,72 @@ def test_an_intercept_is_a_constant_feature(learner, stream):
     )
 
 
+# --- A row without a label is no round ---
+
+
+@st.composite
+def with_gaps(draw, streams):
+    """Return a stream, with rows without a label among its rows, and which rows have one."""
+    stream = draw(streams)
+    n = draw(st.integers(1, 6))
+    places = draw(st.lists(st.integers(0, len(stream.X)), min_size=n, max_size=n))
+    X = np.insert(stream.X, places, 0.25, axis=0)
+    y = np.insert(stream.y.astype(float), places, np.nan, axis=0)
+    return stream, X, y, ~np.isnan(y[:, 0])
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-@given(stream=exact_streams())
-def test_rows_without_information_change_nothing_but_the_count(learner, stream):
-    learner = fresh(learner)
-    if getattr(learner, "average", False):
-        learner.set_params(average=False)  # a mean moves on with every round
-    silent = np.full((3, 2), np.nan)
-    before = learned(learner, stream.X, stream.y, stream.classes)
-    after = learned(learner, stream.X, stream.y, stream.classes)
-    after.partial_fit(np.ones((3, stream.X.shape[1])), silent)
-    np.testing.assert_array_equal(weights(before), weights(after))
-    assert after.t_ == before.t_ + 3
-    assert after.n_mistakes_ == before.n_mistakes_
+@given(data=st.data())
+def test_partial_fit_passes_over_rows_without_a_label(learner, container, data):
+    stream, X, y, _ = data.draw(with_gaps(smooth_streams(max_rows=12)))
+    expected = learned(learner, container(stream.X), stream.y, stream.classes)
+    model = fresh(learner)
+    for start, stop in data.draw(cuts(len(X))):
+        model.partial_fit(container(X[start:stop]), y[start:stop], classes=stream.classes)
+    np.testing.assert_array_equal(weights(model), weights(expected))
+    for count in ("t_", "n_mistakes_", "n_updates_"):
+        assert getattr(model, count) == getattr(expected, count)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("tol", [None, 0.01])
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(data=st.data())
+def test_fit_passes_over_rows_without_a_label(learner, shuffle, tol, data):
+    stream, X, y, _ = data.draw(with_gaps(smooth_streams(max_rows=12)))
+    options = {"classes": stream.classes, "max_iter": 5, "random_state": 3}
+    options |= {"shuffle": shuffle, "tol": tol}
+    expected = fresh(learner).set_params(**options).fit(stream.X, stream.y)
+    model = fresh(learner).set_params(**options).fit(X, y)
+    np.testing.assert_array_equal(weights(model), weights(expected))
+    assert (model.t_, model.n_iter_) == (expected.t_, expected.n_iter_)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(data=st.data())
+def test_progressive_predicts_rows_without_a_label(learner, data):
+    """Each is predicted by the model of the rows before it, and no mean counts it."""
+    stream, X, y, labelled = data.draw(with_gaps(smooth_streams(max_rows=8)))
+    with_them = progressive(fresh(learner), X, y, stream.classes)
+    without = progressive(fresh(learner), stream.X, stream.y, stream.classes)
+    np.testing.assert_array_equal(with_them.predictions[labelled], without.predictions)
+    np.testing.assert_array_equal(with_them.labelled, labelled)
+    np.testing.assert_array_equal(with_them.running_loss[labelled], without.running_loss)
+    np.testing.assert_array_equal(with_them.hinge_losses[labelled], without.hinge_losses)
+    assert not with_them.losses[~labelled].any()
+    for t in np.flatnonzero(~labelled):
+        seen = labelled[:t].sum()
+        model = learned(learner, stream.X[: max(seen, 1)], stream.y[: max(seen, 1)], stream.classes)
+        if seen == 0:
+            model = learned(learner, X[:1], [None], stream.classes)
+        assert with_them.predictions[t] == model.predict(X[t : t + 1])[0]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_the_whole_scale_is_a_label(learner):
+    model = learned(learner, [[0.5]], [(1, 3)], [1, 2, 3])
+    assert model.t_ == 1
 
 
 # --- What partial_fit and predict row by row would give ---
@@ -282,12 +305,12 @@ def test_rows_without_information_change_nothing_but_the_count(learner, stream):
 def test_progressive_is_predict_then_learn(learner, stream):
     progress = progressive(fresh(learner), stream.X, stream.y, stream.classes)
     model = fresh(learner)
-    silent = stream.X[:1] * 0, [None]
+    no_label = stream.X[:1] * 0, [None]
     scores = []
     for t in range(len(stream.X)):
         row = stream.X[t : t + 1]
         if t == 0:  # the zero start
-            start = fresh(learner).partial_fit(*silent, classes=stream.classes)
+            start = fresh(learner).partial_fit(*no_label, classes=stream.classes)
             expected, score = start.predict(row), start.decision_function(row)
         else:
             expected, score = model.predict(row), model.decision_function(row)

@@ -59,9 +59,27 @@ def test_predictions_bring_their_classes_along():
 
 
 def test_open_ends():
-    y, classes = [(None, 2), (4, None), None], [1, 2, 3, 4, 5]
-    assert interval_accuracy(y, [1, 5, 3], classes=classes) == 1.0
-    assert interval_absolute_error(y, [4, 1, 1], classes=classes) == pytest.approx(5 / 3)
+    y, classes = [(None, 2), (4, None)], [1, 2, 3, 4, 5]
+    assert interval_accuracy(y, [1, 5], classes=classes) == 1.0
+    assert interval_absolute_error(y, [4, 1], classes=classes) == pytest.approx(5 / 2)
+
+
+def test_rows_without_a_label_are_left_out():
+    rng = np.random.default_rng(0)
+    y = np.sort(rng.integers(1, K + 1, (40, 2)), axis=1).astype(float)
+    y[::2] = np.nan
+    labelled, predicted = ~np.isnan(y[:, 0]), rng.integers(1, K + 1, 40)
+    weight, known = rng.random(40), {"classes": range(1, K + 1)}
+    for metric, said, rest in (
+        (interval_absolute_error, predicted, []),
+        (interval_accuracy, predicted, []),
+        (interval_hinge_loss, rng.normal(size=40), [[-1.0, 0.0, 1.0, 2.0]]),
+    ):
+        weights = {"sample_weight": weight[labelled]}
+        expected = metric(y[labelled], said[labelled], *rest, **known, **weights)
+        assert metric(y, said, *rest, **known, sample_weight=weight) == expected
+        with pytest.raises(ValueError, match="y_true has no row with a label"):
+            metric(y[::2], said[::2], *rest, **known)
 
 
 def test_scorers_take_the_order_from_the_estimator():
@@ -105,9 +123,10 @@ def test_strings_without_an_order_warn():
             lambda: interval_absolute_error([1, 2], [1.5, 2]),
             r"y_pred, row 0: Unknown label type: continuous. 1\.5",
         ),
-        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[0, 0]), "sample_weight must be"),
+        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[0, 0]), "sample_weight is zero"),
+        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1, -1]), "sample_weight must be"),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1]), "sample_weight has shape"),
-        (lambda: interval_accuracy([], [], classes=[1]), "no rows"),
+        (lambda: interval_accuracy([], [], classes=[1]), "no row with a label"),
     ],
 )
 def test_refused(call, message):

@@ -240,6 +240,7 @@ class State(NamedTuple):
     n: Any  # (K - 1,), sums of tau
     shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
     counts: Any  # (3,), rounds, rounds with an update, violated constraints
+    lattice: bool  # whether n holds integers, which keeps the thresholds in order
 
 
 class Mean(NamedTuple):
@@ -619,25 +620,25 @@ def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, b
     unit = mass(geometry, state)
     record.rank[i] = decode(rule, scores, cut)
     record.scores[i, :] = scores / unit
-    record.hinge[i] = hinge(rule, scores, cut, lo, hi) / unit
+    record.hinge[i] = 0.0 if hi < lo else hinge(rule, scores, cut, lo, hi) / unit
 
 
 @njit(nogil=True, cache=True)
 def run(rows, intervals, order, rule, geometry, state, mean, record):
-    """Learn from each row once, in order (None: as they come).
+    """Learn from each row once: those that `order` names, or all as they come if it is None.
 
-    Return -1, or the first position whose scores are not finite; the state is then half-way, and
-    the caller drops it.
+    A row without a label (``hi < lo``) is recorded, but it is no round: nothing counts it. Return
+    -1, or the first position whose scores are not finite. The state is then half-way: drop it.
     """
     n_scores = state.u.shape[0]
     w = weights(geometry, state)
     cut = cuts(geometry, state.n, state.shift[0])
     scratch = np.empty(n_scores)
     alpha = np.empty(n_scores)
-    seen = state.counts[0]
+    before = state.counts[0]  # rounds so far
     mistakes = 0
     updates = 0
-    for i in range(intervals.shape[0]):
+    for i in range(intervals.shape[0] if order is None else order.shape[0]):
         if order is None:
             t = i
         else:
@@ -648,9 +649,10 @@ def run(rows, intervals, order, rule, geometry, state, mean, record):
             return i
         lo = intervals[t, 0]
         hi = intervals[t, 1]
-        before = seen + i
         if record is not None:
             note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before)
+        if hi < lo:
+            continue
         violated = step(rule, scores, squared, cut, lo, hi, alpha, geometry, state, mean, before)
         if violated > 0:
             mistakes += 1
@@ -659,7 +661,8 @@ def run(rows, intervals, order, rule, geometry, state, mean, record):
                 if alpha[k] != 0.0:
                     add(rows, t, alpha[k], k, geometry, state, w, mean, before)
             settle(geometry, state, w, cut, alpha[0], rows, t)
-    state.counts[0] += intervals.shape[0]
+        before += 1
+    state.counts[0] = before
     state.counts[1] += mistakes
     state.counts[2] += updates
     return -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -37,14 +38,13 @@ class Memory(NamedTuple):
     def blank(cls, n_scores: int, n_weights: int, n_thresholds: int, average: bool) -> Memory:
         """Return the zero start."""
         u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
-        state = loop.State(u, n, shift=np.zeros(2), counts=np.zeros(3, dtype=np.int64))
+        counts = np.zeros(3, dtype=np.int64)
+        state = loop.State(u, n, shift=np.zeros(2), counts=counts, lattice=True)
         return cls(state, loop.Mean(_aligned_copy(u), n.copy()) if average else None)
 
     def copy(self) -> Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
-        state = loop.State(*(_aligned_copy(part) for part in self.state))
-        mean = self.mean and loop.Mean(*(_aligned_copy(part) for part in self.mean))
-        return Memory(state, mean)
+        return Memory(copy_parts(self.state), self.mean and copy_parts(self.mean))
 
     def is_finite(self) -> bool:
         """Tell whether no sum has overflowed."""
@@ -69,12 +69,41 @@ def _aligned_zeros(*shape: int) -> Array:
     return spare[start : start + size].reshape(shape)
 
 
+def copy_parts(parts: Any) -> Any:
+    """Return a named tuple with copies of its arrays."""
+    return parts._make(
+        _aligned_copy(part) if isinstance(part, np.ndarray) else part for part in parts
+    )
+
+
 def _aligned_copy(array: Array) -> Array:
     if array.ndim < 2:  # thresholds and counters: too short to matter
         return array.copy()
     copy = _aligned_zeros(*array.shape)
     copy[:] = array
     return copy
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows and labels that have been checked: learning looks at neither again."""
+
+    rows: Any  # Dense, Csr or Points
+    intervals: Array  # (n, 2), lowest and highest rank; `_ranks.NO_LABEL` where there is no label
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def labelled(self) -> Array:
+        """Return which rows have a label."""
+        return _ranks.is_labelled(self.intervals)
+
+    def interval_loss(self, order: Array | None, record: loop.Record | None) -> int:
+        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
+        if record is None:
+            return 0
+        visited = self.intervals if order is None else self.intervals[order]
+        return int(_ranks.interval_loss(visited, record.rank).sum())
 
 
 class Patience:
@@ -91,14 +120,6 @@ class Patience:
             self.stale = self.stale + 1 if loss > self.best - self.tol else 0
             self.best = min(self.best, loss)
         return mistakes == 0 or self.stale >= self.n_iter_no_change
-
-
-def total_loss(intervals: Array, order: Array | None, record: loop.Record | None) -> int:
-    """Return the interval loss of what was predicted in a pass, 0 if it was not recorded."""
-    if record is None:
-        return 0
-    ranked = intervals if order is None else intervals[order]
-    return int(_ranks.interval_loss(ranked, record.rank).sum())
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -178,7 +199,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features. float32 and float64 are used as they are.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open.
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a
+            row without a label is left out.
 
         Returns
         -------
@@ -186,23 +208,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             The fitted estimator.
         """
         with self._unchanged_on_failure():
-            rows = self._read_rows(X, reset=True, min_rows=1)
-            table = _ranks.read(y)
-            self.classes_, intervals = _ranks.encode(table, self.classes)
-            self._match(rows, table, intervals)
-            memory = self._blank_memory(rows)
-            rng = check_random_state(self.random_state)
-            patience = Patience(self.tol, self.n_iter_no_change)
-            for n_iter in range(1, self.max_iter + 1):
-                self.n_iter_ = n_iter
-                order = rng.permutation(len(intervals)) if self.shuffle else None
-                record = None if self.tol is None else self._blank_record(len(intervals))
-                mistakes = memory.state.counts[1]
-                memory = self._learn(memory, rows, intervals, order, record)
-                mistakes = memory.state.counts[1] - mistakes
-                if patience.ends(mistakes, total_loss(intervals, order, record) / len(intervals)):
-                    break
-            self._memory = memory
+            batch = self._prepare(X, y, reset=True)
+            self._memory = self._learn_passes(batch)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -217,7 +224,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features. float32 and float64 are used as they are.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open.
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a
+            row without a label is left out.
         classes : array-like of shape (n_classes,), default=None
             The ordered labels, lowest first. Needed on the first call, unless the estimator's
             `classes` are set or y is an ordered Categorical.
@@ -227,37 +235,106 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The estimator.
         """
-        self._learn_once(X, y, classes, recording=False)
+        self._learn_once(X, y, classes)
         return self
 
     def _learn_once(
-        self,
-        X: Any,
-        y: Any,
-        classes: ArrayLike | None,
-        *,
-        recording: bool,
-        order: Array | None = None,
-    ) -> tuple[Array, loop.Record | None]:
-        """Do the work of `partial_fit`; return the intervals and, if asked, what was predicted."""
+        self, X: Any, y: Any, classes: ArrayLike | None, *, recording: bool = False
+    ) -> tuple[Batch, loop.Record | None]:
+        """Prepare and learn; return the batch and, if asked, what was predicted before."""
         with self._unchanged_on_failure() as before:
-            fitted = hasattr(self, "_memory")
-            if fitted:
-                self._check_fixed()
-            rows = self._read_rows(X, reset=not fitted, min_rows=0)
-            table = _ranks.read(y)
-            _ranks.check_length(table.values, range(n_rows(rows)))
-            if not fitted and n_rows(rows) == 0:
+            batch = self._prepare(X, y, classes)
+            if len(batch) == 0 and not self._has_learned():
                 self.__dict__ = before
-                if classes is not None:
-                    _ranks.check_classes(classes)
-                return np.empty((0, 2), dtype=np.int64), None
+                return batch, None
+            record = self._blank_record(len(batch)) if recording else None
+            self._learn_batch(batch, record=record)
+        return batch, record
+
+    # The seam: `_prepare` does all checking, `_learn` all learning.
+
+    def _prepare(
+        self, X: Any, y: Any, classes: ArrayLike | None = None, *, reset: bool = False
+    ) -> Batch:
+        """Check rows and labels, and return them as `_learn` takes them.
+
+        Names and number of the features, and the classes, are set on the estimator: from scratch
+        if `reset`, else they must agree with those it has.
+        """
+        fitted = self._has_learned() and not reset
+        if fitted:
+            self._check_fixed()
+        rows = self._read_rows(X, reset=not fitted, min_rows=1 if reset else 0)
+        table = _ranks.read(y)
+        _ranks.check_length(table.values, range(n_rows(rows)))
+        if not fitted and n_rows(rows) == 0:
+            if classes is not None:
+                _ranks.check_classes(classes)
+            return Batch(rows, np.empty((0, 2), dtype=np.int64))
+        if reset:
+            self.classes_, intervals = _ranks.encode(table, self.classes)
+            if not _ranks.is_labelled(intervals).any():
+                raise ValueError("y has no label in any row: there is nothing to learn from")
+        else:
             self.classes_ = self._agreed_classes(table, classes)
-            intervals = self._to_intervals(table, rows)
-            memory = self._memory.copy() if fitted else self._blank_memory(rows)
-            record = self._blank_record(len(intervals)) if recording else None
-            self._memory = self._learn(memory, rows, intervals, order, record)
-        return intervals, record
+            intervals = _ranks.to_intervals(table, self.classes_)
+        self._inspect(rows, table, intervals)
+        return Batch(rows, intervals)
+
+    def _learn(
+        self, memory: Any, batch: Batch, order: Array | None, record: loop.Record | None
+    ) -> Any:
+        """Run the loop and return the memory; if it fails, the one given must be dropped."""
+        bad = loop.run(
+            batch.rows,
+            batch.intervals,
+            order,
+            self._rule(),
+            self._geometry(),
+            memory.state,
+            memory.mean,
+            record,
+        )
+        if bad >= 0:
+            raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
+        if not memory.is_finite():
+            raise not_finite_error(batch.rows, self, None)
+        return memory
+
+    def _learn_batch(
+        self, batch: Batch, order: Array | None = None, record: loop.Record | None = None
+    ) -> None:
+        """Go on from what was learned before; a failure leaves that as it was."""
+        learned = self._has_learned()
+        memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
+        self._memory = self._learn(memory, batch, order, record)
+
+    def _learn_passes(self, batch: Batch) -> Any:
+        """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
+        memory = self._blank_memory(batch.rows)
+        rng = check_random_state(self.random_state)
+        patience = Patience(self.tol, self.n_iter_no_change)
+        labelled = batch.labelled()
+        rounds, others = np.flatnonzero(labelled), np.flatnonzero(~labelled)
+        for n_iter in range(1, self.max_iter + 1):
+            self.n_iter_ = n_iter
+            order = rng.permutation(len(rounds)) if self.shuffle else None
+            if len(others):
+                order = rounds if order is None else rounds[order]
+                if n_iter == 1:  # rows without a label are looked at once: they must be finite
+                    order = np.concatenate([others, order])
+            record = None
+            if self.tol is not None:
+                record = self._blank_record(len(batch) if order is None else len(order))
+            mistakes = memory.state.counts[1]
+            memory = self._learn(memory, batch, order, record)
+            mistakes = memory.state.counts[1] - mistakes
+            if patience.ends(mistakes, batch.interval_loss(order, record) / len(rounds)):
+                break
+        return memory
+
+    def _has_learned(self) -> bool:
+        return hasattr(self, "_memory")
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
@@ -310,16 +387,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         return known
 
-    def _to_intervals(self, table: _ranks.Labels, rows: Any) -> Array:
-        """Return the intervals of known classes, if they fit the rows and the learner."""
-        intervals = _ranks.to_intervals(table, self.classes_)
-        self._match(rows, table, intervals)
-        return intervals
-
-    def _match(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
-        _ranks.check_length(intervals, range(n_rows(rows)))
-        self._inspect(rows, table, intervals)
-
     def _blank_memory(self, rows: Any) -> Any:
         self._learned_with = {name: getattr(self, name) for name in self._fixed}
         average = getattr(self, "average", False)
@@ -352,24 +419,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         rank = np.empty(n, dtype=np.int64)
         return loop.Record(rank, np.empty((n, self._n_scores())), np.empty(n))
 
-    def _learn(
-        self,
-        memory: Any,
-        rows: Any,
-        intervals: Array,
-        order: Array | None,
-        record: loop.Record | None,
-    ) -> Any:
-        """Run the loop and return the memory; if it fails, the one given must be dropped."""
-        rule, geometry = self._rule(), self._geometry()
-        state, mean = memory
-        bad = loop.run(rows, intervals, order, rule, geometry, state, mean, record)
-        if bad >= 0:
-            raise not_finite_error(rows, self, int(bad if order is None else order[bad]))
-        if not memory.is_finite():
-            raise not_finite_error(rows, self, None)
-        return memory
-
     # --- Predicting ---
 
     def predict(self, X: Any) -> Array:
@@ -396,7 +445,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. A label that the model does not know counts as a miss.
+            Exact labels or intervals. A label that the model does not know counts as a miss; a row
+            without a label is left out.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
@@ -411,7 +461,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         _ranks.check_length(intervals, rank)
         known = (intervals != _ranks.UNKNOWN).all(axis=1)
         hits = known & (_ranks.interval_loss(intervals, rank) == 0)
-        return mean_over_rows(hits, sample_weight)
+        return mean_over_rows(hits, table.labelled(), sample_weight, name="y")
 
     def _rate(self, X: Any) -> tuple[Array, Array, Array]:
         """Return the rank and the scores of each row, and the thresholds, as they are reported."""

@@ -1,8 +1,8 @@
 """Labels: from anything a user may call one to intervals of ranks.
 
 Everything behind this module sees a label as two ranks, ``lo <= hi`` in ``0..K-1``: an exact label
-has ``lo == hi``, "at least" has ``hi == K - 1``, and no label at all is ``0, K - 1``. So nothing
-else in the package asks whether a label is exact.
+has ``lo == hi``, "at least" has ``hi == K - 1``. So nothing else in the package asks whether a
+label is exact. A row without a label has `NO_LABEL`.
 
 A table of labels is read once (`read`), the order of the classes is the user's or taken from the
 table (`order_classes`), and `to_intervals` looks the values up. `encode` is all three.
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
-UNKNOWN = -1  # the rank of a value that is not among the classes
+UNKNOWN = -2  # the rank of a value that is not among the classes
+NO_LABEL = (0, -1)  # the interval of a row without a label: it ends before it begins
 
 
 class Labels(NamedTuple):
@@ -45,8 +46,12 @@ class Labels(NamedTuple):
             return self.values < 0
         return np.isnan(self.values)
 
+    def may_be_missing(self) -> bool:
+        """Tell whether values can be missing at all: an array of integers has no way to say it."""
+        return self.vocabulary is not None or self.values.dtype.kind == "f"
+
     def labelled(self) -> NDArray[np.bool_]:
-        """Return which rows say anything."""
+        """Return which rows have a label."""
         missing: Any = self.missing()
         labelled: NDArray[np.bool_] = ~missing.all(axis=1)
         return labelled
@@ -403,12 +408,21 @@ def to_intervals(
 ) -> Ranks:
     """Return each row's lowest and highest rank.
 
-    A label that ends before it begins is refused, and so is a value that is not among the classes,
-    unless `allow_unknown`: its rank is then `UNKNOWN`.
+    A row without a label has the interval `NO_LABEL`. A label that ends before it begins is
+    refused, and so is a value that is not among the classes, unless `allow_unknown`: its rank is
+    then `UNKNOWN`.
     """
     ranks = _rank(labels, classes)
     _check_ranks(ranks, labels, classes, name=name, allow_unknown=allow_unknown)
+    if labels.may_be_missing():
+        ranks[~labels.labelled()] = NO_LABEL
     return ranks
+
+
+def is_labelled(intervals: Ranks) -> NDArray[np.bool_]:
+    """Return which intervals are those of a label."""
+    labelled: NDArray[np.bool_] = intervals[:, 0] <= intervals[:, 1]
+    return labelled
 
 
 def _rank(labels: Labels, classes: Array) -> Ranks:
@@ -431,7 +445,7 @@ def _rank(labels: Labels, classes: Array) -> Ranks:
         order = np.argsort(classes)
         at = np.minimum(np.searchsorted(classes, values, sorter=order), n_classes - 1)
         ranks = np.where(classes[order[at]] == values, order[at], UNKNOWN)
-    if labels.vocabulary is not None or values.dtype.kind == "f":
+    if labels.may_be_missing():
         missing = labels.missing()
         if missing.any():
             ranks = np.where(missing, (0, n_classes - 1), ranks)
@@ -506,8 +520,12 @@ def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Arr
 
 
 def interval_loss(intervals: Ranks, rank: Ranks) -> Ranks:
-    """Return by how many ranks each prediction misses its interval (the paper's L_I^MAE)."""
+    """Return by how many ranks each prediction misses its interval (the paper's L_I^MAE).
+
+    The loss of a row without a label is 0.
+    """
     loss: Ranks = np.maximum(np.maximum(intervals[:, 0] - rank, rank - intervals[:, 1]), 0)
+    loss[~is_labelled(intervals)] = 0
     return loss
 
 
@@ -516,10 +534,10 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
     if labels.values.shape[1] == 1:
         return
     doubtful = np.zeros(len(ranks), dtype=bool)
-    if labels.vocabulary is not None or labels.values.dtype.kind == "f":
+    if labels.may_be_missing():
         doubtful = labels.missing().sum(axis=1) == 1
     if labels.vocabulary is None:
-        spans = labels.values[:, 1] - labels.values[:, 0]
+        spans = labels.values[:, 1] - labels.values[:, 0]  # NaN where an end is missing
         doubtful |= spans > ranks[:, 1] - ranks[:, 0]
     if doubtful.any():
         t = int(np.argmax(doubtful))

@@ -179,11 +179,7 @@ class PRank(ThresholdClassifier):
         return loop.Pril(skip_correct=True)
 
     def _inspect(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
-        if table.values.shape[1] == 1:
-            return
         ranges = intervals[:, 0] < intervals[:, 1]
-        if ranges.any():
-            ranges &= ~table.missing().all(axis=1)  # no label at all is not a range
         if ranges.any():
             t = int(np.argmax(ranges))
             raise RowError(

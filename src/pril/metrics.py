@@ -36,7 +36,8 @@ def interval_absolute_error(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open.
+        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
+        out.
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     classes : array-like, default=None
@@ -57,7 +58,8 @@ def interval_absolute_error(
     1.0
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    return mean_over_rows(_ranks.interval_loss(intervals, rank), sample_weight)
+    loss = _ranks.interval_loss(intervals, rank)
+    return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
 
 
 def interval_accuracy(
@@ -72,7 +74,8 @@ def interval_accuracy(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open.
+        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
+        out.
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     classes : array-like, default=None
@@ -92,7 +95,8 @@ def interval_accuracy(
     0.75
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    return mean_over_rows(_ranks.interval_loss(intervals, rank) == 0, sample_weight)
+    hits = _ranks.interval_loss(intervals, rank) == 0
+    return mean_over_rows(hits, _ranks.is_labelled(intervals), sample_weight)
 
 
 def interval_hinge_loss(
@@ -110,7 +114,8 @@ def interval_hinge_loss(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open.
+        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
+        out.
     scores : array-like of shape (n_samples,)
         Scores, as `latent` gives them.
     thresholds : array-like of shape (n_classes - 1,)
@@ -147,7 +152,8 @@ def interval_hinge_loss(
     distance = score[:, np.newaxis] - cut
     below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
     above = np.where(index >= intervals[:, 1:], np.maximum(distance, 0.0), 0.0)
-    return mean_over_rows((below + above).sum(axis=1), sample_weight)
+    loss = (below + above).sum(axis=1)
+    return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
 
 
 def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
@@ -163,7 +169,7 @@ def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Features.
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals.
+        Exact labels or intervals; a row without a label is left out.
 
     Returns
     -------
@@ -201,7 +207,7 @@ def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Features.
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals.
+        Exact labels or intervals; a row without a label is left out.
 
     Returns
     -------
@@ -219,18 +225,26 @@ def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
     return interval_accuracy(y, estimator.predict(X), classes=estimator.classes_)
 
 
-def mean_over_rows(values: NDArray[Any], sample_weight: ArrayLike | None) -> float:
-    """Return the weighted mean of one value a row."""
-    if len(values) == 0:
-        raise ValueError("y_true has no rows: there is no mean over none")
+def mean_over_rows(
+    values: NDArray[Any],
+    labelled: NDArray[np.bool_],
+    sample_weight: ArrayLike | None,
+    *,
+    name: str = "y_true",
+) -> float:
+    """Return the weighted mean of one value a row, over the rows that have a label."""
+    if not labelled.any():
+        raise ValueError(f"{name} has no row with a label, and a mean needs at least one")
     if sample_weight is None:
-        return float(values.mean())
+        return float(values[labelled].mean())
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != values.shape:
         raise ValueError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
-        raise ValueError("sample_weight must be finite, not negative, and not all zero")
-    return float(np.average(values.astype(np.float64), weights=weights))
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight must be finite and not negative")
+    if not weights[labelled].any():
+        raise ValueError(f"sample_weight is zero for every row of {name} with a label")
+    return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))
 
 
 def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:

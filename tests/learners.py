@@ -1,0 +1,25 @@
+"""The learners under test, read from the package's registry."""
+
+from pril._registry import LEARNERS
+
+ALL = [learner.load() for learner in LEARNERS]
+LINEAR = [learner.load() for learner in LEARNERS if learner.module == "pril.linear"]
+
+
+def linear(**traits):
+    """Return the linear learners that have all of these traits."""
+    return [
+        learner.load()
+        for learner in LEARNERS
+        if learner.module == "pril.linear"
+        and all(getattr(learner, trait) == value for trait, value in traits.items())
+    ]
+
+
+def with_variants(classes):
+    """Return each learner as it comes and, if it averages, without its average."""
+    return [
+        cls(**options)
+        for cls in classes
+        for options in ([{}, {"average": False}] if hasattr(cls(), "average") else [{}])
+    ]
