@@ -109,6 +109,74 @@ def multiclass(X, intervals, K):
     return predictions, models
 
 
+def above(f, theta):
+    """p_-1 = 1, p_i = sigma(f - theta_i), p_K-1 = 0: the chance to lie above each threshold."""
+    return np.array([1.0, *(1 / (1 + np.exp(theta - f))), 0.0])
+
+
+def likelihood(f, theta, q):
+    """Sum of q_y P(y): how likely the label is, if q_y is its chance for a row of class y."""
+    return q @ np.maximum(-np.diff(above(f, theta)), 1e-12)
+
+
+def slopes(f, theta, q):
+    """Derivatives of log `likelihood` by f, and by minus each theta."""
+    p = above(f, theta)
+    parts = q * np.maximum(-np.diff(p), 1e-12)
+    a = parts @ (1 - p[:-1] - p[1:]) / parts.sum()
+    tau = p[1:-1] * (1 - p[1:-1]) * np.diff(q) / parts.sum()
+    return a, tau
+
+
+def label_chances(left, right, K, ranges, total, exact, trust, outside):
+    """q_y, the relative chance that a row of class y is given this label."""
+    q = np.full(K, outside)
+    inside = slice(left - 1, right)
+    q[inside] = 1.0
+    given = ranges.get((left, right), np.zeros(K))[inside]
+    if left < right and given.sum() > 0:
+        share = given.sum() / total[inside].sum()
+        for y in range(left - 1, right):
+            doubt = trust / (trust + exact[y]) if exact[y] else 1.0
+            own = 0.0 if doubt == 1.0 else ranges[left, right][y] / total[y]
+            q[y] = (1 - doubt) * own + doubt * share
+        q[inside] /= q[inside].max()
+    return q
+
+
+def ordered_logit(X, intervals, K, rate=10, cut_rate=2, trust=30, noise=0, weight=None):
+    """The online ordered logit on the likelihood of ranges; `weight` has one number a row."""
+    w, i = np.zeros(X.shape[1]), np.arange(1, K)
+    theta = np.log(i / (K - i))
+    ranges, total, exact = {}, np.zeros(K), np.zeros(K)
+    size = count = A = B = 0.0
+    predictions, models = [], []
+    for t, (x, (left, right)) in enumerate(zip(X, intervals, strict=True), start=1):
+        c = 1.0 if weight is None else weight[t - 1]
+        f = w @ x
+        predictions.append(predict(f, theta))
+        outside = noise * (1 - 1 / math.sqrt(1 + t / 1000))
+        q = label_chances(left, right, K, ranges, total, exact, trust, outside)
+        inside = (np.arange(1, K + 1) >= left) & (np.arange(1, K + 1) <= right)
+        share = inside * q * np.maximum(-np.diff(above(f, theta)), 1e-12)
+        share *= c * t / share.sum()
+        total = total + share
+        if left == right:
+            exact[left - 1] += 1
+        else:
+            ranges[left, right] = ranges.get((left, right), 0) + share
+        a, tau = slopes(f, theta, q)
+        a, tau = 0.0 if abs(a) < 1e-9 else a, np.clip(tau, -2, 2)
+        size, count = size + c * x @ x, count + c
+        A, B = A + (c * a) ** 2, B + np.mean((c * tau) ** 2)
+        if A > 0 and size > 0:
+            w = w + rate * c * a / (size / count * math.sqrt(A)) * x
+        if B > 0:
+            theta = ascending(theta - min(4, c * cut_rate / math.sqrt(B)) * tau)
+        models.append((w, theta))
+    return predictions, models
+
+
 def ascending(v):
     """The nearest ascending vector: the largest of the smallest means around each entry."""
     n = range(len(v))
@@ -184,6 +252,11 @@ TWINS = [
     Twin("PRIL", LAST, pril, {}),
     Twin("PRank", LAST, pril, {"skip_correct": True}),
     Twin("MulticlassPerceptron", {**LAST, "fit_intercept": False}, multiclass, {}),
+    Twin("OrderedLogit", LAST, ordered_logit, {}, rounds=True),
+    *(
+        Twin("OrderedLogit", {**LAST, **options}, ordered_logit, options, rounds=True)
+        for options in ({"trust": 0.5}, {"noise": 0.3, "rate": 1.0}, {"trust": 0.0, "cut_rate": 9})
+    ),
     *(
         Twin("MPRIL", options, mpril, options, rounds=True)
         for signed in (True, False)

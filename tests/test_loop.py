@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 import reference
 from learners import LINEAR, linear, with_variants
-from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
 from pril._registry import BY_NAME
 from pril.evaluate import progressive
 from strategies import cuts, exact_streams, smooth_streams
@@ -22,6 +22,7 @@ LEARNERS = [
     WidrowHoff(average=False, normalize=False, eta=0.01, fit_intercept=False),
     MulticlassPerceptron(average=False, fit_intercept=False),
 ]
+UNEVEN = (WidrowHoff, OrderedLogit)  # their steps are no multiples of anything
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
 
@@ -125,16 +126,56 @@ def test_no_decision_of_mpril_depends_on_its_normaliser(stream, signed, eta):
     assert progress.predictions.tolist() == expected
 
 
+@given(
+    f=st.floats(-5, 5),
+    theta=st.lists(st.floats(-4, 4), min_size=1, max_size=6, unique=True).map(sorted),
+    data=st.data(),
+)
+def test_slopes_are_those_of_the_log_likelihood(f, theta, data):
+    theta = np.array(theta)
+    if (np.diff(theta) < 0.05).any():
+        return
+    chances = st.lists(st.floats(0.01, 1), min_size=len(theta) + 1, max_size=len(theta) + 1)
+    q = np.array(data.draw(chances))
+    a, tau = reference.slopes(f, theta, q)
+    step = 1e-6
+
+    def slope(change_f, change_theta):
+        ends = [
+            np.log(reference.likelihood(f + s * change_f, theta + s * change_theta, q))
+            for s in (step, -step)
+        ]
+        return (ends[0] - ends[1]) / (2 * step)
+
+    assert a == pytest.approx(slope(1, np.zeros(len(theta))), abs=1e-5)
+    for i in range(len(theta)):
+        assert -tau[i] == pytest.approx(slope(0, np.eye(len(theta))[i]), abs=1e-5)
+
+
+@given(f=st.floats(-50, 50), cut=st.floats(-5, 5), K=st.integers(2, 9), data=st.data())
+def test_the_slope_by_the_score_is_at_most_one_where_thresholds_tie(f, cut, K, data):
+    q = np.array(data.draw(st.lists(st.floats(0, 1), min_size=K, max_size=K)))
+    q[data.draw(st.integers(0, K - 1))] = 1.0
+    assert abs(reference.slopes(f, np.full(K - 1, cut), q)[0]) <= 1 + 1e-12
+
+
 # --- Theorems and equalities ---
 
 
-@pytest.mark.parametrize("learner", [PRIL(average=False), PRIL(), MPRIL(), MPRIL(signed=False)])
-@given(stream=exact_streams())
-def test_thresholds_are_ordered_after_every_round(learner, stream):
-    model = fresh(learner)
-    for t in range(len(stream.X)):
-        model.partial_fit(stream.X[t : t + 1], stream.y[t : t + 1], classes=stream.classes)
+@pytest.mark.parametrize(
+    "learner", [*with_variants(linear(has_thresholds=True, takes_ranges=True)), MPRIL(signed=False)]
+)
+@given(stream=exact_streams(max_classes=20), seed=st.none() | st.integers(0, 99))
+def test_thresholds_are_ordered_after_every_round(learner, stream, seed):
+    """Weighted or not, then for rows of weight one again, which start off the lattice."""
+    model, n = fresh(learner), len(stream.X)
+    weight = np.ones(n) if seed is None else np.random.default_rng(seed).uniform(0, 9, n)
+    weight[n // 2 :] = 1.0
+    for t in range(n):
+        row = slice(t, t + 1)
+        model.partial_fit(stream.X[row], stream.y[row], stream.classes, weight[row])
         assert (np.diff(model.thresholds_) >= 0).all()
+        assert (np.diff(-model._memory.state.n) >= 0).all()
 
 
 @given(stream=exact_streams())
@@ -155,7 +196,7 @@ def test_mpril_keeps_integers_behind_its_thresholds(stream, eta):
 def test_dense_is_csr_bit_for_bit(learner, stream):
     dense = learned(learner, stream.X, stream.y, stream.classes)
     sparse = learned(learner, csr_array(stream.X), stream.y, stream.classes)
-    if isinstance(learner, WidrowHoff):
+    if isinstance(learner, UNEVEN):
         # Steps are not multiples of anything: sums differ in their last bits.
         np.testing.assert_allclose(weights(dense), weights(sparse), atol=1e-12)
     else:
@@ -187,17 +228,140 @@ def test_one_unshuffled_pass_of_fit_is_partial_fit(learner, stream):
     np.testing.assert_array_equal(weights(online), weights(batch))
 
 
-@pytest.mark.parametrize("learner", [PRIL(), WidrowHoff(), MulticlassPerceptron()], ids=repr)
-@given(stream=smooth_streams())
-def test_lazy_mean_is_the_naive_mean(learner, stream):
+AVERAGED = [cls() for cls in linear(averages=True, takes_ranges=True)]
+
+
+@pytest.mark.parametrize("half_life", [None, 0.5, 3.0, 1000])
+@pytest.mark.parametrize("learner", AVERAGED, ids=repr)
+@given(stream=smooth_streams(), weighted=st.booleans())
+def test_lazy_mean_is_the_naive_mean(learner, half_life, stream, weighted):
     """The mean of the models that the same learner without averaging has after each round."""
-    last = fresh(learner).set_params(average=False)
+    n = len(stream.X)
+    weight = np.linspace(0.5, 2.0, n) if weighted else np.ones(n)
+    last = fresh(learner).set_params(average=False, half_life=half_life)
     iterates = []
-    for t in range(len(stream.X)):
-        last.partial_fit(stream.X[t : t + 1], stream.y[t : t + 1], classes=stream.classes)
+    for t in range(n):
+        row = slice(t, t + 1)
+        last.partial_fit(stream.X[row], stream.y[row], stream.classes, weight[row])
         iterates.append(weights(last))
-    lazy = learned(learner, stream.X, stream.y, stream.classes)
-    np.testing.assert_allclose(weights(lazy), np.mean(iterates, axis=0), atol=1e-11)
+    lazy = fresh(learner).set_params(half_life=half_life)
+    lazy.partial_fit(stream.X, stream.y, stream.classes, weight)
+    age = np.arange(1.0, n + 1) if isinstance(learner, OrderedLogit) else np.ones(n)
+    omega = age if half_life is None else age * 2.0 ** ((np.arange(n) - n) / half_life)
+    expected = np.average(iterates, axis=0, weights=omega)
+    np.testing.assert_allclose(weights(lazy), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("learner", AVERAGED, ids=repr)
+def test_a_half_life_outlasts_the_range_of_floats(learner):
+    """Weights of rounds grow by 2^10000: the mean is that of the last few, and finite."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(5000, 3)), np.sort(rng.integers(1, 5, (5000, 2)), axis=1)
+    model = fresh(learner).set_params(half_life=0.5).partial_fit(X, y, range(1, 5))
+    last = (
+        fresh(learner)
+        .set_params(half_life=0.5, average=False)
+        .partial_fit(X[:-60], y[:-60], range(1, 5))
+    )
+    iterates = []
+    for t in range(len(X) - 60, len(X)):
+        iterates.append(weights(last.partial_fit(X[t : t + 1], y[t : t + 1])))
+    expected = np.average(iterates, axis=0, weights=2.0 ** (2 * np.arange(60.0) - 120))
+    np.testing.assert_allclose(
+        weights(model),
+        expected,
+        rtol=2e-2 if isinstance(learner, OrderedLogit) else 1e-9,
+        atol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("learner", AVERAGED, ids=repr)
+@given(data=st.data())
+def test_chunks_with_weights_and_a_half_life_are_one_call_bit_for_bit(learner, data):
+    stream = data.draw(smooth_streams())
+    weight = np.linspace(0.0, 2.0, len(stream.X))
+    whole = fresh(learner).set_params(half_life=2.0)
+    whole.partial_fit(stream.X, stream.y, stream.classes, weight)
+    chunked = fresh(learner).set_params(half_life=2.0)
+    for start, stop in data.draw(cuts(len(stream.X))):
+        part = slice(start, stop)
+        chunked.partial_fit(stream.X[part], stream.y[part], stream.classes, weight[part])
+    if whole.t_ or chunked.t_:
+        np.testing.assert_array_equal(weights(whole), weights(chunked))
+
+
+# --- Weights ---
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=smooth_streams())
+def test_weights_of_one_are_no_weights_bit_for_bit(learner, stream):
+    """Also where one row weighs more, so that rows of weight one take the general way."""
+    plain = learned(learner, stream.X, stream.y, stream.classes)
+    ones = fresh(learner)
+    ones.partial_fit(stream.X, stream.y, stream.classes, np.ones(len(stream.X)))
+    np.testing.assert_array_equal(weights(plain), weights(ones))
+    X, y = np.vstack([stream.X, stream.X[:1]]), np.vstack([stream.y, stream.y[:1]])
+    slow = (
+        fresh(learner).set_params(average=False) if hasattr(learner, "average") else fresh(learner)
+    )
+    fast = fresh(slow).partial_fit(stream.X, stream.y, stream.classes)
+    weight = np.ones(len(X))
+    weight[-1] = 1e-300  # too light to move anything
+    slow.partial_fit(X, y, stream.classes, weight)
+    np.testing.assert_allclose(weights(slow), weights(fast), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=smooth_streams(), factor=st.sampled_from([0.25, 8.0]))
+def test_the_scale_of_weights_does_not_matter(learner, stream, factor):
+    if isinstance(learner, MPRIL | WidrowHoff):
+        return  # their step has a size of its own
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(stream.X))
+    one, other = (
+        fresh(learner).partial_fit(stream.X, stream.y, stream.classes, scale * weight)
+        for scale in (1.0, factor)
+    )
+    np.testing.assert_array_equal(one.predict(stream.X), other.predict(stream.X))
+
+
+@given(stream=smooth_streams(), seed=st.integers(0, 100))
+def test_weighted_ordered_logit_is_its_slow_twin(stream, seed):
+    weight = np.random.default_rng(seed).uniform(0.1, 5, len(stream.X))
+    model = OrderedLogit(average=False)
+    model.partial_fit(stream.X, stream.y, stream.classes, weight)
+    _, models = reference.ordered_logit(*stream, weight=weight)
+    np.testing.assert_allclose(model.coef_, models[-1][0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.thresholds_, models[-1][1], rtol=1e-9, atol=1e-12)
+
+
+@given(stream=smooth_streams(), seed=st.integers(0, 100))
+def test_weighted_pril_is_its_slow_twin(stream, seed):
+    """Steps times the weight, then the nearest ordered thresholds."""
+    weight = np.random.default_rng(seed).uniform(0.1, 5, len(stream.X))
+    model = PRIL(average=False).partial_fit(stream.X, stream.y, stream.classes, weight)
+    w, theta = np.zeros(stream.X.shape[1]), np.zeros(stream.K - 1)
+    for x, ends, c in zip(stream.X, stream.y, weight, strict=True):
+        tau = c * reference.violated(w @ x, theta, *ends)
+        w, theta = w + tau.sum() * x, reference.ascending(theta - tau)
+    np.testing.assert_allclose(model.coef_, w, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.thresholds_, theta, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::pril.errors.ClassOrderWarning")
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@given(stream=smooth_streams(max_rows=12))
+def test_a_row_of_weight_zero_is_as_if_it_were_not_there(learner, shuffle, stream):
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(stream.X))
+    X = np.insert(stream.X, [0, len(stream.X)], 0.5, axis=0)
+    y = np.insert(stream.y, [0, len(stream.X)], 99, axis=0)  # 99 is no class
+    options = {"max_iter": 3, "random_state": 0, "shuffle": shuffle}
+    expected = fresh(learner).set_params(**options).fit(stream.X, stream.y, weight)
+    model = fresh(learner).set_params(**options).fit(X, y, [0, *weight, 0])
+    assert model.classes_.tolist() == expected.classes_.tolist()
+    np.testing.assert_array_equal(weights(model), weights(expected))
+    assert model.t_ == expected.t_
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
@@ -373,7 +537,7 @@ def test_every_kind_of_row_gives_the_same_model(learner, tmp_path):
     X = rng.integers(-64, 64, (40, 7)) / 64
     y = np.sort(rng.integers(1, 5, (40, 2)), axis=1)
     expected = learned(learner, X, y, [1, 2, 3, 4])
-    tolerance = {"rtol": 1e-9, "atol": 1e-12} if isinstance(learner, WidrowHoff) else {"rtol": 0}
+    tolerance = {"rtol": 1e-9, "atol": 1e-12} if isinstance(learner, UNEVEN) else {"rtol": 0}
     for kind, rows in kinds_of_rows(X, tmp_path).items():
         model = learned(learner, rows, y, [1, 2, 3, 4])
         np.testing.assert_allclose(weights(model), weights(expected), err_msg=kind, **tolerance)

@@ -37,11 +37,19 @@ from numba.extending import overload
 
 # Lets dense sums run in any order, as BLAS does; nothing here assumes away NaN or inf. Sparse sums
 # keep their order: with it given up, the compiler gathers, which is twice as slow.
-any_order = njit(nogil=True, forceinline=True, fastmath={"reassoc", "contract", "nsz"})
+any_order = njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
+
+# A part of the loop, compiled without numba's runtime: its reference counts cost more than the
+# arithmetic of a row. Such a function must not allocate, and must not return an array to a function
+# with the runtime, which would count it.
+part_of_loop = njit(nogil=True, forceinline=True, _nrt=False)
 
 # Exponents may wander this far from their common shift before it is chosen anew: exp(300) is
 # 1e130, which leaves room for sums and products in float64.
 MAX_DRIFT = 300.0
+
+# Weights of rounds that grow are divided by this power of two, exactly, when they reach it.
+MAX_GROWTH = 2.0**100
 
 
 def on_type(
@@ -49,14 +57,13 @@ def on_type(
 ) -> Callable[..., Any]:
     """Return a function whose body is chosen by the type of its first argument.
 
-    Types that are not in the table use the default. Inlining is forced: a call that is not inlined
-    costs more, by its reference counts, than a row.
+    Types that are not in the table use the default. It is inlined, and must not allocate.
     """
 
     def call(first, *rest):
         return table.get(type(first), default)(first, *rest)
 
-    @overload(call, strict=False, jit_options={"forceinline": True})
+    @overload(call, strict=False, jit_options={"forceinline": True, "_nrt": False})
     def pick(first, *rest):
         return table.get(getattr(first, "instance_class", None), default)
 
@@ -179,7 +186,7 @@ def _add_gram(rows, t, alpha, k, geometry, state, w, mean, before):
 add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
 
 
-@njit(nogil=True)
+@njit(nogil=True, _nrt=False)
 def _shift_scores(rows, own, start, alpha, before):
     """Add alpha times a kernel row to the scores of the rows from `start` on."""
     for i in range(start, rows.scores.shape[0]):
@@ -188,7 +195,7 @@ def _shift_scores(rows, own, start, alpha, before):
         rows.sums[i] += before * alpha * rows.values[own, i]
 
 
-@njit(nogil=True)
+@njit(nogil=True, _nrt=False)
 def _drop_smallest(rows, start, k, state):
     """Forget the smallest coefficient, the oldest of equal ones: it bends the function least."""
     victim = -1
@@ -239,15 +246,26 @@ class State(NamedTuple):
     u: Any  # (scores, features + 1), sums of alpha x
     n: Any  # (K - 1,), sums of tau
     shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
-    counts: Any  # (3,), rounds, rounds with an update, violated constraints
+    counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
+    clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
     lattice: bool  # whether n holds integers, which keeps the thresholds in order
+    evidence: Any  # what a rule learns beside the model; None for most
+
+
+class Evidence(NamedTuple):
+    """What the likelihood rule knows of the features' size, its gradients and the ranges."""
+
+    sums: Any  # (4,), of c |x|^2, c, (c a)^2 and mean (c tau)^2, for rows of weight c
+    exact: Any  # (K,), rows with this exact label
+    total: Any  # (K,), weight of the rows that are probably of this class
+    ranges: Any  # `table_size(K)`, for each range and class in it: weight of the rows
 
 
 class Mean(NamedTuple):
     """What turns the current iterate into the mean of all iterates, touching only what moved.
 
-    The mean over rounds 1..T of sums of moves is ``u - mean.u / T`` when `mean.u` adds up each
-    move times the rounds before it.
+    If iterate t weighs omega_t and W is the sum of these weights, the mean is ``u - mean.u / W``,
+    where `mean.u` adds up each move times the W before it.
     """
 
     u: Any
@@ -285,7 +303,7 @@ def _same(geometry, u, shift):
     return u
 
 
-@njit(nogil=True, forceinline=True)
+@part_of_loop
 def _bounded_exp(a):
     # One long step may leave the range before `settle` brings it back.
     return exp(min(a, 2.0 * MAX_DRIFT))
@@ -315,20 +333,40 @@ def _threshold_fixed(geometry, n, i, shift):
 threshold = on_type({FixedThresholds: _threshold_fixed}, default=_threshold_mirrored)
 
 
-def _weights_shared(geometry, state):
-    return state.u
+def _fill_shared(geometry, state, w):
+    pass  # w is u
 
 
-def _weights_curved(geometry, state):
-    w = np.zeros_like(state.u)
+def _fill_curved(geometry, state, w):
     for j in range(w.shape[1] - 1):  # there is no constant feature here
         w[0, j] = weight(geometry, state.u[0, j], state.shift[0])
-    return w
 
 
-weights = on_type(
-    {Exponential: _weights_curved, SignedExponential: _weights_curved}, default=_weights_shared
+fill_weights = on_type({Exponential: _fill_curved, SignedExponential: _fill_curved}, _fill_shared)
+
+
+def _shares_u(geometry):
+    return True
+
+
+def _has_own_weights(geometry):
+    return False
+
+
+shares_u = on_type(
+    {Exponential: _has_own_weights, SignedExponential: _has_own_weights}, default=_shares_u
 )
+
+
+@njit(nogil=True)
+def weights(geometry, state):
+    """Return the weights: u itself, or an array of their own."""
+    if shares_u(geometry):
+        w = state.u
+    else:
+        w = np.zeros_like(state.u)
+        fill_weights(geometry, state, w)
+    return w
 
 
 def _move_shared(geometry, state, w, mean, before, k, j, change):
@@ -346,26 +384,49 @@ def _move_curved(geometry, state, w, mean, before, k, j, change):
 move = on_type({Exponential: _move_curved, SignedExponential: _move_curved}, default=_move_shared)
 
 
-@njit(nogil=True, forceinline=True)
+@part_of_loop
 def nudge(geometry, state, cut, mean, before, i, tau):
-    """Add tau to the i-th sum; the threshold follows."""
+    """Add tau to the i-th sum; the mean and the threshold follow."""
     state.n[i] += tau
     if mean is not None:
         mean.n[i] += before * tau
     cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
 
 
-def _settle_shared(geometry, state, w, cut, alpha, rows, t):
+@part_of_loop
+def restore_order(geometry, state, cut, mean, before):
+    """Bring the sums of tau back into descending order, and so the thresholds into ascending.
+
+    Steps of unequal size, or from thresholds that are not integers, can break the order. The
+    nearest ordered vector is found by pooling adjacent violators.
+    """
+    n = state.n
+    for i in range(1, n.shape[0]):
+        if n[i] > n[i - 1]:
+            j = i
+            total = n[i]
+            while j > 0 and n[j - 1] < total / (i - j + 1):
+                j -= 1
+                total += n[j]
+            level = total / (i - j + 1)
+            for k in range(j, i + 1):
+                if mean is not None:
+                    mean.n[k] += before * (level - n[k])
+                n[k] = level  # set, not added to: the last bit counts
+                cut[k + 1] = threshold(geometry, level, k, state.shift[0])
+
+
+def _settle_shared(geometry, state, w, cut, alpha, c, rows, t):
     pass
 
 
-def _settle_curved(geometry, state, w, cut, alpha, rows, t):
-    # No exponent moves by more than eta max(1, |alpha| |x|) in a round.
-    state.shift[1] += geometry.eta * max(1.0, abs(alpha) * sqrt(square(rows, t)))
+def _settle_curved(geometry, state, w, cut, alpha, c, rows, t):
+    # No exponent moves by more than eta max(c, |alpha| |x|) in a round of weight c.
+    state.shift[1] += geometry.eta * max(c, abs(alpha) * sqrt(square(rows, t)))
     if not state.shift[1] <= MAX_DRIFT:
         state.shift[0] = peak(geometry, state)
         state.shift[1] = 0.0
-        w[:] = weights(geometry, state)
+        fill_weights(geometry, state, w)
         for i in range(state.n.shape[0]):
             cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
 
@@ -462,6 +523,16 @@ class Multiclass(NamedTuple):
     label: int = 0
 
 
+class Likelihood(NamedTuple):
+    """A gradient step on -log P(interval | score) in the ordered logit model."""
+
+    rate: float  # of the weights
+    cut_rate: float  # of the thresholds
+    trust: float  # exact rows of a class after which what they show of ranges counts half
+    noise: float  # relative chance of a label that does not hold the true class
+    mode: bool  # whether the likeliest class is predicted, and not the median
+
+
 def _squared_unused(rule, rows, t):
     return 0.0
 
@@ -470,7 +541,13 @@ def _squared_if_normalized(rule, rows, t):
     return square(rows, t) if rule.normalize else 0.0
 
 
-squared_length = on_type({WidrowHoff: _squared_if_normalized}, default=_squared_unused)
+def _squared_always(rule, rows, t):
+    return square(rows, t)
+
+
+squared_length = on_type(
+    {WidrowHoff: _squared_if_normalized, Likelihood: _squared_always}, default=_squared_unused
+)
 
 
 def _measure_one(rule, rows, t, w, scores):
@@ -490,21 +567,59 @@ def _measure_each(rule, rows, t, w, scores):
 measure = on_type({Multiclass: _measure_each}, default=_measure_one)
 
 
-def _decode_cut(rule, score, cut):
-    rank = 0
-    while score >= cut[rank + 1]:
-        rank += 1
+@part_of_loop
+def rank_of(score, cut):
+    """Return the number of thresholds at or below a score.
+
+    They are counted: a search ends at a branch that cannot be predicted, which costs more than ten
+    comparisons. Many thresholds are halved first.
+    """
+    start, stop = 1, cut.shape[0] - 1
+    while stop - start > 64:
+        middle = (start + stop) >> 1
+        if score >= cut[middle]:
+            start = middle + 1
+        else:
+            stop = middle
+    rank = start - 1
+    for i in range(start, stop):
+        rank += score >= cut[i]
     return rank
+
+
+def _decode_cut(rule, score, cut):
+    return rank_of(score, cut)
 
 
 def _decode_best(rule, scores, cut):
     return best_in(scores, 0, scores.shape[0] - 1)
 
 
-decode = on_type({Multiclass: _decode_best}, default=_decode_cut)
+def _decode_likelihood(rule, score, cut):
+    if not rule.mode:
+        return rank_of(score, cut)
+    best = 0
+    most = -1.0
+    above = 1.0
+    for y in range(cut.shape[0] - 1):
+        below = above
+        above = chance_above(score, cut[y + 1])
+        if below - above > most:
+            most = below - above
+            best = y
+    return best
 
 
-@njit(nogil=True, cache=True)
+decode = on_type({Multiclass: _decode_best, Likelihood: _decode_likelihood}, default=_decode_cut)
+
+
+@part_of_loop
+def chance_above(score, threshold):
+    """Return the logistic model's chance that the class lies above a threshold."""
+    return 1.0 / (1.0 + exp(threshold - score))
+
+
+@njit(nogil=True, _nrt=False)
 def best_in(scores, lo, hi):
     """Return the lowest rank in lo..hi with the largest score."""
     best = lo
@@ -530,46 +645,263 @@ def _hinge_best(rule, scores, cut, lo, hi):
 hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 
-def _step_pril(rule, score, squared, cut, lo, hi, alpha, geometry, state, mean, before):
+# `step` moves the thresholds, sets `alpha`, and returns how many constraints were violated and
+# whether the weights are to move. A row of weight c moves the model c times as far. `before` is the
+# weight of the iterates so far in the mean, `omega` that of the iterate that this round makes.
+
+
+def _step_pril(
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+):
     if (cut[lo] < score) & (score < cut[hi + 1]):
-        return 0
+        return 0, False
     if rule.skip_correct and cut[lo] <= score < cut[hi + 1]:
-        return 0
+        return 0, False
     left = 0
     while score <= cut[lo - left]:
-        nudge(geometry, state, cut, mean, before, lo - left - 1, 1.0)
+        nudge(geometry, state, cut, mean, before, lo - left - 1, c)
         left += 1
     right = 0
     while score >= cut[hi + 1 + right]:
-        nudge(geometry, state, cut, mean, before, hi + right, -1.0)
+        nudge(geometry, state, cut, mean, before, hi + right, -c)
         right += 1
-    alpha[0] = left - right
-    return left + right
+    alpha[0] = c * (left - right)
+    return left + right, True
 
 
-def _step_widrow_hoff(rule, score, squared, cut, lo, hi, alpha, geometry, state, mean, before):
+def _step_widrow_hoff(
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     says_nothing = lo == 0 and hi == cut.shape[0] - 2  # though the score may be off the scale
     if residual == 0.0 or says_nothing:
-        return 0
-    alpha[0] = rule.eta * residual / (1.0 + squared)
-    return 1
+        return 0, False
+    alpha[0] = c * rule.eta * residual / (1.0 + squared)
+    return 1, True
 
 
-def _step_multiclass(rule, scores, squared, cut, lo, hi, alpha, geometry, state, mean, before):
+def _step_multiclass(
+    rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+):
     winner = best_in(scores, 0, scores.shape[0] - 1)
     if lo <= winner <= hi:
-        return 0
+        return 0, False
     alpha[:] = 0.0
-    alpha[best_in(scores, lo, hi)] = 1.0
-    alpha[winner] = -1.0
-    return 1
+    alpha[best_in(scores, lo, hi)] = c
+    alpha[winner] = -c
+    return 1, True
 
 
-step = on_type({Pril: _step_pril, WidrowHoff: _step_widrow_hoff, Multiclass: _step_multiclass})
+def table_size(n_classes: int) -> int:
+    """Return how many numbers `Evidence.ranges` holds."""
+    return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
+
+
+@part_of_loop
+def range_offset(n_classes, lo, hi):
+    """Return where the range lo..hi, with lo < hi, begins in `Evidence.ranges`.
+
+    Ranges are sorted by lo, then by hi; each has one number for each of its classes.
+    """
+    rest = n_classes - lo
+    tetrahedral = n_classes * (n_classes + 1) * (n_classes + 2) // 6
+    tetrahedral -= rest * (rest + 1) * (rest + 2) // 6
+    width = hi - lo
+    return tetrahedral - lo + width * (width + 1) // 2 - 1
+
+
+TINY = 1e-12  # the least probability of a class: nothing is divided by less
+ROUNDING = 1e-9  # a slope below this is zero, rounded: divided by its own size it would be a step
+
+# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
+# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
+# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
+
+
+@part_of_loop
+def weigh_classes(trust, evidence, lo, hi, K, q):
+    """Write to q the chance that a row of each class in lo..hi has this label, the largest being 1.
+
+    The rows so far tell how often a class was given a range: those of the class itself as far as
+    exact rows vouch for them, else those of all the classes in the range.
+    """
+    ranges, total, exact = evidence.ranges, evidence.total, evidence.exact
+    first = range_offset(K, lo, hi)
+    given = 0.0
+    rows = 0.0
+    for k in range(hi - lo + 1):
+        q[k] = 1.0
+        given += ranges[np.uintp(first + k)]
+        rows += total[np.uintp(lo + k)]
+    if given > 0.0:
+        share = given / rows
+        most = 0.0
+        for k in range(hi - lo + 1):
+            y = np.uintp(lo + k)
+            chance = share
+            if exact[y] > 0.0:
+                own = ranges[np.uintp(first + k)] / total[y]
+                chance += exact[y] / (trust + exact[y]) * (own - share)
+            q[k] = chance
+            most = max(most, chance)
+        for k in range(hi - lo + 1):
+            q[k] /= most
+
+
+@part_of_loop
+def count_range(evidence, lo, hi, K, weight, shares):
+    """Add a row to what is known of ranges, divided among its classes by their shares."""
+    ranges, total = evidence.ranges, evidence.total
+    first = range_offset(K, lo, hi)
+    whole = 0.0
+    for k in range(hi - lo + 1):
+        whole += shares[k]
+    for k in range(hi - lo + 1):
+        part = weight * shares[k] / whole
+        ranges[np.uintp(first + k)] += part
+        total[np.uintp(lo + k)] += part
+
+
+@part_of_loop
+def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
+    """Write the gradient by the thresholds of lo..hi to tau; return the one by the score.
+
+    Both are of log sum_y q_y P(y). The row is then counted, with its weight in the evidence.
+    """
+    K = cut.shape[0] - 1
+    outside = 0.0
+    if rule.noise > 0.0:
+        outside = rule.noise * (1.0 - 1.0 / sqrt(1.0 + t / 1000.0))
+    for k in range(hi - lo + 2):
+        above[k] = chance_above(score, cut[np.uintp(lo + k)])
+    q[0] = 1.0
+    if lo < hi:
+        weigh_classes(rule.trust, evidence, lo, hi, K, q)
+    whole = outside
+    a = 0.0
+    for k in range(hi - lo + 1):
+        chance = max(above[k] - above[k + 1], TINY)
+        tau[k] = q[k] * chance
+        part = (q[k] - outside) * chance
+        whole += part
+        a += part * (1.0 - above[k] - above[k + 1])
+    if lo < hi:
+        count_range(evidence, lo, hi, K, weight, tau)
+    else:
+        evidence.exact[lo] += 1.0
+        evidence.total[lo] += weight
+    before = outside
+    for k in range(hi - lo + 2):
+        after = q[k] if k <= hi - lo else outside
+        slope = above[k] * (1.0 - above[k]) * (after - before) / whole
+        tau[k] = min(2.0, max(-2.0, slope))  # it has no bound where thresholds tie
+        before = after
+    return a / whole  # within -1..1, even there
+
+
+def _step_likelihood(
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+):
+    above, q, tau = work.above, work.q, work.tau
+    K = cut.shape[0] - 1
+    a = climb(rule, score, cut, lo, hi, state.counts[0], c * omega, state.evidence, above, q, tau)
+    if abs(a) < ROUNDING:
+        a = 0.0
+    # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
+    squares = 0.0
+    for k in range(hi - lo + 2):
+        squares += tau[k] * tau[k]
+    sums = state.evidence.sums
+    sums[0] += c * squared
+    sums[1] += c
+    sums[2] += c * a * (c * a)
+    sums[3] += c * c * squares / max(K - 1, 1)
+    alpha[0] = 0.0
+    if (sums[0] > 0.0) & (sums[2] > 0.0):
+        alpha[0] = rule.rate * c * a * sums[1] / (sums[0] * sqrt(sums[2]))
+    length = 4.0
+    if sums[3] > 0.0:
+        length = min(length, c * rule.cut_rate / sqrt(sums[3]))
+    violated = 0
+    while score < cut[lo - violated]:
+        violated += 1
+    while score >= cut[hi + 1 + violated]:
+        violated += 1
+    for k in range(hi - lo + 2):
+        i = lo + k - 1
+        if 0 <= i < K - 1:
+            nudge(geometry, state, cut, mean, before, i, length * tau[k])
+    return violated, True
+
+
+step = on_type(
+    {
+        Pril: _step_pril,
+        WidrowHoff: _step_widrow_hoff,
+        Multiclass: _step_multiclass,
+        Likelihood: _step_likelihood,
+    }
+)
+
+
+def _age_equal(rule, t):
+    return 1.0
+
+
+def _age_growing(rule, t):
+    return float(t)
+
+
+# How much the iterate of round t weighs in the mean.
+age = on_type({Likelihood: _age_growing}, default=_age_equal)
+
+
+@part_of_loop
+def multiply(values, factor):
+    """Multiply an array in place."""
+    for i in range(values.shape[0]):
+        values[i] *= factor
+
+
+def _fade_nothing(rule, evidence, factor):
+    pass
+
+
+def _fade_likelihood(rule, evidence, factor):
+    multiply(evidence.sums, factor)
+    multiply(evidence.exact, factor)
+
+
+# Let the evidence of the rows so far count less.
+fade = on_type({Likelihood: _fade_likelihood}, default=_fade_nothing)
+
+
+def _rescale_nothing(rule, evidence, factor):
+    pass
+
+
+def _rescale_likelihood(rule, evidence, factor):
+    multiply(evidence.ranges, factor)
+    multiply(evidence.total, factor)
+
+
+# Multiply the evidence that is weighted as the iterates are.
+rescale = on_type({Likelihood: _rescale_likelihood}, default=_rescale_nothing)
 
 
 # --- The loop ------------------------------------------------------------------------------------
+
+
+class Scratch(NamedTuple):
+    """Arrays that a round may write to: the loop itself never allocates."""
+
+    scores: Any  # (scores,)
+    alpha: Any  # (scores,), what the row is multiplied by before it is added to the weights
+    n: Any  # (K - 1,)
+    cut: Any  # (K + 1,), as are the following
+    above: Any
+    q: Any
+    tau: Any
 
 
 class Record(NamedTuple):
@@ -580,62 +912,92 @@ class Record(NamedTuple):
     hinge: Any  # (n,)
 
 
-@njit(nogil=True, cache=True)
-def cuts(geometry, n, shift):
-    """Return the thresholds between their two sentinels."""
-    cut = np.empty(n.shape[0] + 2)
+@part_of_loop
+def fill_cuts(geometry, n, shift, cut):
+    """Write the thresholds between their two sentinels."""
     cut[0] = -inf
     for i in range(n.shape[0]):
-        cut[i + 1] = threshold(geometry, n[i], i, shift)
-    cut[-1] = inf
-    return cut
+        # A mean of ordered thresholds is ordered up to the last bit: mend that.
+        cut[i + 1] = max(cut[i], threshold(geometry, n[i], i, shift))
+    cut[n.shape[0] + 1] = inf
 
 
 @njit(nogil=True, cache=True)
 def parameters(geometry, state):
     """Return weights and cuts, and Z, the number that divides both when they are reported."""
-    cut = cuts(geometry, state.n, state.shift[0])
+    cut = np.empty(state.n.shape[0] + 2)
+    fill_cuts(geometry, state.n, state.shift[0], cut)
     return weights(geometry, state), cut, mass(geometry, state)
+
+
+@njit(nogil=True, _nrt=False)
+def rate_each(rows, rule, w, cut, ranks, scores):
+    """Do the work of `rate`."""
+    for t in range(ranks.shape[0]):
+        measured, total = measure(rule, rows, t, w, scores[t])
+        if not isfinite(total):
+            return t
+        ranks[t] = decode(rule, measured, cut)
+    return -1
 
 
 @njit(nogil=True, cache=True)
 def rate(rows, rule, w, cut, ranks, scores):
     """Score and rank every row; return -1, or the first row whose scores are not finite."""
-    for t in range(ranks.shape[0]):
-        found, total = measure(rule, rows, t, w, scores[t])
-        if not isfinite(total):
-            return t
-        ranks[t] = decode(rule, found, cut)
-    return -1
+    return rate_each(rows, rule, w, cut, ranks, scores)
 
 
-@njit(nogil=True)
-def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before):
+def _mean_score(rule, score, sums, weight):
+    return score - sums / weight
+
+
+def _mean_scores(rule, scores, sums, weight):
+    for k in range(scores.shape[0]):
+        sums[k] = scores[k] - sums[k] / weight
+    return sums
+
+
+# Turn the scores of the iterate and of the sums into those of the mean.
+mean_scores = on_type({Multiclass: _mean_scores}, default=_mean_score)
+
+
+def _write_score(rule, score, unit, table, i):
+    table[i, 0] = score / unit
+
+
+def _write_scores(rule, scores, unit, table, i):
+    for k in range(scores.shape[0]):
+        table[i, k] = scores[k] / unit
+
+
+write_scores = on_type({Multiclass: _write_scores}, default=_write_score)
+
+
+@part_of_loop
+def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before, work):
     """Record what the predicting model says of row t before it is learned."""
     if mean is not None:
-        if before > 0 and not mean_is_lost(rows):
+        if before > 0.0 and not mean_is_lost(rows):
             sums, _ = measure(rule, under_sums(rows), t, mean.u, record.scores[i])
-            scores = scores - sums / before
-            cut = cuts(geometry, state.n - mean.n / before, 0.0)
+            scores = mean_scores(rule, scores, sums, before)
+            for k in range(state.n.shape[0]):
+                work.n[k] = state.n[k] - mean.n[k] / before
+            fill_cuts(geometry, work.n, 0.0, work.cut)
+            cut = work.cut
     unit = mass(geometry, state)
     record.rank[i] = decode(rule, scores, cut)
-    record.scores[i, :] = scores / unit
     record.hinge[i] = 0.0 if hi < lo else hinge(rule, scores, cut, lo, hi) / unit
+    write_scores(rule, scores, unit, record.scores, i)
 
 
-@njit(nogil=True, cache=True)
-def run(rows, intervals, order, rule, geometry, state, mean, record):
-    """Learn from each row once: those that `order` names, or all as they come if it is None.
-
-    A row without a label (``hi < lo``) is recorded, but it is no round: nothing counts it. Return
-    -1, or the first position whose scores are not finite. The state is then half-way: drop it.
-    """
-    n_scores = state.u.shape[0]
-    w = weights(geometry, state)
-    cut = cuts(geometry, state.n, state.shift[0])
-    scratch = np.empty(n_scores)
-    alpha = np.empty(n_scores)
-    before = state.counts[0]  # rounds so far
+@njit(nogil=True, _nrt=False)
+def walk(
+    rows, intervals, importance, order, rule, geometry, growth, state, mean, record, w, cut, work
+):
+    """Do the work of `run`, with all arrays at hand."""
+    alpha = work.alpha
+    before = state.clock[0]
+    scale = state.clock[1]
     mistakes = 0
     updates = 0
     for i in range(intervals.shape[0] if order is None else order.shape[0]):
@@ -643,26 +1005,89 @@ def run(rows, intervals, order, rule, geometry, state, mean, record):
             t = i
         else:
             t = order[i]
-        scores, total = measure(rule, rows, t, w, scratch)
+        scores, total = measure(rule, rows, t, w, work.scores)
         squared = squared_length(rule, rows, t)
         if not isfinite(total + squared):
             return i
         lo = intervals[t, 0]
         hi = intervals[t, 1]
         if record is not None:
-            note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before)
+            note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before, work)
         if hi < lo:
             continue
-        violated = step(rule, scores, squared, cut, lo, hi, alpha, geometry, state, mean, before)
+        state.counts[0] += 1
+        omega = age(rule, state.counts[0])
+        if growth is not None:
+            fade(rule, state.evidence, 1.0 / growth)
+            scale *= growth
+            omega *= scale
+        if importance is None:
+            c = 1.0
+        else:
+            c = importance[t]
+        violated, moves = step(
+            rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+        )
         if violated > 0:
             mistakes += 1
             updates += violated
-            for k in range(n_scores):
+        if moves:
+            for k in range(alpha.shape[0]):
                 if alpha[k] != 0.0:
                     add(rows, t, alpha[k], k, geometry, state, w, mean, before)
-            settle(geometry, state, w, cut, alpha[0], rows, t)
-        before += 1
-    state.counts[0] = before
+            settle(geometry, state, w, cut, alpha[0], c, rows, t)
+            if not state.lattice:
+                restore_order(geometry, state, cut, mean, before)
+        before += omega
+        if growth is not None:
+            if scale > MAX_GROWTH:
+                before /= MAX_GROWTH
+                scale /= MAX_GROWTH
+                rescale(rule, state.evidence, 1.0 / MAX_GROWTH)
+                if mean is not None:
+                    for k in range(mean.u.shape[0]):
+                        multiply(mean.u[k], 1.0 / MAX_GROWTH)
+                    multiply(mean.n, 1.0 / MAX_GROWTH)
+    state.clock[0] = before
+    state.clock[1] = scale
     state.counts[1] += mistakes
     state.counts[2] += updates
     return -1
+
+
+@njit(nogil=True, cache=True)
+def run(rows, intervals, importance, order, rule, geometry, growth, state, mean, record):
+    """Learn from each row once: those that `order` names, or all as they come if it is None.
+
+    `importance` holds the rows' weights, None: all are 1. `growth` is how much more each round
+    weighs than the one before it, None: all weigh the same. A row without a label (``hi < lo``) is
+    recorded, but it is no round: nothing counts it. Return -1, or the first position whose scores
+    are not finite. The state is then half-way: drop it.
+    """
+    cut = np.empty(state.n.shape[0] + 2)
+    fill_cuts(geometry, state.n, state.shift[0], cut)
+    w = weights(geometry, state)
+    work = Scratch(
+        scores=np.empty(w.shape[0]),
+        alpha=np.empty(w.shape[0]),
+        n=np.empty_like(state.n),
+        cut=np.empty_like(cut),
+        above=np.empty_like(cut),
+        q=np.empty_like(cut),
+        tau=np.empty_like(cut),
+    )
+    return walk(
+        rows,
+        intervals,
+        importance,
+        order,
+        rule,
+        geometry,
+        growth,
+        state,
+        mean,
+        record,
+        w,
+        cut,
+        work,
+    )

@@ -18,6 +18,7 @@ from pril import _loop as loop
 from pril import _ranks
 from pril._rows import n_rows, not_finite_error, read_rows
 from pril._sklearn import Interval, fit_context
+from pril.errors import RowError
 from pril.metrics import mean_over_rows
 
 if TYPE_CHECKING:
@@ -38,13 +39,20 @@ class Memory(NamedTuple):
     def blank(cls, n_scores: int, n_weights: int, n_thresholds: int, average: bool) -> Memory:
         """Return the zero start."""
         u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
-        counts = np.zeros(3, dtype=np.int64)
-        state = loop.State(u, n, shift=np.zeros(2), counts=counts, lattice=True)
+        state = loop.State(
+            u,
+            n,
+            shift=np.zeros(2),
+            counts=np.zeros(3, dtype=np.int64),
+            clock=np.array([0.0, 1.0]),
+            lattice=True,
+            evidence=None,
+        )
         return cls(state, loop.Mean(_aligned_copy(u), n.copy()) if average else None)
 
     def copy(self) -> Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
-        return Memory(copy_parts(self.state), self.mean and copy_parts(self.mean))
+        return Memory(copy_arrays(self.state), copy_arrays(self.mean))
 
     def is_finite(self) -> bool:
         """Tell whether no sum has overflowed."""
@@ -69,11 +77,11 @@ def _aligned_zeros(*shape: int) -> Array:
     return spare[start : start + size].reshape(shape)
 
 
-def copy_parts(parts: Any) -> Any:
-    """Return a named tuple with copies of its arrays."""
-    return parts._make(
-        _aligned_copy(part) if isinstance(part, np.ndarray) else part for part in parts
-    )
+def copy_arrays(part: Any) -> Any:
+    """Return an array, a named tuple of such parts, or a plain value, with its arrays copied."""
+    if isinstance(part, np.ndarray):
+        return _aligned_copy(part)
+    return type(part)(*map(copy_arrays, part)) if isinstance(part, tuple) else part
 
 
 def _aligned_copy(array: Array) -> Array:
@@ -90,6 +98,7 @@ class Batch:
 
     rows: Any  # Dense, Csr or Points
     intervals: Array  # (n, 2), lowest and highest rank; `_ranks.NO_LABEL` where there is no label
+    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
 
     def __len__(self) -> int:
         return len(self.intervals)
@@ -106,12 +115,40 @@ class Batch:
         return int(_ranks.interval_loss(visited, record.rank).sum())
 
 
+def read_weights(sample_weight: Any, n: int) -> Array:
+    """Return the weights of n rows, each of them finite and not negative."""
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be a 1d array of numbers: {error}") from None
+    if weights.ndim == 0:
+        weights = np.full(n, weights)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weights.shape}, expected ({n},)")
+    good = np.isfinite(weights) & (weights >= 0.0)
+    if not good.all():
+        t = int(np.argmin(good))
+        reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
+        raise RowError("sample_weight", t, reason)
+    return weights
+
+
+@contextmanager
+def naming_rows(rows: Array) -> Iterator[None]:
+    """Let errors about some of the rows name them by their position among all."""
+    try:
+        yield
+    except RowError as error:
+        raise RowError(error.args[0], int(rows[error.row]), error.reason) from None
+
+
 class Patience:
     """When passes end early: after one without a mistake, or after some without progress."""
 
-    def __init__(self, tol: float | None, n_iter_no_change: int) -> None:
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
+    def __init__(self, estimator: OnlineClassifier) -> None:
+        self.tol = estimator.tol
+        self.n_iter_no_change = estimator.n_iter_no_change
+        self.stops_without_mistakes = estimator._stops_without_mistakes
         self.best, self.stale = np.inf, 0
 
     def ends(self, mistakes: int, loss: float) -> bool:
@@ -119,13 +156,16 @@ class Patience:
         if self.tol is not None:
             self.stale = self.stale + 1 if loss > self.best - self.tol else 0
             self.best = min(self.best, loss)
-        return mistakes == 0 or self.stale >= self.n_iter_no_change
+        if self.stops_without_mistakes and mistakes == 0:
+            return True
+        return self.stale >= self.n_iter_no_change
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     """What all learners share: a pass over the rows, passes of `fit`, predictions.
 
-    A learner supplies `_rule` and `_geometry`; a parameter it does not have is off.
+    A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
+    have count as off.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -134,6 +174,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         "shuffle": ["boolean"],
         "random_state": ["random_state"],
         "average": ["boolean"],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "tol": [Interval(Real, 0, None, closed="left"), None],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
@@ -141,6 +182,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _may_lose_mean: ClassVar[bool] = False
+    # Whether a pass without a mistake is the last, because nothing would change any more.
+    _stops_without_mistakes: ClassVar[bool] = True
 
     classes: ArrayLike | None
     max_iter: int
@@ -162,6 +205,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         shuffle: bool = True,
         random_state: Any = None,
         average: bool = True,
+        half_life: float | None = None,
         tol: float | None = None,
         n_iter_no_change: int = 3,
     ) -> None:
@@ -170,6 +214,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.shuffle = shuffle
         self.random_state = random_state
         self.average = average
+        self.half_life = half_life
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
 
@@ -191,7 +236,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # --- Learning ---
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from scratch, in `max_iter` passes over the rows.
 
         Parameters
@@ -201,6 +246,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         y : array-like of shape (n_samples,) or (n_samples, 2)
             Exact labels, or the lower and the upper end of each label. A missing end is open; a
             row without a label is left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
+            left out. None: all weights are 1.
 
         Returns
         -------
@@ -208,12 +256,18 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             The fitted estimator.
         """
         with self._unchanged_on_failure():
-            batch = self._prepare(X, y, reset=True)
+            batch = self._prepare(X, y, sample_weight=sample_weight, reset=True)
             self._memory = self._learn_passes(batch)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn from each row once, in the order given: the paper's algorithm.
 
         Any chunking of a stream gives the same model, bit for bit. A call that fails leaves the
@@ -229,21 +283,30 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         classes : array-like of shape (n_classes,), default=None
             The ordered labels, lowest first. Needed on the first call, unless the estimator's
             `classes` are set or y is an ordered Categorical.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
+            left out. None: all weights are 1.
 
         Returns
         -------
         self : object
             The estimator.
         """
-        self._learn_once(X, y, classes)
+        self._learn_once(X, y, classes, sample_weight)
         return self
 
     def _learn_once(
-        self, X: Any, y: Any, classes: ArrayLike | None, *, recording: bool = False
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        recording: bool = False,
     ) -> tuple[Batch, loop.Record | None]:
         """Prepare and learn; return the batch and, if asked, what was predicted before."""
         with self._unchanged_on_failure() as before:
-            batch = self._prepare(X, y, classes)
+            batch = self._prepare(X, y, classes, sample_weight)
             if len(batch) == 0 and not self._has_learned():
                 self.__dict__ = before
                 return batch, None
@@ -254,9 +317,15 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # The seam: `_prepare` does all checking, `_learn` all learning.
 
     def _prepare(
-        self, X: Any, y: Any, classes: ArrayLike | None = None, *, reset: bool = False
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        reset: bool = False,
     ) -> Batch:
-        """Check rows and labels, and return them as `_learn` takes them.
+        """Check rows, labels and weights, and return them as `_learn` takes them.
 
         Names and number of the features, and the classes, are set on the estimator: from scratch
         if `reset`, else they must agree with those it has.
@@ -265,32 +334,52 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         if fitted:
             self._check_fixed()
         rows = self._read_rows(X, reset=not fitted, min_rows=1 if reset else 0)
+        n = n_rows(rows)
         table = _ranks.read(y)
-        _ranks.check_length(table.values, range(n_rows(rows)))
-        if not fitted and n_rows(rows) == 0:
+        _ranks.check_length(table.values, range(n))
+        weights = None if sample_weight is None else read_weights(sample_weight, n)
+        if not fitted and n == 0:
             if classes is not None:
                 _ranks.check_classes(classes)
             return Batch(rows, np.empty((0, 2), dtype=np.int64))
-        if reset:
-            self.classes_, intervals = _ranks.encode(table, self.classes)
-            if not _ranks.is_labelled(intervals).any():
-                raise ValueError("y has no label in any row: there is nothing to learn from")
+        if weights is None or weights.all():
+            intervals = self._read_intervals(table, classes, reset)
         else:
-            self.classes_ = self._agreed_classes(table, classes)
-            intervals = _ranks.to_intervals(table, self.classes_)
+            intervals = np.full((n, 2), _ranks.NO_LABEL)
+            used = np.flatnonzero(weights)
+            if reset and len(used) == 0:
+                raise ValueError("sample_weight is zero for every row: nothing to learn from")
+            with naming_rows(used):
+                intervals[used] = self._read_intervals(table.take(used), classes, reset)
         self._inspect(rows, table, intervals)
-        return Batch(rows, intervals)
+        if weights is not None and (weights == 1.0).all():
+            weights = None
+        return Batch(rows, intervals, weights)
+
+    def _read_intervals(self, table: _ranks.Labels, classes: Any, reset: bool) -> Array:
+        """Set the classes, and return the labels as intervals of them."""
+        if not reset:
+            self.classes_ = self._agreed_classes(table, classes)
+            return _ranks.to_intervals(table, self.classes_)
+        self.classes_, intervals = _ranks.encode(table, self.classes)
+        if not _ranks.is_labelled(intervals).any():
+            raise ValueError("y has no label in any row: there is nothing to learn from")
+        return intervals
 
     def _learn(
         self, memory: Any, batch: Batch, order: Array | None, record: loop.Record | None
     ) -> Any:
         """Run the loop and return the memory; if it fails, the one given must be dropped."""
+        if batch.weights is not None:
+            memory = memory._replace(state=memory.state._replace(lattice=False))
         bad = loop.run(
             batch.rows,
             batch.intervals,
+            batch.weights,
             order,
             self._rule(),
             self._geometry(),
+            self._growth(),
             memory.state,
             memory.mean,
             record,
@@ -313,7 +402,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
         memory = self._blank_memory(batch.rows)
         rng = check_random_state(self.random_state)
-        patience = Patience(self.tol, self.n_iter_no_change)
+        patience = Patience(self)
         labelled = batch.labelled()
         rounds, others = np.flatnonzero(labelled), np.flatnonzero(~labelled)
         for n_iter in range(1, self.max_iter + 1):
@@ -335,6 +424,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _has_learned(self) -> bool:
         return hasattr(self, "_memory")
+
+    def _growth(self) -> float | None:
+        """Return how much more a round weighs than the one before it; None: not at all."""
+        half_life = getattr(self, "half_life", None)
+        return None if half_life is None else float(2.0 ** (1.0 / half_life))
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
@@ -481,9 +575,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         self._check_fixed()
         state, mean = self._memory.state, self._memory.mean
-        rounds = state.counts[0]
-        if mean is not None and rounds > 0:
-            state = state._replace(u=state.u - mean.u / rounds, n=state.n - mean.n / rounds)
+        weight = state.clock[0]
+        if mean is not None and weight > 0.0:
+            state = state._replace(u=state.u - mean.u / weight, n=state.n - mean.n / weight)
         return loop.parameters(self._geometry(), state)  # type: ignore[no-any-return]
 
     @property

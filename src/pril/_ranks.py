@@ -56,6 +56,10 @@ class Labels(NamedTuple):
         labelled: NDArray[np.bool_] = ~missing.all(axis=1)
         return labelled
 
+    def take(self, rows: Array) -> Labels:
+        """Return some of the rows."""
+        return self._replace(values=self.values[rows])
+
     def seen(self) -> Array:
         """Return the distinct values that occur, ascending."""
         if self.vocabulary is not None:

@@ -26,6 +26,7 @@ class Learner(NamedTuple):
 
 LEARNERS = (
     Learner("PRIL", "pril.linear", "pril"),
+    Learner("OrderedLogit", "pril.linear", "ordered-logit"),
     Learner("MPRIL", "pril.linear", "mpril", averages=False, bounded=True),
     Learner("KernelPRIL", "pril.kernel", "kernel", mixes=False),
     Learner("PRank", "pril.linear", "prank", takes_ranges=False),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from scipy.special import log_expit
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._online import OnlineClassifier, ThresholdClassifier
-from pril._sklearn import Interval
+from pril._online import Memory, OnlineClassifier, ThresholdClassifier
+from pril._sklearn import Interval, StrOptions
 from pril.errors import FeatureRangeWarning, RowError
 
 if TYPE_CHECKING:
@@ -23,9 +24,13 @@ __all__ = [
     "MPRIL",
     "PRIL",
     "MulticlassPerceptron",
+    "OrderedLogit",
     "PRank",
     "WidrowHoff",
 ]
+
+
+MOST_CLASSES = 64  # of OrderedLogit: what it knows of ranges grows with their cube
 
 
 class PRIL(ThresholdClassifier):
@@ -52,6 +57,9 @@ class PRIL(ThresholdClassifier):
     average : bool, default=True
         Predict with the mean of all iterates instead of the last one. Learning goes on from the
         last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
     tol : float, default=None
         Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
         improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
@@ -111,6 +119,240 @@ class PRIL(ThresholdClassifier):
         return loop.Pril(skip_correct=False)
 
 
+class OrderedLogit(ThresholdClassifier):
+    """Ordered logit learned online from ranges: a learner with probabilities.
+
+    The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
+
+        ``P(y <= i) = 1 / (1 + exp(f - theta_i))``
+
+    Each round takes a gradient step on the negative log-likelihood of the row's label. The learner
+    also learns how ranges come about: rows with exact labels show which ranges each class is given,
+    and the likelihood of a range weighs its classes by that.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with a mean of all iterates instead of the last one; iterate t weighs t. Learning
+        goes on from the last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much, in the mean and in all that the learner
+        counts, so that the model follows a stream that changes. None: it counts in full for ever.
+    rate : float, default=10.0
+        Step size of the weights. It does not depend on the scale of the features.
+    cut_rate : float, default=2.0
+        Step size of the thresholds.
+    trust : float, default=30.0
+        Number of rows with an exact label of a class after which what they show about ranges counts
+        half. Until then, all classes of a range are taken to be given it equally often.
+    noise : float, default=0.0
+        Relative chance of a label that does not hold the true class, between 0 and 1.
+    decision : {"median", "mode"}, default="median"
+        Which class to predict: the median of the probabilities, which has the least expected
+        absolute error, or the class with the largest one.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: make all `max_iter` passes.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first; at most 64.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made; `partial_fit` alone sets none.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds in which the score was on the wrong side of a threshold.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    PRIL : The paper's perceptron: faster, without probabilities.
+
+    Notes
+    -----
+    Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
+    centre them: there is no intercept, the thresholds have that role.
+
+    Where no label is exact, nothing shows how ranges come about. The classes at both ends cannot
+    then be told from their neighbours, and `PRIL` is as good.
+
+    References
+    ----------
+    P. McCullagh, "Regression models for ordinal data", 1980 (the model).
+
+    D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (how ranges come about).
+
+    J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps).
+
+    Examples
+    --------
+    >>> from pril import OrderedLogit
+    >>> X = [[-2.5], [-1.5], [-0.5], [0.5], [1.5], [2.5]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, None)]
+    >>> model = OrderedLogit(classes=[1, 2, 3], random_state=0).fit(X, y)
+    >>> model.predict([[-3.0], [0.0], [3.0]])
+    array([1, 2, 3])
+    >>> model.predict_proba([[0.0]]).argmax(axis=1)
+    array([1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **OnlineClassifier._parameter_constraints,
+        "rate": [Interval(Real, 0, None, closed="neither")],
+        "cut_rate": [Interval(Real, 0, None, closed="neither")],
+        "trust": [Interval(Real, 0, None, closed="left")],
+        "noise": [Interval(Real, 0, 1, closed="both")],
+        "decision": [StrOptions({"median", "mode"})],
+    }
+    _stops_without_mistakes = False  # the probabilities still get better
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        half_life: float | None = None,
+        rate: float = 10.0,
+        cut_rate: float = 2.0,
+        trust: float = 30.0,
+        noise: float = 0.0,
+        decision: Literal["median", "mode"] = "median",
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            half_life=half_life,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+        self.rate = rate
+        self.cut_rate = cut_rate
+        self.trust = trust
+        self.noise = noise
+        self.decision = decision
+
+    def _rule(self) -> loop.Likelihood:
+        return loop.Likelihood(
+            rate=float(self.rate),
+            cut_rate=float(self.cut_rate),
+            trust=float(self.trust),
+            noise=float(self.noise),
+            mode=self.decision == "mode",
+        )
+
+    def _inspect(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
+        if len(self.classes_) > MOST_CLASSES:
+            raise ValueError(
+                f"OrderedLogit takes at most {MOST_CLASSES} classes, got {len(self.classes_)}: put "
+                "them into bins, for example with pril.labels.from_bounds, or use PRIL"
+            )
+
+    def _blank_memory(self, rows: Any) -> Memory:
+        """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
+        memory: Memory = super()._blank_memory(rows)
+        n_classes = len(self.classes_)
+        below = np.arange(1, n_classes)
+        memory.state.n[:] = np.log(n_classes - below) - np.log(below)
+        evidence = loop.Evidence(
+            sums=np.zeros(4),
+            exact=np.zeros(n_classes),
+            total=np.zeros(n_classes),
+            ranges=np.zeros(loop.table_size(n_classes)),
+        )
+        return memory._replace(state=memory.state._replace(lattice=False, evidence=evidence))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        _, scores, cut = self._rate(X)
+        return log_probabilities(scores, cut)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; each row adds up to 1.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def decision_function(self, X: Any) -> Array:
+        """Return how strongly each class is preferred, by the rule that `decision` names.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes ``f(x) - threshold``. Otherwise, for the median, the distance of the
+            score to the nearer threshold of each class, negative outside; for the mode, the
+            logarithms of the probabilities.
+        """
+        if self.decision == "mode" and len(self.classes_) > 2:
+            return self.predict_log_proba(X)
+        return super().decision_function(X)
+
+
+def log_probabilities(scores: Array, cut: Array) -> Array:
+    """Return log P(y) of the ordered logit for a column of scores and thresholds with sentinels.
+
+    ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
+    """
+    low, high = cut[:-1] - scores, cut[1:] - scores
+    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
+        width = np.log(-np.expm1(cut[:-1] - cut[1:]))
+    logs: Array = log_expit(high) + log_expit(-low) + width
+    return logs
+
+
 class PRank(ThresholdClassifier):
     """PRank (Crammer and Singer), the baseline for exact labels.
 
@@ -130,6 +372,9 @@ class PRank(ThresholdClassifier):
     average : bool, default=True
         Predict with the mean of all iterates instead of the last one. Learning goes on from the
         last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
     tol : float, default=None
         Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
         improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
@@ -269,6 +514,7 @@ class MPRIL(ThresholdClassifier):
         "signed": ["boolean"],
     }
     _parameter_constraints.pop("average")
+    _parameter_constraints.pop("half_life")
     _fixed = ("eta", "signed")
 
     def __init__(
@@ -334,6 +580,9 @@ class WidrowHoff(ThresholdClassifier):
     average : bool, default=True
         Predict with the mean of all iterates instead of the last one. Learning goes on from the
         last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
     eta : float, default=0.1
         Step size.
     normalize : bool, default=True
@@ -397,6 +646,7 @@ class WidrowHoff(ThresholdClassifier):
         shuffle: bool = True,
         random_state: Any = None,
         average: bool = True,
+        half_life: float | None = None,
         eta: float = 0.1,
         normalize: bool = True,
         fit_intercept: bool = True,
@@ -409,6 +659,7 @@ class WidrowHoff(ThresholdClassifier):
             shuffle=shuffle,
             random_state=random_state,
             average=average,
+            half_life=half_life,
             tol=tol,
             n_iter_no_change=n_iter_no_change,
         )
@@ -449,6 +700,9 @@ class MulticlassPerceptron(OnlineClassifier):
     average : bool, default=True
         Predict with the mean of all iterates instead of the last one. Learning goes on from the
         last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
     fit_intercept : bool, default=True
         Whether to add a constant feature of value 1.
     tol : float, default=None
@@ -507,6 +761,7 @@ class MulticlassPerceptron(OnlineClassifier):
         shuffle: bool = True,
         random_state: Any = None,
         average: bool = True,
+        half_life: float | None = None,
         fit_intercept: bool = True,
         tol: float | None = None,
         n_iter_no_change: int = 3,
@@ -517,6 +772,7 @@ class MulticlassPerceptron(OnlineClassifier):
             shuffle=shuffle,
             random_state=random_state,
             average=average,
+            half_life=half_life,
             tol=tol,
             n_iter_no_change=n_iter_no_change,
         )
