@@ -45,7 +45,7 @@ def same_blocks(X, model):
         block = X[start : start + pril.kernel.BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
-        width = pril.kernel.CHUNK // len(block)
+        width = pril._kernel_values.CHUNK // len(block)
         for first in range(0, len(known), width):
             pairwise_kernels(block, known[first : first + width], metric="rbf", gamma=GAMMA)
 

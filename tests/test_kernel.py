@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pril.kernel
 import reference
 from pril import PRIL, KernelPRIL, PolynomialMap
+from pril._kernel_values import Kernel
 from pril.evaluate import progressive
 from strategies import cuts, exact_streams, smooth_streams
 
@@ -64,7 +65,7 @@ def test_scikit_learns_own_checks(estimator, check):
 def block(request, monkeypatch):
     """Cut the rows into blocks of this size, and kernel values into narrow chunks."""
     monkeypatch.setattr(pril.kernel, "BLOCK", request.param)
-    monkeypatch.setattr(pril.kernel, "CHUNK", 7)
+    monkeypatch.setattr(pril._kernel_values, "CHUNK", 7)
     return request.param
 
 
@@ -378,7 +379,7 @@ def test_rbf_values_are_right_far_from_the_origin(offset, dtype):
     spread = 1.0 if offset < 1e9 else 64.0  # float32 knows no smaller differences there
     X = (rng.integers(-64, 64, (40, 3)) * spread + offset).astype(dtype)
     gamma = 1e-4 / spread**2
-    values = KernelPRIL(gamma=gamma)._checked_kernel(X, X)
+    values = Kernel("rbf", {"gamma": gamma}).values(X, X)
     exact = X.astype(np.float64)
     expected = np.exp(-gamma * ((exact[:, np.newaxis] - exact) ** 2).sum(axis=2))
     np.testing.assert_allclose(values, expected, atol=1e-5 if dtype == np.float32 else 1e-10)
