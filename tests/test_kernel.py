@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -20,6 +21,7 @@ from sklearn.metrics.pairwise import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.fixes import parse_version
 
 import pril.kernel
 import reference
@@ -527,6 +529,10 @@ def cuda_or_skip():
     ids=["strict", "torch on the CPU", "torch on CUDA"],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.8"),
+    reason="before 1.8 scikit-learn's kernels return NumPy arrays for all kinds of arrays",
+)
 def test_arrays_of_other_kinds_are_learned_from_where_they_live(module, where, dtype):
     """In a process of its own: SciPy reads its switch for such arrays when it is imported."""
     script = ELSEWHERE.format(

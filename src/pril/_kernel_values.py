@@ -10,8 +10,7 @@ from scipy.sparse import issparse
 from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
 
 from pril import _ranks
-from pril._sklearn import safe_indexing
-from pril._support import batches, like, namespace, on_host, to_numpy
+from pril._support import batches, like, namespace, on_host, taken, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +113,7 @@ class Kernel(NamedTuple):
         if A.shape[0] == 0 or issparse(A):
             return True
         function: Any = self.kernel
-        one, two, three = (safe_indexing(A, np.zeros(n, dtype=np.int64)) for n in (1, 2, 3))
+        one, two, three = (taken(A, np.zeros(n, dtype=np.int64)) for n in (1, 2, 3))
         try:
             value = function(one[0, :], one[0, :], **self.arguments)
         except Exception:  # if it takes rows and fails, the call on matrices reports the failure

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from pril import _loop as loop
-from pril._sklearn import convert_to_numpy, get_namespace, safe_indexing
+from pril._sklearn import convert_to_numpy, get_namespace
 
 if TYPE_CHECKING:
     from typing import Self
@@ -80,7 +80,7 @@ class Support(NamedTuple):
 
     def keep(self, chosen: Array) -> Support:
         """Return the support with the chosen rows only."""
-        rows, coef, sums, source = (safe_indexing(part, chosen) for part in self[:4])
+        rows, coef, sums, source = (taken(part, chosen) for part in self[:4])
         return self._replace(rows=rows, coef=coef, sums=sums, source=source)
 
     def compact(self) -> Support:
@@ -120,6 +120,13 @@ def to_numpy(array: Any) -> Array:
 def like(values: Array, array: Any) -> Any:
     """Return NumPy values in the namespace and on the device of an array."""
     return namespace(array).asarray(values, device=array.device)
+
+
+def taken(array: Any, rows: Array) -> Any:
+    """Return the rows of an array at some positions."""
+    if on_host(array):
+        return array[rows]
+    return namespace(array).take(array, like(rows, array), axis=0)
 
 
 def joined(one: Any, other: Any) -> Any:

@@ -15,8 +15,8 @@ from pril import _loop as loop
 from pril._kernel_values import Kernel
 from pril._online import OnlineClassifier, ThresholdClassifier, check_learned_array
 from pril._rows import not_finite_error
-from pril._sklearn import Interval, StrOptions, get_namespace, safe_indexing
-from pril._support import Support, batches, like, namespace, on_host, to_numpy
+from pril._sklearn import Interval, StrOptions, get_namespace
+from pril._support import Support, batches, like, namespace, on_host, taken, to_numpy
 
 if TYPE_CHECKING:
     from typing import Self
@@ -305,7 +305,7 @@ class KernelPRIL(ThresholdClassifier):
             if order is None:
                 chosen, X = np.arange(batch.start, batch.stop), rows.X[batch, ...]
             else:
-                chosen, X = order[batch], safe_indexing(rows.X, order[batch])
+                chosen, X = order[batch], taken(rows.X, order[batch])
             source = memory.origin + chosen
             own = source if self.kernel == "precomputed" else X
             noted = record and loop.Record(*(part[batch] for part in record))
@@ -336,7 +336,7 @@ class KernelPRIL(ThresholdClassifier):
         new = np.flatnonzero((gram.since >= 0) & (block.places < 0))
         block.places[new] = n_support + np.arange(len(new))
         moved = block.places >= 0
-        memory = memory.extend(safe_indexing(block.own, new), block.source[new])
+        memory = memory.extend(taken(block.own, new), block.source[new])
         return memory.move(block.places[moved], coef[moved], sums[moved])
 
     def _learn_block_within_budget(self, memory: Support, block: Block, budget: int) -> Support:
