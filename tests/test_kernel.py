@@ -1,4 +1,4 @@
-"""Kernel PRIL against its twin, the linear learner, other blocks and other kinds of array."""
+"""Kernel PRIL: compared with a slow reference, with PRIL, between blocks and kinds of array."""
 
 import os
 import pickle
@@ -35,7 +35,7 @@ LINEAR = {"kernel": "linear"}
 EXACT = [LINEAR, {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0}]
 
 
-# What scikit-learn's checks cannot know of a precomputed kernel.
+# Checks of scikit-learn that do not apply to a precomputed kernel.
 NO_STREAM = dict.fromkeys(
     (
         "check_estimators_partial_fit_n_features",
@@ -113,7 +113,7 @@ def test_linear_kernel_is_pril(stream, average, shuffle):
     np.testing.assert_allclose(functions(kernel, stream.X), functions(linear, stream.X), atol=1e-9)
     if not average:
         np.testing.assert_array_equal(functions(kernel, stream.X), functions(linear, stream.X))
-        assert (kernel.dual_coef_ != 0).all()  # a row that lost its coefficient is let go
+        assert (kernel.dual_coef_ != 0).all()  # a row whose coefficient is 0 is no support row
 
 
 @given(stream=smooth_streams())
@@ -314,7 +314,7 @@ def test_names_of_monomials():
     assert PolynomialMap().set_output(transform="pandas").fit_transform(frame).columns[1] == "age"
 
 
-# --- Bad input: a sentence, and the model stays as it was ---
+# --- Bad input is refused, and the model does not change ---
 
 X3 = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
 NAN = X3.copy()
@@ -376,9 +376,9 @@ def test_a_kernel_that_breaks_later_changes_nothing():
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1.7e9])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rbf_values_are_right_far_from_the_origin(offset, dtype):
-    """Only differences count: timestamps and years must not drown in their squares."""
+    """Timestamps and years: rounding their squares must not lose the differences of rows."""
     rng = np.random.default_rng(0)
-    spread = 1.0 if offset < 1e9 else 64.0  # float32 knows no smaller differences there
+    spread = 1.0 if offset < 1e9 else 64.0  # the spacing of float32 near 1.7e9 is 128
     X = (rng.integers(-64, 64, (40, 3)) * spread + offset).astype(dtype)
     gamma = 1e-4 / spread**2
     values = Kernel("rbf", {"gamma": gamma}).values(X, X)
@@ -474,7 +474,7 @@ def test_memory_grows_with_the_support_not_with_its_square():
     assert int(used.stdout) < 1_000_000  # kilobytes
 
 
-# --- Other arrays, where they live ---
+# --- Arrays of other libraries and on other devices ---
 
 ELSEWHERE = """
 import numpy as np, sklearn
@@ -534,7 +534,7 @@ def cuda_or_skip():
     reason="before 1.8 scikit-learn's kernels return NumPy arrays for all kinds of arrays",
 )
 def test_arrays_of_other_kinds_are_learned_from_where_they_live(module, where, dtype):
-    """In a process of its own: SciPy reads its switch for such arrays when it is imported."""
+    """In another process, because SciPy reads SCIPY_ARRAY_API when it is imported."""
     script = ELSEWHERE.format(
         module=module, where=where(), dtype=dtype, agree=1 if dtype == "float64" else 0.97
     )
