@@ -1,23 +1,29 @@
 # `make demo` and `make test` need Python >= 3.11, pip and make; everything else they install.
 PYTHON ?= python3
 BIN := .venv/bin
+OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow lint bench format clean
+.PHONY: demo test test-slow test-oldest lint bench format clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
 test: lint
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_kernels.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_loop.py
 
 test-slow: .venv/installed
 	$(BIN)/pytest -n auto -m slow
+
+# With the lower bounds in pyproject.toml. Old packages may use what newer ones deprecate.
+test-oldest: $(OLDEST)/installed
+	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow" -W ignore::DeprecationWarning
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .
@@ -27,10 +33,16 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf .venv output
+	rm -rf .venv $(OLDEST) output
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+$(OLDEST)/installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip uv
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST) --resolution lowest-direct --editable '.[test]'
 	touch $@

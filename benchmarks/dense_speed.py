@@ -5,8 +5,8 @@ from sklearn.linear_model import Perceptron
 
 from handwritten import pril as handwritten
 from pril import PRIL, _loop
+from pril._online import Memory
 from pril._rows import Dense
-from pril.linear import Memory
 from workloads import K, best_times, dense, table
 
 

@@ -1,4 +1,4 @@
-"""A PRIL loop for one purpose, dense float64 rows without average: what generality costs."""
+"""A PRIL loop for dense float64 rows without averaging only, to compare the general loop with."""
 
 import numpy as np
 from numba import njit

@@ -1,4 +1,4 @@
-"""How fast is `KernelPRIL`, how much memory does it take, and what does an accelerator bring?
+"""How fast is `KernelPRIL`, on a CPU and on an accelerator, and how much memory does it take?
 
 Five equal-frequency classes of sin(2 x_0) + x_1 x_2 on 20 standard normal features, exact labels,
 RBF kernel with gamma 0.05, one pass. With a CUDA device: `python benchmarks/kernel_speed.py cuda`.
@@ -40,18 +40,18 @@ def learn(X, y, **options):
 
 
 def same_blocks(X, model):
-    """Evaluate the kernel blocks that learning needed, and throw them away."""
+    """Evaluate the kernel blocks that learning needs, and nothing else."""
     for start in range(0, len(X), pril.kernel.BLOCK):
         block = X[start : start + pril.kernel.BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
-        width = pril.kernel.CHUNK // len(block)
+        width = pril._kernel_values.CHUNK // len(block)
         for first in range(0, len(known), width):
             pairwise_kernels(block, known[first : first + width], metric="rbf", gamma=GAMMA)
 
 
 def row_at_a_time(X, y):
-    """Do what the algorithm box says: one kernel row a round."""
+    """Learn as Algorithm 2 is printed: one kernel row in each round."""
     support, coef, cut, mistakes = np.empty_like(X), np.zeros(len(X)), np.zeros(K - 1), 0
     for x, label in zip(X, y, strict=True):
         f = 0.0
@@ -158,7 +158,7 @@ def on_cuda(n):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["memory"]:
         learn(*rows(int(sys.argv[2])))
-        # Not getrusage's: that one remembers the process this one was forked from.
+        # ru_maxrss of getrusage starts at the size of the process that forked this one.
         lines = Path("/proc/self/status").read_text().splitlines()
         status = dict(line.split(":", 1) for line in lines)
         print(status["VmHWM"].split()[0])

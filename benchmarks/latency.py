@@ -1,4 +1,4 @@
-"""What does one row cost, and the first call of a process?"""
+"""How long do one row and the first call of a process take?"""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def main():
         "— the compiled loop, its arguments unpacked": lambda: _loop.run(
             rows, label, None, model._rule(), model._geometry(), *memory, None
         ),
-        "— looking whether a sum has overflowed": memory.is_finite,
+        "— checking whether a sum has overflowed": memory.is_finite,
         "`predict`": lambda: model.predict(x),
     }  # fmt: skip
     table(["call", "best of 3000"], [[name, best_microseconds(f)] for name, f in parts.items()])

@@ -1,7 +1,7 @@
-"""How good are the defaults, on 25 % exact and 75 % interval labels, judged on exact ones?
+"""How good are the defaults when 25 % of the labels are exact and 75 % are intervals?
 
-The yardstick, mord's LogisticAT, sees all the exact labels. Abalone and Parkinsons are read from
-the folder PRIL_DATA, if it is set.
+Errors are those on exact labels. For comparison, PRank and mord's LogisticAT learn from all exact
+labels. Abalone and Parkinsons are read from the folder PRIL_DATA, if it is set.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What do tables, streams and checkpoints cost, against reading the files with pyarrow alone?"""
+"""How long do tables, streams and checkpoints take, compared with reading files with pyarrow?"""
 
 import json
 import os
@@ -35,7 +35,7 @@ def batches(n):
 
 
 def write(folder):
-    """Write the tables of the questions; return their paths."""
+    """Write the tables to measure with; return their paths."""
     parquet, csv, lines = (folder / name for name in ("t.parquet", "t.csv", "t.jsonl"))
     schema = next(batches(1)).schema
     with pa.parquet.ParquetWriter(parquet, schema) as writer:
@@ -80,7 +80,7 @@ def run(code, *arguments):
 
 
 def fit(path, *options, passes=1):
-    """Time some passes of learning after one of preparation."""
+    """Run `pril fit` with some passes; return its seconds and its peak memory."""
     how = ["--epochs", passes, "--holdout", 0, "-q", "-o", "m.pril"]
     return run(FIT, "fit", path, *LABELS, *how, *options)
 

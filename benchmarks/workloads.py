@@ -1,4 +1,4 @@
-"""Seeded workloads and one way to time, shared by all benchmarks."""
+"""Data with fixed seeds, and timing, for all benchmarks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Workload(NamedTuple):
 
 
 def with_labels(X: Any, noise: float, rng: np.random.Generator) -> Workload:
-    """Label rows by the fifths of a linear score plus noise; widen two ends in five by one."""
+    """Label rows by the fifths of a linear score plus noise; move 40 % of the ends out by one."""
     score = X @ rng.normal(size=X.shape[1])
     score = score + noise * score.std() * rng.normal(size=len(score))
     y = np.searchsorted(np.quantile(score, np.arange(1, K) / K), score)
@@ -48,7 +48,7 @@ def sparse(noise: float, n: int = 100_000, n_features: int = 10_000, stored: int
 
 
 def best_times(calls: dict[str, Callable[[], Any]], repeats: int = 9) -> dict[str, float]:
-    """Return the best time of each call in seconds, the calls taking turns."""
+    """Return the best time of each call in seconds; the calls take turns."""
     best = dict.fromkeys(calls, float("inf"))
     for call in calls.values():  # compiles, and touches the memory
         call()

@@ -1,4 +1,4 @@
-"""The paper's data: facts about it, and every way a file can be found, fetched or missing."""
+"""The paper's data sets: facts about them, and all ways to find or not to find their files."""
 
 import http.server
 import os

@@ -1,4 +1,4 @@
-"""The experiments: right numbers, the same whatever the jobs, verdicts that can go either way."""
+"""The experiments: their numbers, for any number of jobs, and verdicts of every kind."""
 
 import csv
 import math
@@ -32,7 +32,7 @@ def test_a_curve_is_the_mean_of_running_means_with_its_standard_error():
         X, y = protocol.stream(SYNTHETIC, [5, 0, run])
         model, losses = PRIL(average=False, classes=range(1, 6)), []
         for x, label in zip(X[:40, np.newaxis], y, strict=False):
-            predicted = model.predict(x)[0] if losses else 5  # the zero start says K
+            predicted = model.predict(x)[0] if losses else 5  # a model without a round predicts K
             losses.append(abs(predicted - label))
             model.partial_fit(x, [label])
         means.append(np.cumsum(losses) / np.arange(1, 41))
@@ -66,7 +66,7 @@ def test_the_best_step_of_widrow_hoff_is_the_best_of_the_sweep():
         if name.startswith("Widrow-Hoff, ") and "best" not in name
     ]
     assert found["Widrow-Hoff, best step"].mean[-1] == min(swept)
-    assert np.isinf(max(swept))  # the longest step overflows, and is shown as such
+    assert np.isinf(max(swept))  # the largest step overflows
 
 
 def test_figure_1_is_the_first_sequence():

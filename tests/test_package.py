@@ -1,5 +1,6 @@
-"""The package as installed: its names, what an import costs, what a newcomer runs."""
+"""The package as installed: its names, its imports, its docstrings, what a newcomer runs."""
 
+import ast
 import importlib
 import inspect
 import os
@@ -8,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import pril
+from pril._registry import LEARNERS
 
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
@@ -55,10 +58,20 @@ def test_import_is_light_until_something_is_used():
     assert not heavy & set(loaded.split())
 
 
+WITHOUT_EXTRAS = """
+import sys
+class Missing:
+    def find_spec(self, name, *rest):
+        if name.split(".")[0] in {"dask", "matplotlib", "pandas", "skops"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
 def test_extras_are_not_needed_and_a_missing_one_is_named():
     said = run(
         "-c",
-        "import sys; sys.modules |= dict.fromkeys(['matplotlib', 'pandas', 'skops', 'dask'])\n"
+        f"{WITHOUT_EXTRAS}\n"
         "import pril\n"
         "model = pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [(1, 2), (None, 1)])\n"
         "try: pril.plotting.plot_scores(model, [[0.0]], [1])\n"
@@ -70,6 +83,24 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
     )
     for extra in ("plot", "io", "dask"):
         assert f"pip install 'pril[{extra}]'" in said
+
+
+def private_sklearn_imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.startswith("sklearn.") and "._" in name)
+
+
+def test_private_names_of_scikit_learn_are_imported_in_one_file():
+    """import-linter sees other packages as one module each; it checks the layers of ours."""
+    source = Path(pril.__file__).parent
+    importing = {path for path in source.rglob("*.py") if list(private_sklearn_imports(path))}
+    assert importing == {source / "_sklearn.py"}
 
 
 def public_objects():
@@ -106,6 +137,31 @@ def test_docstrings_match_signatures(name):
 def test_public_docstrings_have_an_example(name):
     module, _, item = name.rpartition(".")
     assert ">>>" in inspect.getdoc(getattr(importlib.import_module(module), item))
+
+
+# Descriptions that differ from those of the other learners, and why.
+OWN_DESCRIPTIONS = {
+    ("KernelPRIL", "average"): "a budget can end the average",
+    ("MulticlassPerceptron", "coef_"): "there is a row for each class",
+    ("MulticlassPerceptron", "intercept_"): "there is a weight for each class",
+    ("WidrowHoff", "eta"): "the default is not MPRIL's",
+    ("WidrowHoff", "fit_intercept"): "the constant feature changes the step",
+}
+
+
+def test_repeated_descriptions_are_word_for_word_the_same():
+    shared, own = {}, {}
+    for learner in LEARNERS:
+        docstring = NumpyDocString(inspect.getdoc(learner.load()))
+        for entry in docstring["Parameters"] + docstring["Attributes"]:
+            text = " ".join([entry.type, *entry.desc])
+            if (learner.name, entry.name) in OWN_DESCRIPTIONS:
+                own[learner.name, entry.name] = text
+            else:
+                shared.setdefault(entry.name, {}).setdefault(text, []).append(learner.name)
+    assert {name: texts for name, texts in shared.items() if len(texts) > 1} == {}
+    assert own.keys() == OWN_DESCRIPTIONS.keys()
+    assert [key for key, text in own.items() if text in shared[key[1]]] == []  # still exceptions
 
 
 def test_demo(tmp_path):

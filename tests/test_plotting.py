@@ -1,4 +1,4 @@
-"""The picture shows what the model says."""
+"""Plots show what the model predicts."""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every lemma and theorem as a property; printed statements broken where they are wrong."""
+"""Every lemma and theorem as a property; counterexamples to the printed ones that are wrong."""
 
 import math
 
@@ -64,7 +64,7 @@ def least_margin(X, y, K, v):
 
 
 def violated_constraints(learner, X, y, K, passes=30):
-    """Run until a pass is clean, or long enough."""
+    """Run until a pass has no mistake, or for many passes."""
     for _ in range(passes):
         before = learner.n_updates_ if hasattr(learner, "classes_") else -1
         learner.partial_fit(X, y, classes=range(1, K + 1))
@@ -174,7 +174,7 @@ def test_what_cannot_be_separated_is_called_so(norm, nonnegative):
     "X", [[[50_000.0], [50_001.0]], [[1e-10], [-1e-10]], [[1.7e9, 3.0], [1.7e9 + 40, 1.0]]]
 )
 def test_a_margin_too_small_for_a_solver_is_still_found(norm, X):
-    """Far from the origin thresholds are long and margins short, but there they are."""
+    """Far from the origin thresholds are large and margins small, but they are found."""
     found = margin(X, [1, 2], norm)
     assert found.separable
     v = np.concatenate([found.w, found.theta])
@@ -258,7 +258,7 @@ def test_a_tie_is_a_violation_without_a_loss():
 
 
 @pytest.mark.parametrize("K", [3, 5, 9])
-def test_the_printed_regret_bound_is_broken_and_the_repaired_one_holds(K):
+def test_the_printed_regret_bound_is_wrong_and_the_corrected_one_holds(K):
     """x = 1 always, labels alternate between K and 1: all K - 1 thresholds fail at once."""
     T = 1000
     X, y = np.ones((T, 1)), np.tile([K, 1], T // 2)
@@ -338,7 +338,7 @@ def test_the_step_is_the_best_one(share, K, d):
 
     best = multiplicative_step(gamma, K)
     assert gain(best) >= max(gain(best * 0.9), gain(best * 1.1))
-    # g(t) >= t^2 / 2 gives the repaired bound, and the printed one is half of it.
+    # g(t) >= t^2 / 2 gives the corrected bound, and the printed one is half of it.
     assert math.log(K + d) / gain(best) <= 2 * C**2 * math.log(K + d) / gamma**2 * (1 + 1e-9)
     plain = multiplicative_mistake_bound(d, K, gamma, signed=False)
     printed = multiplicative_mistake_bound(d, K, gamma, as_printed=True)

@@ -4,7 +4,6 @@ They may move in any release: a change shows here first, and `make test` runs th
 """
 
 from sklearn.base import _fit_context as fit_context
-from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
 from sklearn.utils._array_api import get_namespace
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -15,5 +14,4 @@ __all__ = [
     "convert_to_numpy",
     "fit_context",
     "get_namespace",
-    "safe_indexing",
 ]

@@ -3,61 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from pril import _loop as loop
-from pril._sklearn import convert_to_numpy, get_namespace, safe_indexing
+from pril._sklearn import convert_to_numpy, get_namespace
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
 
-class Support(NamedTuple):
-    """What the learner keeps: rows, where they live, with their coefficients; thresholds."""
+class LearnerMemory(Protocol):
+    """What all learners need of what they learned, whether that is weights or support rows."""
 
-    rows: Any  # the support rows, or their positions where the kernel is precomputed
-    coef: Any  # (m,), on the rows' device
-    sums: Any  # (m,), each coefficient's moves times the rounds before them
-    source: Array  # (m,), the round, or the row of `fit`, that each came from
-    origin: int  # what the sources of the next rows count from
-    place: Array | None  # in `fit`: each row's position in `source`, -1 if it has none
-    state: loop.State  # thresholds and counters; its u belongs to a block
+    @property
+    def state(self) -> loop.State:
+        """Sums and counters."""
+
+    @property
+    def mean(self) -> loop.Mean | None:
+        """Sums of the average, None if there is no average."""
+
+    def copy(self) -> Self:
+        """Return a copy to learn on, so that a failure leaves this one as it is."""
+
+
+class Support(NamedTuple):
+    """What the kernel learner learned: support rows with their coefficients, and thresholds."""
+
+    rows: Any  # the support rows, or their positions if the kernel is precomputed
+    coef: Any  # (m,), on the device of the rows
+    sums: Any  # (m,), for the average: each move of a coefficient, times the rounds before it
+    source: Array  # (m,), the row of `fit`, or the round of the stream, that each row came from
+    origin: int  # the source of the first row of the next call
+    state: loop.State  # thresholds and counters; its u is not used
     mean: loop.Mean | None
 
     def copy(self) -> Support:
-        """Return a copy for rows not seen before; arrays of rows are replaced, never changed."""
+        """Return a copy to learn new rows on; the arrays of support rows are never changed."""
         state = loop.State(*(part.copy() for part in self.state))
         mean = self.mean and loop.Mean(*(part.copy() for part in self.mean))
-        return self._replace(state=state, mean=mean, origin=int(state.counts[0]), place=None)
+        origin = max(int(state.counts[0]), 1 + int(self.source.max(initial=-1)))
+        return self._replace(state=state, mean=mean, origin=origin)
 
-    def compact(self) -> Support:
-        """Return the support without the rows that have lost their coefficient."""
-        used = to_numpy(self.coef) != 0.0
-        if self.mean is not None:
-            used |= to_numpy(self.sums) != 0.0
-        return self.keep(np.flatnonzero(used))._replace(place=None)
+    def places(self, source: Array) -> Array:
+        """Return the position of each source among the support rows, -1 where there is none."""
+        places = np.full(len(source), -1)
+        _, here, there = np.intersect1d(
+            self.source, source, assume_unique=True, return_indices=True
+        )
+        places[there] = here
+        return places
 
-    def extend(self, rows: Any, coef: Array, sums: Array, source: Array) -> Support:
-        """Return the support with more rows."""
+    def extend(self, rows: Any, source: Array) -> Support:
+        """Return the support with more rows, whose coefficients are zero."""
+        zeros = like(np.zeros(len(source)), self.coef)
         return self._replace(
             rows=joined(self.rows, rows),
-            coef=joined(self.coef, like(coef, self.coef)),
-            sums=joined(self.sums, like(sums, self.coef)),
+            coef=joined(self.coef, zeros),
+            sums=joined(self.sums, zeros),
             source=np.concatenate([self.source, source]),
+        )
+
+    def move(self, places: Array, coef: Array, sums: Array) -> Support:
+        """Return the support with these numbers added to the coefficients at some places."""
+        return self._replace(
+            coef=self.coef + scattered(coef, places, self.coef),
+            sums=self.sums + scattered(sums, places, self.sums),
         )
 
     def keep(self, chosen: Array) -> Support:
         """Return the support with the chosen rows only."""
-        parts = (safe_indexing(part, chosen) for part in self[:4])
-        return self._replace(**dict(zip(self._fields[:4], parts, strict=True)))
+        rows, coef, sums, source = (taken(part, chosen) for part in self[:4])
+        return self._replace(rows=rows, coef=coef, sums=sums, source=source)
+
+    def compact(self) -> Support:
+        """Return the support without the rows whose coefficients are zero."""
+        used = to_numpy(self.coef) != 0.0
+        if self.mean is not None:
+            used |= to_numpy(self.sums) != 0.0
+        return self.keep(np.flatnonzero(used))
+
+
+# --- Arrays on any device ------------------------------------------------------------------------
 
 
 def on_host(array: Any) -> bool:
+    """Tell whether an array is NumPy's, or a sparse matrix."""
     return isinstance(array, np.ndarray) or issparse(array)
 
 
@@ -79,9 +117,16 @@ def to_numpy(array: Any) -> Array:
     return host
 
 
-def batches(n: int, size: int) -> Iterator[slice]:
-    """Cut n rows into batches; scikit-learn's own function wants at least one row."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+def like(values: Array, array: Any) -> Any:
+    """Return NumPy values in the namespace and on the device of an array."""
+    return namespace(array).asarray(values, device=array.device)
+
+
+def taken(array: Any, rows: Array) -> Any:
+    """Return the rows of an array at some positions."""
+    if on_host(array):
+        return array[rows]
+    return namespace(array).take(array, like(rows, array), axis=0)
 
 
 def joined(one: Any, other: Any) -> Any:
@@ -92,12 +137,12 @@ def joined(one: Any, other: Any) -> Any:
 
 
 def scattered(values: Array, places: Array, array: Any) -> Any:
-    """Return zeros like an array, with values in some places."""
+    """Return zeros like a vector, with values in some places."""
     spread = np.zeros(array.shape[0])
     spread[places] = values
     return like(spread, array)
 
 
-def like(values: Array, array: Any) -> Any:
-    """Return NumPy values in the namespace and on the device of an array."""
-    return namespace(array).asarray(values, device=array.device)
+def batches(n: int, size: int) -> Iterator[slice]:
+    """Cut n rows into batches; scikit-learn's function does not accept n = 0."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))

@@ -1,4 +1,4 @@
-"""The paper's three data sets: one made, two from the UCI repository."""
+"""The three data sets of the paper: one is generated, two are from the UCI repository."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARKINSONS = _Source(
 def make_synthetic(
     n_samples: int = 10_000, *, noise: float = 0.125, random_state: Any = None
 ) -> Table:
-    """Make the paper's synthetic set: five ranks on a saddle over the unit square.
+    """Generate the paper's synthetic set: five ranks of a saddle over the unit square.
 
     The rank is the number of b_r in (-inf, -1, -0.1, 0.25, 1) below
     ``10 (x_1 - 0.5) (x_2 - 0.5) + noise``.
@@ -53,7 +53,7 @@ def make_synthetic(
     noise : float, default=0.125
         Standard deviation of the normal noise.
     random_state : int, RandomState instance or None, default=None
-        Draws the rows.
+        Generates the rows.
 
     Returns
     -------
@@ -85,13 +85,13 @@ def load_abalone(*, sex: Literal["code", "one-hot"] = "code", folder: Any = None
         Sex as one number (M = 0, F = 1, I = 2, as the paper's eight features want), or as three
         columns.
     folder : str or Path, default=None
-        Where `abalone.data` lies. Otherwise it is looked for in the folder PRIL_DATA and in the
-        user's cache, and else fetched from the UCI repository.
+        Folder of `abalone.data`. None looks in the folder PRIL_DATA, then in the user's cache, then
+        downloads it from the UCI repository.
 
     Returns
     -------
     X : ndarray of shape (4177, 8) or (4177, 10)
-        Features, as they are.
+        Features, not scaled.
     y : ndarray of shape (4177,)
         Ranks 1 to 4.
 
@@ -123,14 +123,13 @@ def load_parkinsons(
     Parameters
     ----------
     drop : {"subject", "motor"}, default="subject"
-        The column that goes. Without the patient's number, motor UPDRS stays, which is nearly the
-        answer (correlation 0.947); without motor UPDRS, the patient's number stays. Only the first
-        makes the paper's words come true.
+        The column to drop: the patient's number, or motor UPDRS, which is close to the target
+        (correlation 0.947). The paper's claims hold only when the patient's number is dropped.
     parts : {"width", "deciles"}, default="width"
         Ten parts of equal width on 7..55, or of equal frequency.
     folder : str or Path, default=None
-        Where `parkinsons_updrs.data` lies. Otherwise it is looked for in the folder PRIL_DATA and
-        in the user's cache, and else fetched from the UCI repository.
+        Folder of `parkinsons_updrs.data`. None looks in the folder PRIL_DATA, then in the user's
+        cache, then downloads it from the UCI repository.
 
     Returns
     -------
@@ -157,7 +156,7 @@ def load_parkinsons(
 
 
 def _find(source: _Source, folder: Any) -> Path:
-    """Return the path of a data file, fetched if it is nowhere."""
+    """Return the path of a data file, downloaded if it is in none of the folders."""
     places = [folder] if folder is not None else [os.environ.get("PRIL_DATA")]
     for place in places:
         if place and (Path(place) / source.name).is_file():

@@ -1,4 +1,4 @@
-"""Feature maps: a non-linear model by a linear learner."""
+"""Feature maps, which make a linear learner non-linear."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["PolynomialMap"]
 class PolynomialMap(TransformerMixin, BaseEstimator):
     """The exact feature map of the polynomial kernel ``(gamma x . x' + coef0) ** degree``.
 
-    Inner products of mapped rows are kernel values, so `PRIL` behind this map is `KernelPRIL` with
-    that kernel, at a cost per row that does not grow with the rows seen. There are
-    ``C(n_features + degree, degree)`` features, fewer without `coef0`: prefer the map while that is
-    less than the number of support rows times `n_features`, the kernel beyond.
+    Inner products of mapped rows are kernel values, so `PRIL` on mapped rows is `KernelPRIL` with
+    that kernel. Its cost per row does not grow with the number of rows. The map has
+    ``C(n_features + degree, degree)`` features, fewer if `coef0` is 0. Prefer the map when that is
+    less than `n_features` times the number of support rows, else the kernel.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
     gamma : float, default=None
         Factor of the inner product. None: ``1 / n_features``.
     coef0 : float, default=1
-        Constant that is added, not negative.
+        Constant added to the inner product, at least 0.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
         powers = self._monomials.powers_
         total = powers.sum(axis=1)
-        # The multinomial coefficient of each monomial, spread evenly over both factors.
+        # A kernel value has the multinomial coefficient of each monomial; a mapped row its root.
         log = math.lgamma(self.degree + 1) - np.array(
             [sum(math.lgamma(p + 1) for p in row) for row in powers]
         )
@@ -119,7 +119,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         Returns
         -------
         mapped : {ndarray, sparse matrix} of shape (n_samples, n_output_features_)
-            Monomials, scaled.
+            Scaled monomials.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
@@ -128,7 +128,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         return mapped.multiply(scale).tocsr() if issparse(mapped) else mapped * scale
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
-        """Return the monomials' names.
+        """Return the names of the monomials.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            One a monomial.
+            One for each monomial.
         """
         check_is_fitted(self)
         if input_features is None:

@@ -1,4 +1,4 @@
-"""Kernel PRIL, block by block, on whatever device the rows live."""
+"""Kernel PRIL: learned block by block, on the device of the rows."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from sklearn.metrics.pairwise import (
-    KERNEL_PARAMS,
-    PAIRWISE_KERNEL_FUNCTIONS,
-    pairwise_kernels,
-)
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _loop as loop
-from pril import _ranks
+from pril._kernel_values import Kernel
 from pril._online import OnlineClassifier, ThresholdClassifier, check_learned_array
 from pril._rows import not_finite_error
-from pril._sklearn import Interval, StrOptions, get_namespace, safe_indexing
-from pril._support import Support, batches, like, namespace, on_host, scattered, to_numpy
+from pril._sklearn import Interval, StrOptions, get_namespace
+from pril._support import Support, batches, like, namespace, on_host, taken, to_numpy
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,11 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelPRIL"]
 
-# Measured (benchmarks/kernel_speed.py): rows whose own kernel matrix is held at once, and kernel
-# values against support rows held at once. On a CPU the latter stay in cache; on an accelerator
-# they must be worth a launch, and the former cross to the host.
-BLOCK, CHUNK = 1024, 1 << 18
-DEVICE_BLOCK, DEVICE_CHUNK = 1024, 1 << 26
+# Rows learned at a time: their own kernel matrix is held, and crosses to the host from a device.
+# Measured by benchmarks/kernel_speed.py.
+BLOCK = 1024
+UNLIMITED = np.iinfo(np.int64).max
 
 
 class Points(NamedTuple):
@@ -44,16 +39,28 @@ class Points(NamedTuple):
     X: Any
 
 
-class KernelPRIL(ThresholdClassifier):
-    """Kernel PRIL: the score is a sum of kernel values at the rows that were mistakes.
+class Block(NamedTuple):
+    """Some of the rows of a call, to be learned together."""
 
-    A row whose label ``lo..hi`` is violated in s more constraints on one side than on the other
-    becomes a support row with coefficient s, and the score is
+    X: Any
+    own: Any  # what is kept of a row that becomes a support row: itself, or its position
+    source: Array  # where each row comes from, as in `Support`
+    places: Array  # where each row is among the support rows, -1 if it is not one
+    intervals: Array
+    record: loop.Record | None
+
+
+class KernelPRIL(ThresholdClassifier):
+    """Kernel PRIL: the score is a weighted sum of kernel values with past mistakes.
+
+    This is `PRIL` in the feature space of a kernel. A row that violates constraints becomes a
+    support row. Its coefficient s is the number of violated constraints that ask for a higher
+    score, less the number of those that ask for a lower one:
 
         ``f(x) = sum_t s_t kernel(x_t, x)``,  ``theta_i -= z`` for each violated constraint i
 
-    Rows are taken in blocks: scores of a block against all support rows by matrix products, then
-    the online loop of `PRIL` over the block's own kernel matrix. That is exact: the result does not
+    Rows are learned in blocks: matrix products give the scores of a block against all support
+    rows, then the loop of `PRIL` runs over the block's own kernel matrix. The result does not
     depend on the size of a block, up to the rounding of sums.
 
     Parameters
@@ -67,23 +74,24 @@ class KernelPRIL(ThresholdClassifier):
     random_state : int, RandomState instance or None, default=None
         Chooses the orders.
     average : bool, default=True
-        Predict with the mean of all iterates instead of the last one. The mean needs every row of
-        all of them, so from the first row that a budget drops on the last iterate predicts.
+        Predict with the mean of all iterates instead of the last one. The mean needs all support
+        rows of all iterates: once a budget has dropped one, the last iterate predicts.
     kernel : str or callable, default="rbf"
-        A name that :func:`~sklearn.metrics.pairwise.pairwise_kernels` knows, "precomputed" (`fit`
-        takes the square matrix of kernel values, `predict` the values against the rows of `fit`),
-        or a function of two matrices, or of two rows, that returns kernel values.
+        A name that :func:`~sklearn.metrics.pairwise.pairwise_kernels` knows; "precomputed", where
+        `fit` takes the square matrix of kernel values and `predict` the values with the rows of
+        `fit`; or a function that returns the kernel values of two matrices or of two rows.
     gamma : float, default=None
-        Of the kernels that have it. None is the kernel's own default, mostly ``1 / n_features``.
+        Parameter of the kernels that have it. None is the kernel's own default, for most of them
+        ``1 / n_features``.
     degree : float, default=3
-        Of the polynomial kernel.
+        Degree of the polynomial kernel.
     coef0 : float, default=1
-        Of the polynomial and sigmoid kernels.
+        Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, default=None
-        More keyword arguments of the kernel.
+        Other keyword arguments of the kernel.
     budget : int, default=None
-        Largest number of support rows kept. Beyond it the smallest coefficient is dropped, the
-        oldest of equal ones, in the round that would exceed it. The thresholds stay.
+        Largest number of support rows, None for no limit. A round that would exceed it drops the
+        row with the smallest coefficient, of equal ones the oldest. Thresholds do not change.
     tol : float, default=None
         Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
         improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
@@ -98,9 +106,9 @@ class KernelPRIL(ThresholdClassifier):
     support_ : ndarray of shape (n_support,)
         Row of `fit`, or round of the stream, that each support row came from.
     support_vectors_ : array of shape (n_support, n_features)
-        The support rows, where X lives.
+        The support rows, on the device of X.
     dual_coef_ : array of shape (n_support,)
-        Their coefficients, where X lives.
+        Coefficients of the support rows, on the device of X.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
     n_features_in_ : int
@@ -108,7 +116,7 @@ class KernelPRIL(ThresholdClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
     n_iter_ : int
-        Passes that `fit` made.
+        Passes that `fit` made; `partial_fit` alone sets none.
     t_ : int
         Rounds learned from.
     n_mistakes_ : int
@@ -118,20 +126,20 @@ class KernelPRIL(ThresholdClassifier):
 
     See Also
     --------
-    PolynomialMap : With `PRIL`, the same as a polynomial kernel, and faster on few features.
+    PolynomialMap : With `PRIL`, the same as a polynomial kernel; faster for few features.
 
     Notes
     -----
     With scikit-learn's array API dispatch (``sklearn.set_config(array_api_dispatch=True)``) X may
-    be a PyTorch tensor or another array, on any device: kernel values are computed there, support
-    rows stay there, and `latent` answers there.
+    be a PyTorch tensor or another array, on any device. Kernel values are computed on that device,
+    support rows stay on it, and `latent` returns an array on it.
 
     Examples
     --------
     >>> import numpy as np
     >>> from pril import KernelPRIL
     >>> X = np.linspace(-2, 2, 21).reshape(-1, 1)
-    >>> y = np.digitize(np.abs(X[:, 0]), [0.7, 1.3])  # no line can rate this
+    >>> y = np.digitize(np.abs(X[:, 0]), [0.7, 1.3])  # not linear in X
     >>> model = KernelPRIL(gamma=2.0, max_iter=50, random_state=0).fit(X, y)
     >>> model.predict([[0.0], [1.0], [-1.0], [2.0]])
     array([0, 1, 1, 2])
@@ -147,7 +155,9 @@ class KernelPRIL(ThresholdClassifier):
         "budget": [Interval(Integral, 1, None, closed="left"), None],
     }
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
-    _may_lose_mean = True  # to a budget
+    _may_lose_mean = True  # when a budget drops a support row
+
+    _memory: Support
 
     def __init__(
         self,
@@ -193,7 +203,7 @@ class KernelPRIL(ThresholdClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features; for a precomputed kernel its values, of shape (n_samples, n_samples).
+            Features. For a precomputed kernel, its values: shape (n_samples, n_samples).
         y : array-like of shape (n_samples,) or (n_samples, 2)
             Exact labels, or the lower and the upper end of each label. A missing end is open.
 
@@ -217,8 +227,8 @@ class KernelPRIL(ThresholdClassifier):
     ) -> tuple[Array, loop.Record | None]:
         if self.kernel == "precomputed":
             raise ValueError(
-                "kernel='precomputed' cannot be learned from a stream, whose later rows it does "
-                "not know: use fit, or a kernel that is a name or a function"
+                "kernel='precomputed' cannot be learned from a stream, because the kernel values "
+                "of later rows are not known: use fit, or a kernel that is a name or a function"
             )
         return super()._learn_once(X, y, classes, recording=recording, order=order)
 
@@ -233,7 +243,7 @@ class KernelPRIL(ThresholdClassifier):
             ensure_all_finite=False,
             ensure_min_samples=min_rows,
         )
-        # A bounded kernel can hide what is not finite, so here it is looked for.
+        # A bounded kernel can return finite values for rows that are not: check the rows here.
         if issparse(X):
             if not np.isfinite(X.data).all():
                 raise not_finite_error(loop.Csr(X.data, X.indices, X.indptr, 0.0), self, None)
@@ -241,30 +251,29 @@ class KernelPRIL(ThresholdClassifier):
             raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self, None)
         if self.kernel == "precomputed" and reset and X.shape[0] != X.shape[1]:
             raise ValueError(
-                "kernel='precomputed' needs a square matrix, the kernel of each row of fit with "
-                f"each, got X of shape {tuple(X.shape)}"
+                "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
+                f"rows, got X of shape {tuple(X.shape)}"
             )
         return Points(X)
 
     def _blank_memory(self, rows: Points) -> Support:
         blank = super()._blank_memory(rows)
-        n = rows.X.shape[0]
         empty = np.empty(0) if issparse(rows.X) else like(np.empty(0), rows.X)
         none = np.empty(0, dtype=np.int64)
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
-        return Support(first, empty, empty, none, 0, np.full(n, -1), blank.state, blank.mean)
+        return Support(first, empty, empty, none, 0, blank.state, blank.mean)
 
     def _check_memory(self) -> None:
         if callable(self.kernel) or callable(self._learned_with.get("kernel")):
             raise ValueError(
                 f"kernel={self.kernel!r} is a function, and a file holds data, no code: use a "
-                "kernel that is known by name"
+                "kernel that has a name"
             )
         rows, coef, sums, source, *_ = self._memory
         if not (on_host(rows) and on_host(coef)):
             raise ValueError(
                 f"its support rows are of type {type(rows).__name__}, and a file holds NumPy "
-                "arrays: fit on those"
+                "arrays: fit on NumPy arrays"
             )
         super()._check_memory()
         n_support = len(source)
@@ -274,7 +283,7 @@ class KernelPRIL(ThresholdClassifier):
         if self.kernel == "precomputed":
             check_learned_array(rows, (n_support,), np.int64)
             if not ((rows >= 0) & (rows < self.n_features_in_)).all():
-                raise ValueError("support rows that fit did not see")
+                raise ValueError("its support rows are not among the rows of fit")
             return
         shape = (n_support, self.n_features_in_)
         if isinstance(rows, csr_array) and rows.shape == shape:
@@ -292,183 +301,86 @@ class KernelPRIL(ThresholdClassifier):
         order: Array | None,
         record: loop.Record | None,
     ) -> Support:
-        for batch in batches(len(intervals), BLOCK if on_host(rows.X) else DEVICE_BLOCK):
+        for batch in batches(len(intervals), BLOCK):
             if order is None:
-                chosen, block = np.arange(batch.start, batch.stop), rows.X[batch, ...]
+                chosen, X = np.arange(batch.start, batch.stop), rows.X[batch, ...]
             else:
-                chosen, block = order[batch], safe_indexing(rows.X, order[batch])
+                chosen, X = order[batch], taken(rows.X, order[batch])
+            source = memory.origin + chosen
+            own = source if self.kernel == "precomputed" else X
             noted = record and loop.Record(*(part[batch] for part in record))
-            memory = self._learn_block(memory, block, chosen, intervals[chosen], noted)
-        return memory
-
-    def _learn_block(
-        self,
-        memory: Support,
-        block: Any,
-        chosen: Array,
-        intervals: Array,
-        record: loop.Record | None,
-    ) -> Support:
-        """Learn from a block of rows, given with their positions among the rows of this call."""
-        source = memory.origin + chosen
-        own = source if self.kernel == "precomputed" else block
-        place = np.full(len(chosen), -1) if memory.place is None else memory.place[chosen]
-        within = self._checked_kernel(block, own)
-        n_kept = len(memory.source)
-        if self.budget is None:
-            columns = [memory.coef] if record is None else [memory.coef, memory.sums]
-            scores = [to_numpy(self._scores(block, memory.rows, column)) for column in columns]
-            values, slot = within, np.arange(len(chosen))
-            u = mean_u = np.zeros(len(chosen) + 1)
-        else:
-            # A row that is dropped changes all scores to come, so its kernel values are kept.
-            across = self._checked_kernel(block, memory.rows)
-            u = np.concatenate([to_numpy(memory.coef), np.zeros(len(chosen) + 1)])
-            mean_u = np.concatenate([to_numpy(memory.sums), np.zeros(len(chosen) + 1)])
-            scores = [across @ column[:n_kept] for column in (u, mean_u)]
-            values = np.concatenate([across.T, within])
-            slot = np.where(place >= 0, place, n_kept + np.arange(len(chosen)))
-        n_pool = len(u) - 1 - len(chosen)
-        gram = loop.Gram(
-            scores=scores[0],
-            sums=np.empty(0) if record is None else scores[1],
-            values=values,
-            slot=slot,
-            since=np.concatenate([np.arange(n_pool), np.full(len(chosen), -1)]),
-            size=np.array([n_pool, 0]),
-            budget=np.iinfo(np.int64).max if self.budget is None else int(self.budget),
-        )
-        state = memory.state._replace(u=u[np.newaxis].copy())
-        mean = memory.mean and memory.mean._replace(u=mean_u[np.newaxis].copy())
-        bad = loop.run(gram, intervals, None, self._rule(), self._geometry(), state, mean, record)
-        if bad >= 0:
-            raise ValueError(f"{self._kernel_name()} gives scores that are not finite")
-        u = state.u[0, :-1]
-        mean_u = np.zeros_like(u) if mean is None else mean.u[0, :-1]
-        if self.budget is not None:
-            memory = memory.extend(own, u[n_kept:], mean_u[n_kept:], source)
-            memory = memory._replace(coef=like(u, memory.coef), sums=like(mean_u, memory.coef))
-            if gram.size[1] > 0:
-                memory = memory._replace(mean=None)
-            if memory.place is not None:
-                memory.place[memory.source] = -1
-            order = np.argsort(gram.since, kind="stable")  # oldest first
-            memory = memory.keep(order[np.count_nonzero(gram.since < 0) :])
-            if memory.place is not None:
-                memory.place[memory.source] = np.arange(len(memory.source))
-        else:
-            again = place >= 0
-            if again.any():
-                memory = memory._replace(
-                    coef=memory.coef + scattered(u[again], place[again], memory.coef),
-                    sums=memory.sums + scattered(mean_u[again], place[again], memory.sums),
-                )
-            new = np.flatnonzero(~again & (gram.since >= 0))
-            memory = memory.extend(safe_indexing(own, new), u[new], mean_u[new], source[new])
-            if memory.place is not None:
-                memory.place[source[new]] = n_kept + np.arange(len(new))
-        return memory
-
-    # --- The kernel ---
-
-    def _kernel_name(self) -> str:
-        return f"kernel={self.kernel!r}" if isinstance(self.kernel, str) else "the kernel function"
-
-    def _kernel(self, A: Any, B: Any) -> Callable[[slice], Any]:
-        """Return a function from a part of B's rows to their kernel with A's, where they live."""
-        if self.kernel == "precomputed":
-            return lambda part: A[:, B[part]]
-        params = self.kernel_params or {}
-        if callable(self.kernel):
-            return lambda part: self._called_kernel(A, B[part, ...], params)
-        params = self._named_params()
-        if self.kernel == "rbf" and not (issparse(A) or issparse(B)):
-            return _rbf(A, B, params.get("gamma", 1.0 / A.shape[1]))
-
-        def compare(part: slice) -> Any:
-            with np.errstate(all="ignore"):  # what overflows is refused
-                return pairwise_kernels(A, B[part, ...], metric=self.kernel, **params)
-
-        return compare
-
-    def _named_params(self) -> dict[str, Any]:
-        """Return the arguments of a kernel known by name: what it does not take is refused."""
-        own = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        taken = KERNEL_PARAMS[self.kernel]
-        more = self.kernel_params or {}
-        for name in more:
-            if name not in taken:
-                raise ValueError(
-                    f"kernel_params: kernel={self.kernel!r} takes no argument {name!r}, "
-                    f"only {_ranks.named(sorted(taken))}"
-                )
-        given = {name: own[name] for name in own if name in taken and own[name] is not None}
-        return given | more
-
-    def _called_kernel(self, A: Any, B: Any, params: dict[str, Any]) -> Any:
-        """Call the user's function, on matrices if it takes them, else on each pair of rows."""
-        function: Any = self.kernel
-        try:
-            if self._takes_matrices(A, params):
-                values = function(A, B, **params)
+            block = Block(X, own, source, memory.places(source), intervals[chosen], noted)
+            if self.budget is None:
+                memory = self._learn_block(memory, block)
             else:
-                values = pairwise_kernels(A, B, metric=function, **params)
-            values = values.toarray() if issparse(values) else values
-            if on_host(A):
-                values = np.asarray(values, dtype=np.float64)
-        except Exception as error:
-            raise ValueError(f"the kernel function raised {error!r}") from error
-        if np.shape(values) != (A.shape[0], B.shape[0]):
-            raise ValueError(
-                f"the kernel function returned shape {np.shape(values)} for {A.shape[0]} and "
-                f"{B.shape[0]} rows; it should return ({A.shape[0]}, {B.shape[0]})"
-            )
-        return values
+                memory = self._learn_block_within_budget(memory, block, int(self.budget))
+        return memory
 
-    def _takes_matrices(self, A: Any, params: dict[str, Any]) -> bool:
-        """Tell a function of two matrices from a function of two rows, by trying it."""
-        if A.shape[0] == 0:
-            return True
-        function: Any = self.kernel
-        row = safe_indexing(A, np.zeros(1, dtype=np.int64))
-        if issparse(A):
-            return True
-        try:
-            number = function(row[0, :], row[0, :], **params)
-        except Exception:  # a function of rows that fails is told of by the call itself
-            return True
-        if np.shape(number) != ():
-            return True
-        two, three = (safe_indexing(A, np.zeros(n, dtype=np.int64)) for n in (2, 3))
-        try:
-            return bool(np.shape(function(two, three, **params)) == (2, 3))
-        except Exception:
-            return False
+    def _learn_block(self, memory: Support, block: Block) -> Support:
+        """Learn from a block without a budget: the support rows count by their scores alone."""
+        kernel, n, n_support = self._kernel(), len(block.source), len(memory.source)
 
-    def _checked_kernel(self, A: Any, B: Any) -> Array:
-        """Return the kernel as a NumPy array, or refuse what is not finite."""
-        if B.shape[0] == 0:
-            return np.empty((A.shape[0], 0))
-        values = self._kernel(A, B)(slice(0, B.shape[0]))
-        xp = namespace(values)
-        if not bool(xp.all(xp.isfinite(values))):
-            bad = to_numpy(values)
-            raise ValueError(
-                f"{self._kernel_name()} returned {bad[~np.isfinite(bad)][0]} for two finite rows"
-            )
-        return np.ascontiguousarray(to_numpy(values))
+        def scores(coef: Any) -> Array:
+            return to_numpy(kernel.scores(block.X, memory.rows, coef))
 
-    def _scores(self, A: Any, B: Any, coef: Any) -> Any:
-        """Return the kernel of A and B times the coefficients, never holding all of it."""
-        xp = namespace(coef)
-        scores = like(np.zeros(A.shape[0]), coef)
-        if coef.shape[0] == 0:
-            return scores
-        kernel, weights = self._kernel(A, B), xp.astype(coef, A.dtype)
-        width = max(1, (CHUNK if on_host(coef) else DEVICE_CHUNK) // A.shape[0])
-        for part in batches(coef.shape[0], width):
-            scores = scores + xp.astype(kernel(part) @ weights[part], scores.dtype)
-        return scores
+        gram = loop.Gram(
+            scores=scores(memory.coef),
+            sums=np.empty(0) if block.record is None else scores(memory.sums),
+            values=kernel.values(block.X, block.own),
+            slot=np.arange(n),
+            since=np.full(n, -1),
+            size=np.array([0, 0]),
+            budget=UNLIMITED,
+        )
+        coef, sums = self._run(gram, np.zeros(n), np.zeros(n), memory, block)
+        new = np.flatnonzero((gram.since >= 0) & (block.places < 0))
+        block.places[new] = n_support + np.arange(len(new))
+        moved = block.places >= 0
+        memory = memory.extend(taken(block.own, new), block.source[new])
+        return memory.move(block.places[moved], coef[moved], sums[moved])
+
+    def _learn_block_within_budget(self, memory: Support, block: Block, budget: int) -> Support:
+        """Learn from a block within a budget: dropping a support row changes all later scores."""
+        kernel, n, n_support = self._kernel(), len(block.source), len(memory.source)
+        coef, sums = to_numpy(memory.coef), to_numpy(memory.sums)
+        across = kernel.values(block.X, memory.rows)
+        gram = loop.Gram(
+            scores=across @ coef,
+            sums=np.empty(0) if block.record is None else across @ sums,
+            values=np.concatenate([across.T, kernel.values(block.X, block.own)]),
+            slot=np.where(block.places >= 0, block.places, n_support + np.arange(n)),
+            since=np.concatenate([np.arange(n_support), np.full(n, -1)]),
+            size=np.array([n_support, 0]),
+            budget=budget,
+        )
+        zeros = np.zeros(n)
+        coef, sums = self._run(gram, np.append(coef, zeros), np.append(sums, zeros), memory, block)
+        memory = memory.extend(block.own, block.source)
+        memory = memory._replace(coef=like(coef, memory.coef), sums=like(sums, memory.coef))
+        if gram.size[1] > 0:
+            memory = memory._replace(mean=None)
+        oldest_first = np.argsort(gram.since, kind="stable")
+        return memory.keep(oldest_first[np.count_nonzero(gram.since < 0) :])
+
+    def _run(
+        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
+    ) -> tuple[Array, Array]:
+        """Run the loop over a block; return what became of the coefficients and their sums."""
+        # The loop wants one more weight, of a constant feature that these rows do not have.
+        state = memory.state._replace(u=np.append(coef, 0.0)[np.newaxis])
+        mean = memory.mean and memory.mean._replace(u=np.append(sums, 0.0)[np.newaxis])
+        rule, geometry = self._rule(), self._geometry()
+        bad = loop.run(gram, block.intervals, None, rule, geometry, state, mean, block.record)
+        if bad >= 0:
+            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+        return state.u[0, :-1], np.zeros_like(coef) if mean is None else mean.u[0, :-1]
+
+    def _kernel(self) -> Kernel:
+        more = self.kernel_params or {}
+        if callable(self.kernel) or self.kernel == "precomputed":
+            return Kernel(self.kernel, more)
+        own = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        return Kernel.named(self.kernel, own, more)
 
     # --- Predicting ---
 
@@ -478,7 +390,7 @@ class KernelPRIL(ThresholdClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features; for a precomputed kernel its values, of shape (n_samples, n_samples_fit).
+            Features. For a precomputed kernel, its values: shape (n_samples, n_samples_fit).
 
         Returns
         -------
@@ -488,9 +400,9 @@ class KernelPRIL(ThresholdClassifier):
         check_is_fitted(self)
         self._check_fixed()
         rows = self._read_rows(X, reset=False, min_rows=1).X
-        coef = self.dual_coef_
+        kernel, coef = self._kernel(), self.dual_coef_
         blocks = [
-            self._scores(rows[block, ...], self._memory.rows, coef)
+            kernel.scores(rows[block, ...], self._memory.rows, coef)
             for block in batches(rows.shape[0], BLOCK)
         ]
         return namespace(coef).concat(blocks)
@@ -501,12 +413,12 @@ class KernelPRIL(ThresholdClassifier):
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
         if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
-            raise ValueError(f"{self._kernel_name()} gives scores that are not finite")
+            raise ValueError(f"{self._kernel()} gives scores that are not finite")
         return ranks, written, cut
 
     @property
     def coef_(self) -> Array:
-        """There is none: the weights live in the kernel's feature space."""
+        """Not defined: the weights are in the kernel's feature space."""
         raise AttributeError("KernelPRIL has no coef_; see dual_coef_ and support_vectors_")
 
     @property
@@ -522,8 +434,7 @@ class KernelPRIL(ThresholdClassifier):
     def support_(self) -> Array:
         """Row of `fit`, or round of the stream, that each support row came from."""
         check_is_fitted(self)
-        source: Array = self._memory.source
-        return source
+        return self._memory.source
 
     @property
     def support_vectors_(self) -> Any:
@@ -538,25 +449,3 @@ class KernelPRIL(ThresholdClassifier):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         tags.input_tags.sparse = self.kernel != "precomputed"
         return tags
-
-
-def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
-    """Return exp(-gamma |a - b|^2) as the exponential of one product of lengthened rows.
-
-    ``(a, -gamma |a|^2, 1) . (2 gamma b, 1, -gamma |b|^2)`` is the exponent: two passes over the
-    result instead of pairwise_kernels' seven.
-    """
-    xp = namespace(A)
-    # Only differences count: near zero the squares do not drown them.
-    A, B = A - B[:1, ...], B - B[:1, ...]
-    a, b = (-gamma * xp.sum(rows * rows, axis=1, keepdims=True) for rows in (A, B))
-    left = xp.concat([A, a, xp.ones_like(a)], axis=1)
-    right = xp.concat([2.0 * gamma * B, xp.ones_like(b), b], axis=1)
-
-    def compare(part: slice) -> Any:
-        exponent = left @ right[part, ...].T
-        if on_host(exponent):
-            return np.exp(np.minimum(exponent, 0.0, out=exponent), out=exponent)
-        return xp.exp(xp.clip(exponent, max=0.0))
-
-    return compare

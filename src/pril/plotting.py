@@ -1,4 +1,4 @@
-"""Pictures from arrays and models. Needs matplotlib: ``pip install pril[plot]``."""
+"""Plots of models. They need matplotlib: ``pip install 'pril[plot]'``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_model", "plot_scores"]
 
-INSIDE, OUTSIDE = "#0072b2", "#d55e00"  # told apart by the colour-blind too
+INSIDE, OUTSIDE = "#0072b2", "#d55e00"  # safe for colour-blind readers
 
 
 def _axes(ax: Axes | None) -> Axes:
@@ -28,9 +28,10 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def plot_scores(estimator: ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
-    """Draw the score axis with its thresholds, and each row's interval at the row's score.
+    """Plot the rows by score: the class of each prediction, the interval of each label.
 
-    A row's bar spans the classes its label allows; its dot is the class the model predicts.
+    A vertical bar spans the classes that a row's label allows, a dot is the predicted class, and
+    dotted lines are the thresholds.
 
     Parameters
     ----------
@@ -108,18 +109,18 @@ def plot_model(
     top: int = 10,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the largest weights of a model on its score axis, between its thresholds.
+    """Plot the largest weights of a model on its score axis, with its thresholds.
 
-    A bar is what one unit of a feature, such as one standard deviation, adds to the score; the
-    shaded bands are the scores of the classes, so that a bar shows how far its feature can move a
-    row.
+    A bar shows what one unit of a feature, such as one standard deviation, adds to the score. The
+    shaded bands are the score ranges of the classes, so a bar shows how many classes its feature
+    can move a row.
 
     Parameters
     ----------
     estimator : estimator
         A fitted linear learner with thresholds.
     names : sequence of str, default=None
-        Names of the features. None takes those it was fitted with, or their numbers.
+        Names of the features. None takes the names of `fit`, or else numbers.
     top : int, default=10
         How many weights to draw.
     ax : matplotlib Axes, default=None

@@ -1,9 +1,9 @@
-"""The paper's analysis as functions: margins, mistake bounds, regret; as printed and repaired.
+"""The paper's analysis as functions: margins, mistake bounds, regret; as printed and corrected.
 
 Notation: K classes, labels ``[l, r]`` of width ``r - l`` at least c, ``C = K - c - 1`` the most
 constraints a round can violate, R the largest length of a row, v = (w, theta). A comparator has
-margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of every row. What the
-paper got wrong, and why what stands here is right, is told in ``docs/theory.md``.
+margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of every row. The errors
+of the paper, and the proofs of the corrected statements, are in ``docs/theory.md``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
     "regret_bound",
 ]
 
-NEGLIGIBLE = 1e-9  # a margin below this share of the rows' length is none
-MOST_ADDED = 200  # constraints taken into the solver's working set at a time
-MOST_ORDERS = 10  # of columns, in which a solver that went wrong is asked again
+NEGLIGIBLE = 1e-9  # a margin below this share of the longest row counts as zero
+MOST_ADDED = 200  # constraints added to the solver's working set at a time
+MOST_ORDERS = 10  # column orders to try when the solver returns a wrong answer
 
 
 # --- A stream and its constraints ----------------------------------------------------------------
@@ -91,9 +91,10 @@ class Margin:
     Attributes
     ----------
     gamma : float
-        The margin; 0 if no comparator satisfies every constraint, infinite if there is none.
+        The margin: 0 if no comparator satisfies every constraint, infinite if there are no
+        constraints.
     w : ndarray of shape (n_features,) or None
-        Weights of the comparator, None if there is none.
+        Weights of the comparator, None if the margin is 0.
     theta : ndarray of shape (n_classes - 1,) or None
         Its thresholds.
     """
@@ -124,9 +125,10 @@ def margin(
     """Find the largest margin that a comparator of unit norm can have on a stream.
 
     The l2 problem is a least-distance problem, solved by SciPy's non-negative least squares; the
-    l1 problem is a linear program, solved by HiGHS. Both see a growing set of the most violated
-    constraints. What they return is measured on all the data: the margin is a true one. Where the
-    largest is less than 1e-9 of the rows' length, a smaller true one may come back.
+    l1 problem is a linear program, solved by HiGHS. Both start with the most violated constraints
+    and add more until none is missing. The margin is then computed from all rows, so it is never
+    overstated. Where the largest margin is less than 1e-9 of the longest row, the result may be a
+    smaller one.
 
     Parameters
     ----------
@@ -135,7 +137,7 @@ def margin(
     y : array-like of shape (n_samples,) or (n_samples, 2)
         Exact labels, or lower and upper ends.
     norm : {"l2", "l1"}, default="l2"
-        The norm of (w, theta) that is one: l2 for PRIL, l1 for M-PRIL.
+        The norm in which (w, theta) has length one: l2 for PRIL, l1 for M-PRIL.
     nonnegative : bool, default=False
         Whether weights and thresholds must not be negative, as plain M-PRIL's are.
     classes : array-like, default=None
@@ -162,31 +164,32 @@ def margin(
         w = np.zeros(stream.X.shape[1])
         w[0] = 1.0
         return Margin(math.inf, w, np.zeros(stream.signs.shape[1]))
-    found = _largest(stream, norm, nonnegative)
-    if found.separable or nonnegative:
-        return found
-    # Margins shrink with the distance from the origin, to below what a solver can tell from none.
-    # Thresholds absorb a shift, so nearer to the origin at least some comparator can be found.
+    largest = _largest_margin(stream, norm, nonnegative)
+    if largest.separable or nonnegative:
+        return largest
+    # For rows far from the origin the margin is too small for the solvers. Thresholds absorb a
+    # shift of the rows, so solve the problem for centred rows and shift the comparator back.
     centre, spread = stream.X.mean(axis=0), np.ptp(stream.X, axis=0).max() or 1.0
-    near = _largest(stream._replace(X=(stream.X - centre) / spread), norm, nonnegative)
-    if near.w is None or near.theta is None:
-        return found
-    w = near.w / spread
-    v = np.concatenate([w, near.theta + w @ centre])
+    centred = stream._replace(X=(stream.X - centre) / spread)
+    comparator = _largest_margin(centred, norm, nonnegative)
+    if comparator.w is None or comparator.theta is None:
+        return largest
+    w = comparator.w / spread
+    v = np.concatenate([w, comparator.theta + w @ centre])
     v /= np.linalg.norm(v, 2 if norm == "l2" else 1)
     w, theta = v[: len(w)], v[len(w) :]
     gamma = float(stream.margins(w, theta).min())
-    return Margin(gamma, w, theta) if gamma > 0 else found
+    return Margin(gamma, w, theta) if gamma > 0 else largest
 
 
-def _largest(stream: _Stream, norm: str, nonnegative: bool) -> Margin:
-    """Return the largest margin that the solvers can tell from none."""
+def _largest_margin(stream: _Stream, norm: str, nonnegative: bool) -> Margin:
+    """Return the largest margin, 0 where the solvers cannot tell it from 0."""
     n_features, n_cuts = stream.X.shape[1], stream.signs.shape[1]
-    scale = max(1.0, stream.radius)  # rows of any length look alike to the solvers
+    scale = max(1.0, stream.radius)  # the solvers get rows of length 1 at most
     solve = _least_distance if norm == "l2" else _linear_program
     chosen = np.zeros(stream.signs.shape, dtype=bool)
-    nothing = stream.margins(np.zeros(n_features), np.zeros(n_cuts))
-    chosen[_most_violated(nothing, 0.0, chosen)] = True
+    margins = stream.margins(np.zeros(n_features), np.zeros(n_cuts))
+    chosen[_most_violated(margins, 0.0, chosen)] = True
     best = Margin(0.0, None, None)
     while True:
         t, i = np.nonzero(chosen)
@@ -202,18 +205,18 @@ def _largest(stream: _Stream, norm: str, nonnegative: bool) -> Margin:
         margins = stream.margins(w, theta)
         if margins.min() > max(best.gamma, NEGLIGIBLE * scale):
             best = Margin(float(margins.min()), w, theta)
-        # The chosen constraints alone allow no more than this.
-        allowed = margins[chosen].min()
-        more = _most_violated(margins, allowed - NEGLIGIBLE * scale, chosen)
+        # With these constraints alone, no larger margin is possible.
+        possible = margins[chosen].min()
+        more = _most_violated(margins, possible - NEGLIGIBLE * scale, chosen)
         if not more[0].size:
             return best
         chosen[more] = True
 
 
-def _most_violated(margins: Array, allowed: float, chosen: Array) -> tuple[Array, ...]:
-    """Return the constraints not chosen yet whose margins are least, of those not above."""
+def _most_violated(margins: Array, limit: float, chosen: Array) -> tuple[Array, ...]:
+    """Return the smallest margins up to a limit, of constraints that are not chosen yet."""
     waiting = np.where(chosen, np.inf, margins)
-    below = np.flatnonzero(waiting <= allowed)
+    below = np.flatnonzero(waiting <= limit)
     least = below[np.argsort(waiting.ravel()[below], kind="stable")[:MOST_ADDED]]
     return np.unravel_index(least, margins.shape)
 
@@ -235,10 +238,10 @@ def _least_distance(rows: Array, nonnegative: bool) -> Array | None:
 
 
 def _checked_nnls(system: Array, target: Array) -> Array:
-    """Return the least residual that a non-negative combination of columns leaves.
+    """Return the smallest residual that a non-negative combination of the columns leaves.
 
-    SciPy's nnls, from 1.15 on, once in some thousand problems returns what is not the least
-    (its issue 25389). The conditions for a minimum tell, and another order of the columns helps.
+    SciPy's nnls, from 1.15 on, does not find the minimum of one problem in some thousand (SciPy
+    issue 25389). So check the conditions for a minimum; if they fail, reorder the columns.
     """
     rng, order = np.random.default_rng(0), np.arange(system.shape[1])
     least = -target
@@ -256,19 +259,19 @@ def _checked_nnls(system: Array, target: Array) -> Array:
 
 
 def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
-    """Return the v of l1 norm one with the largest least entry of rows @ v, if that is positive."""
+    """Return the v of l1 norm one whose smallest entry of rows @ v is largest, if positive."""
     signed = rows if nonnegative else np.hstack([rows, -rows])
     n = signed.shape[1]
-    found = linprog(
+    solution = linprog(
         c=np.append(np.zeros(n), -1.0),
         A_ub=np.vstack([np.hstack([-signed, np.ones((len(rows), 1))]), np.append(np.ones(n), 0.0)]),
         b_ub=np.append(np.zeros(len(rows)), 1.0),
         bounds=[(0, None)] * n + [(0, None)],
         method="highs",
     )
-    if found.x is None or found.x[-1] <= NEGLIGIBLE:
+    if solution.x is None or solution.x[-1] <= NEGLIGIBLE:
         return None
-    parts = found.x[:-1]
+    parts = solution.x[:-1]
     v: Array = parts if nonnegative else parts[: n // 2] - parts[n // 2 :]
     return v
 
@@ -294,7 +297,7 @@ def _positive(name: str, value: float, *, zero: bool = False) -> float:
 def mistake_bound(radius: float, gamma: float, n_classes: int, min_width: int = 0) -> float:
     """Return Theorem 1's bound on the violated constraints of PRIL on a separable stream.
 
-    ``(R^2 + 1) C / gamma^2``, right as printed.
+    ``(R^2 + 1) C / gamma^2``, correct as printed.
 
     Parameters
     ----------
@@ -310,7 +313,7 @@ def mistake_bound(radius: float, gamma: float, n_classes: int, min_width: int = 
     Returns
     -------
     bound : float
-        On the sum of violated constraints over all rounds, hence on the interval losses.
+        On the number of violated constraints over all rounds, and so on the interval loss.
 
     Examples
     --------
@@ -334,8 +337,8 @@ def general_mistake_bound(
 ) -> float:
     """Return Theorem 2's bound on the violated constraints of PRIL, for any comparator.
 
-    ``(D + sqrt(R^2 + 1))^2 C / gamma^2``, where D^2 sums the squares of what each constraint lacks
-    to the margin gamma. Right as printed, for a single pass.
+    ``(D + sqrt(R^2 + 1))^2 C / gamma^2``, where D^2 is the sum of squares of how far each
+    constraint falls short of the margin gamma. Correct as printed, for a single pass.
 
     Parameters
     ----------
@@ -348,14 +351,14 @@ def general_mistake_bound(
     theta : array-like of shape (n_classes - 1,)
         Its thresholds.
     gamma : float, default=None
-        The margin asked for. None takes the one with the least bound.
+        The margin. None takes the one with the smallest bound.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from y.
 
     Returns
     -------
     bound : float
-        On the sum of violated constraints over all rounds.
+        On the number of violated constraints over all rounds.
 
     Examples
     --------
@@ -384,16 +387,16 @@ def general_mistake_bound(
 
     def root(slope: float) -> float:
         """(D + sqrt(R^2 + 1)) / gamma at gamma = 1 / slope: convex, and finite at 0."""
-        lacking = np.maximum(0.0, 1.0 - slope * margins)
-        return float(np.linalg.norm(lacking) + reach * slope)
+        shortfalls = np.maximum(0.0, 1.0 - slope * margins)
+        return float(np.linalg.norm(shortfalls) + reach * slope)
 
     if gamma is not None:
         return root(1.0 / _positive("gamma", gamma)) ** 2 * C
-    found = minimize_scalar(
+    smallest = minimize_scalar(
         root, bounds=(0.0, math.sqrt(len(margins)) / reach), method="bounded",
         options={"xatol": 1e-12},
     )  # fmt: skip
-    return min(root(0.0), float(found.fun)) ** 2 * C
+    return min(root(0.0), float(smallest.fun)) ** 2 * C
 
 
 def regret_bound(
@@ -407,8 +410,8 @@ def regret_bound(
 ) -> float:
     """Return Theorem 3's bound on the regret of PRIL.
 
-    ``(norm^2 + T (C^2 R^2 + C)) / 2``; printed with ``C (R^2 + 1)`` for the last factor, which is
-    wrong as soon as two constraints fail at once.
+    ``(norm^2 + T (C^2 R^2 + C)) / 2``. The paper prints ``C (R^2 + 1)`` for the last factor, which
+    is wrong when a round violates two constraints.
 
     Parameters
     ----------
@@ -423,12 +426,12 @@ def regret_bound(
     norm : float
         Largest l2 norm of the models PRIL is compared with, Lambda.
     as_printed : bool, default=False
-        Whether to return the paper's own, broken bound.
+        Whether to return the bound that the paper prints, which is wrong.
 
     Returns
     -------
     bound : float
-        On the summed surrogate loss, less that of the best fixed model.
+        On the summed surrogate loss, minus that of the best fixed model.
 
     Examples
     --------
@@ -462,7 +465,7 @@ def multiplicative_mistake_bound(
     """Return Theorem 4's bound on the violated constraints of M-PRIL on a separable stream.
 
     ``2 C^2 log(N) / gamma^2`` with ``N = K + d - 1``, twice that for the signed form, for features
-    within [-1, 1] and the step of `multiplicative_step`. The paper loses the factor 2.
+    within [-1, 1] and the step of `multiplicative_step`. The paper omits the factor 2.
 
     Parameters
     ----------
@@ -477,12 +480,12 @@ def multiplicative_mistake_bound(
     signed : bool, default=True
         Whether weights and thresholds may be negative.
     as_printed : bool, default=False
-        Whether to return the paper's own bound, which knows no signed form.
+        Whether to return the bound that the paper prints. It has no signed form.
 
     Returns
     -------
     bound : float
-        On the sum of violated constraints over all rounds.
+        On the number of violated constraints over all rounds.
 
     Examples
     --------
@@ -501,10 +504,9 @@ def multiplicative_mistake_bound(
 
 
 def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> float:
-    """Return the step of M-PRIL that Theorem 4 is best for.
+    """Return the step of M-PRIL for which Theorem 4 gives the smallest bound.
 
-    ``log((C + gamma) / (C - gamma)) / (2 C)``, which is infinite in the limit gamma = C, and where
-    there is no constraint at all.
+    ``log((C + gamma) / (C - gamma)) / (2 C)``, which is infinite for gamma = C and for C = 0.
 
     Parameters
     ----------
@@ -539,7 +541,7 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 
 
 def _linear(estimator: Any) -> PRIL | MPRIL:
-    """Return a clone of a learner that the theorems are about."""
+    """Return a clone of a learner; the theorems are about PRIL and M-PRIL only."""
     if not isinstance(estimator, (PRIL, MPRIL)):
         raise TypeError(f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}")
     learner: PRIL | MPRIL = clone(estimator)
@@ -547,7 +549,7 @@ def _linear(estimator: Any) -> PRIL | MPRIL:
 
 
 def _named_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
-    """Return the classes named here or on the learner; if both are, they must agree."""
+    """Return the classes of the call or of the learner; if both have them, they must agree."""
     if classes is None or learner.classes is None:
         return learner.classes if classes is None else classes
     one, other = _ranks.check_classes(classes), _ranks.check_classes(learner.classes)
@@ -559,14 +561,14 @@ def _named_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
 
 
 class Regret(NamedTuple):
-    """How much more a learner lost than the best fixed model, and what Theorem 3 allows.
+    """The loss of a learner minus that of the best fixed model, and the bound of Theorem 3.
 
     A run with step eta is eta times the run with step 1, and so are its losses.
     """
 
-    regret: float  # summed surrogate loss, less the best fixed model's
-    best: float  # the best fixed model's: 0
-    bound: float  # Theorem 3, repaired
+    regret: float  # summed surrogate loss, minus that of the best fixed model
+    best: float  # summed surrogate loss of the best fixed model: 0
+    bound: float  # Theorem 3, corrected
     step: float  # eta = norm / (G sqrt(T)), which gives the sqrt(T) rate
     scaled_regret: float  # of the run with that step
     scaled_bound: float  # norm G sqrt(T)
@@ -575,14 +577,14 @@ class Regret(NamedTuple):
 def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any = None) -> Regret:
     """Run a linear learner once over a stream and compare it with the best fixed model.
 
-    The surrogate loss L_I^IMC is zero at w = 0, theta = 0 and never negative, so the best model in
-    any ball around zero loses nothing, and the regret is what the learner itself lost.
+    The surrogate loss L_I^IMC is zero at w = 0, theta = 0 and never negative. So the best model in
+    any ball around zero has loss 0, and the regret is the loss of the learner.
 
     Parameters
     ----------
     estimator : PRIL or MPRIL
-        The learner; a clone of it is run. The bound is about PRIL's iterates, so use
-        ``average=False``.
+        The learner; a clone of it is run. The bound holds for PRIL's iterates, not for their mean,
+        so use ``average=False``.
     X : array-like of shape (n_samples, n_features)
         Rows.
     y : array-like of shape (n_samples,) or (n_samples, 2)
@@ -611,16 +613,16 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
     stream = _read(X, y, _named_classes(learner, classes))
     norm = _positive("norm", norm)
     learner.set_params(classes=None)
-    lost = float(progressive(learner, stream.X, y, classes=stream.classes).hinge_losses.sum())
+    loss = float(progressive(learner, stream.X, y, classes=stream.classes).hinge_losses.sum())
     T, K, c = len(stream.X), len(stream.classes), stream.min_width
     gradient = _gradient(stream.radius, _constraints(K, c))
     step = norm / (gradient * math.sqrt(T)) if gradient > 0 else math.inf
     return Regret(
-        regret=lost,
+        regret=loss,
         best=0.0,
         bound=regret_bound(T, stream.radius, K, c, norm=norm),
         step=step,
-        scaled_regret=step * lost if lost > 0 else 0.0,
+        scaled_regret=step * loss if loss > 0 else 0.0,
         scaled_bound=norm * gradient * math.sqrt(T),
     )
 
@@ -629,7 +631,7 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
 
 
 class Bound(NamedTuple):
-    """One bound, what was observed, and how much room is left."""
+    """One bound and the number that it bounds, as observed."""
 
     name: str
     observed: float
@@ -637,7 +639,7 @@ class Bound(NamedTuple):
 
     @property
     def room(self) -> float:
-        """Share of the bound that is left."""
+        """Share of the bound that the observed number leaves free."""
         if self.bound == 0:
             return 1.0 if self.observed == 0 else -math.inf
         return 1.0 - self.observed / self.bound
@@ -652,7 +654,7 @@ class Audit:
     facts : dict
         Rounds, mistakes, violated constraints, R, c, K, and the margin.
     bounds : list of Bound
-        The bounds and what was observed.
+        The bounds and the observed numbers.
     """
 
     facts: dict[str, Any]
@@ -672,7 +674,7 @@ class Audit:
         return pd.DataFrame(rows, columns=["name", "observed", "bound", "room"])
 
     def __str__(self) -> str:
-        lines = [f"{name:<34}{_spelled(name, value):>14}" for name, value in self.facts.items()]
+        lines = [f"{name:<34}{_fact(name, value):>14}" for name, value in self.facts.items()]
         lines += ["-" * 70, f"{'':<34}{'observed':>14}{'bound':>14}{'room':>8}"]
         lines += [
             f"{b.name:<34}{b.observed:>14.6g}{b.bound:>14.6g}{b.room:>8.1%}" for b in self.bounds
@@ -680,7 +682,7 @@ class Audit:
         return "\n".join(lines)
 
 
-def _spelled(name: str, value: Any) -> str:
+def _fact(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.startswith("margin") and value == 0:
@@ -689,7 +691,7 @@ def _spelled(name: str, value: Any) -> str:
 
 
 def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any = None) -> Audit:
-    """Run a learner once over a stream and hold what it did against every bound that applies.
+    """Run a learner once over a stream and compare it with every bound that applies.
 
     Parameters
     ----------
@@ -733,58 +735,63 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
     if not multiplicative:
         learner.set_params(average=False)
     progress = progressive(learner, stream.X, y, classes=stream.classes)
-    K, c, radius, violated = (
-        len(stream.classes),
-        stream.min_width,
-        stream.radius,
-        learner.n_updates_,
-    )
-    norm = "l1" if multiplicative else "l2"
+    norm: Literal["l1", "l2"] = "l1" if multiplicative else "l2"
     nonnegative = multiplicative and not learner.signed
-    found = margin(X, y, norm, nonnegative, classes=stream.classes)  # type: ignore[arg-type]
+    largest = margin(X, y, norm, nonnegative, classes=stream.classes)
     facts: dict[str, Any] = {
         "rounds": learner.t_,
         "mistakes": learner.n_mistakes_,
-        "violated constraints": violated,
+        "violated constraints": learner.n_updates_,
         "interval loss": int(progress.losses.sum()),
-        "longest row, R": radius,
-        "narrowest label, c": c,
-        "classes, K": K,
-        f"margin, {norm}": found.gamma,
+        "longest row, R": stream.radius,
+        "narrowest label, c": stream.min_width,
+        "classes, K": len(stream.classes),
+        f"margin, {norm}": largest.gamma,
     }
-    bounds = []
     if multiplicative:
-        within = np.abs(stream.X).max() <= 1.0
-        facts["features within [-1, 1]"] = bool(within)
-        if found.separable and within:
-            C = _constraints(K, c)
-            best = multiplicative_step(found.gamma, K, c) if found.gamma <= C else math.inf
-            facts["step, eta"] = learner.eta
-            facts["the theorem's step"] = best
-            bounds.append(
-                Bound("Theorem 4, at this step", violated, _at_step(learner, stream, found.gamma))
-            )
-        return Audit(facts, bounds)
-    if found.separable:
-        bound = mistake_bound(radius, found.gamma, K, c)
+        more_facts, bounds = _multiplicative_audit(learner, stream, largest.gamma)
+        return Audit(facts | more_facts, bounds)
+    return Audit(facts, _additive_bounds(learner, stream, y, largest))
+
+
+def _additive_bounds(learner: PRIL, stream: _Stream, y: Any, largest: Margin) -> list[Bound]:
+    """Return Theorems 1 to 3 for a run of PRIL."""
+    X, classes, violated = stream.X, stream.classes, learner.n_updates_
+    bounds = []
+    if largest.separable:
+        bound = mistake_bound(stream.radius, largest.gamma, len(classes), stream.min_width)
         bounds.append(Bound("Theorem 1, separable", violated, bound))
-    if stream.signs.any():
-        comparator = found
-        if not found.separable:
-            model = PRIL(classes=stream.classes, random_state=0).fit(stream.X, y)
-            comparator = Margin(0.0, model.coef_, model.thresholds_)
-        if np.any(comparator.w) or np.any(comparator.theta):
-            w, theta = comparator.w, comparator.theta
-            bound = general_mistake_bound(X, y, w, theta, classes=stream.classes)  # type: ignore[arg-type]
-            bounds.append(Bound("Theorem 2, any comparator", violated, bound))
+    w, theta = largest.w, largest.theta
+    if w is None or theta is None:
+        model = PRIL(classes=classes, random_state=0).fit(X, y)
+        w, theta = model.coef_, model.thresholds_
+    if stream.signs.any() and (w.any() or theta.any()):
+        bound = general_mistake_bound(X, y, w, theta, classes=classes)
+        bounds.append(Bound("Theorem 2, any comparator", violated, bound))
     size = float(np.linalg.norm(np.concatenate([learner.coef_, learner.thresholds_])))
-    lost = regret(learner, X, y, max(size, 1.0), classes=stream.classes)
-    bounds.append(Bound("Theorem 3, regret", lost.regret, lost.bound))
-    bounds.append(Bound("Theorem 3, step for sqrt(T)", lost.scaled_regret, lost.scaled_bound))
-    return Audit(facts, bounds)
+    run = regret(learner, X, y, max(size, 1.0), classes=classes)
+    bounds.append(Bound("Theorem 3, regret", run.regret, run.bound))
+    bounds.append(Bound("Theorem 3, step for sqrt(T)", run.scaled_regret, run.scaled_bound))
+    return bounds
 
 
-def _at_step(learner: MPRIL, stream: _Stream, gamma: float) -> float:
+def _multiplicative_audit(
+    learner: MPRIL, stream: _Stream, gamma: float
+) -> tuple[dict[str, Any], list[Bound]]:
+    """Return more facts about a run of M-PRIL, and Theorem 4."""
+    bounded = bool(np.abs(stream.X).max() <= 1.0)
+    facts: dict[str, Any] = {"features within [-1, 1]": bounded}
+    if not bounded or gamma == 0:
+        return facts, []
+    K, c = len(stream.classes), stream.min_width
+    reachable = gamma <= _constraints(K, c)
+    facts["step, eta"] = learner.eta
+    facts["the theorem's step"] = multiplicative_step(gamma, K, c) if reachable else math.inf
+    bound = _bound_at_step(learner, stream, gamma)
+    return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound)]
+
+
+def _bound_at_step(learner: MPRIL, stream: _Stream, gamma: float) -> float:
     """Return Theorem 4's bound for any step: log(N) / (eta gamma - log cosh(eta C))."""
     C = _constraints(len(stream.classes), stream.min_width)
     if C == 0:

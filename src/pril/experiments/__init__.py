@@ -1,4 +1,4 @@
-"""The paper's experiments: its figures as arrays, and what they say about its claims."""
+"""The paper's experiments: its figures as arrays, and a verdict on each of its claims."""
 
 from pril.experiments.claims import judge
 from pril.experiments.figures import draw

@@ -1,4 +1,4 @@
-"""What the runs say about the paper's claims: computed, not written by hand."""
+"""Verdicts on the paper's claims, computed from the curves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 class _Case(NamedTuple):
-    """One comparison that a claim stands on."""
+    """One comparison that a claim depends on."""
 
     condition: str
     holds: bool
@@ -47,7 +47,7 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
     Returns
     -------
     verdicts : list of Verdict
-        One a claim: holds, holds only if ..., or fails.
+        One for each claim: holds, holds only if ..., or fails.
 
     Examples
     --------
@@ -142,17 +142,17 @@ def _last(curve: Curve) -> str:
 
 
 def _clearly_less(one: Curve, other: Curve) -> bool:
-    apart = CLEAR * math.hypot(one.error[-1], other.error[-1])
-    return bool(one.mean[-1] < other.mean[-1] - apart)
+    clear = CLEAR * math.hypot(one.error[-1], other.error[-1])
+    return bool(one.mean[-1] < other.mean[-1] - clear)
 
 
 def _falls(condition: str, curve: Curve) -> _Case:
     early = int(np.searchsorted(curve.rounds, curve.rounds[-1] / 10))
-    apart = CLEAR * math.hypot(curve.error[-1], curve.error[early])
+    clear = CLEAR * math.hypot(curve.error[-1], curve.error[early])
     numbers = (
         f"{curve.mean[early]:.4f} after {curve.rounds[early]} rounds, {_last(curve)} at the end"
     )
-    return _Case(condition, bool(curve.mean[-1] < curve.mean[early] - apart), numbers)
+    return _Case(condition, bool(curve.mean[-1] < curve.mean[early] - clear), numbers)
 
 
 def _descends(condition: str, group: list[Curve]) -> _Case:

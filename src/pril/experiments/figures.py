@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-# Okabe and Ito's palette, told apart by the colour-blind too.
+# Okabe and Ito's palette, safe for colour-blind readers.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, BLACK = "#56b4e9", "#000000"
 FIGURE3_STYLES = {

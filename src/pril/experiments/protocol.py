@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from pril import PRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.evaluate import progressive
+from pril.features import PolynomialMap
 from pril.labels import make_intervals
+from pril.linear import PRIL, MulticlassPerceptron, PRank, WidrowHoff
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,22 +27,22 @@ N_CLASSES = {SYNTHETIC: 5, PARKINSONS: 10, ABALONE: 4}
 FRACTIONS = (0.0, 0.6, 0.7, 0.8, 0.9, 1.0)
 TYPES: tuple[Literal[1, 2], ...] = (1, 2)
 STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of Widrow-Hoff
-POINTS = 120  # rounds at which a curve is kept
-TASK = 5  # repetitions of one task, whatever the number of jobs: sums come out the same
+POINTS = 120  # rounds at which a curve is recorded
+TASK = 5  # repetitions in a task; a fixed number, so that sums do not depend on the number of jobs
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How often, from which seed, on how many cores.
+    """Number of repetitions, seed and number of processes.
 
     Attributes
     ----------
     runs : int
-        Repetitions, each with a fresh order or sequence.
+        Number of repetitions, each with a new order or a new sequence of rows.
     seed : int
-        All randomness derives from it.
+        Seed of all random numbers.
     jobs : int
-        Processes; the result does not depend on it.
+        Number of processes. The result does not depend on it.
     """
 
     runs: int = 100
@@ -64,7 +65,7 @@ class Curve(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _table(data: str, variant: str) -> tuple[Array, Array]:
-    """Return a real data set behind its kernel's feature map."""
+    """Return a real data set, mapped to the feature space of its kernel."""
     if data == ABALONE:
         X, y = load_abalone(sex="one-hot" if variant == "one-hot" else "code")
         return PolynomialMap(3, gamma=1.0, coef0=1.0).fit_transform(X), y
@@ -75,13 +76,13 @@ def _table(data: str, variant: str) -> tuple[Array, Array]:
 
 
 def check_data() -> None:
-    """Load the real data sets, or fail."""
+    """Load the real data sets, so that a missing one is an error at once."""
     for data in (PARKINSONS, ABALONE):
         _table(data, "")
 
 
 def _generator(seed: list[int]) -> np.random.RandomState:
-    """Return a generator of its own for every key, however near the keys."""
+    """Return a generator that is independent of those of all other keys."""
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
 
 
@@ -119,7 +120,7 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
     learner = type(trial.learner)(**trial.learner.get_params())
     try:
         progress = progressive(learner, X, target, classes)
-    except ValueError:  # a step that is too long overflows; the sweep shows it as infinitely bad
+    except ValueError:  # a step that is too large overflows: its loss counts as infinite
         return np.full(len(y), np.inf)
     losses: Array = np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
     return losses
@@ -128,7 +129,7 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
 def _task(
     data: str, trials: list[Trial], variant: str, seed: int, runs: range, rounds: Array
 ) -> tuple[Array, Array]:
-    """Return sums and sums of squares of running means over some repetitions."""
+    """Return the sums of running means over some repetitions, and of their squares."""
     total = np.zeros((len(trials), len(rounds)))
     squares = np.zeros_like(total)
     classes = range(1, N_CLASSES[data] + 1)
@@ -180,7 +181,7 @@ def figure1(settings: Settings) -> tuple[Array, Array]:
     Parameters
     ----------
     settings : Settings
-        Only its seed matters.
+        Only the seed is used.
 
     Returns
     -------
@@ -209,7 +210,7 @@ def fraction_trials() -> list[Trial]:
 
 
 def comparison_trials() -> list[Trial]:
-    """Return Figure 3's trials: all judged on exact labels; the baselines learn from them."""
+    """Return Figure 3's trials: all are judged on exact labels; the baselines learn from them."""
     trials = [Trial(f"PRIL, Type {kind}", PRIL(average=False), kind, 1.0) for kind in TYPES] + [
         Trial("PRank", PRank(average=False))
     ]
@@ -235,7 +236,7 @@ def figure2(
     Parameters
     ----------
     settings : Settings
-        Repetitions, seed, jobs.
+        Repetitions, seed and jobs.
     data_sets : tuple of str, default=("Synthetic", "Parkinsons", "Abalone")
         Which to run.
     advance : callable, default=None
@@ -244,7 +245,7 @@ def figure2(
     Returns
     -------
     curves : list of Curve
-        One a data set, label type and share.
+        One for each data set, label type and share.
 
     Examples
     --------
@@ -268,7 +269,7 @@ def figure3(
     Parameters
     ----------
     settings : Settings
-        Repetitions, seed, jobs.
+        Repetitions, seed and jobs.
     data_sets : tuple of str, default=("Synthetic", "Parkinsons", "Abalone")
         Which to run.
     advance : callable, default=None
@@ -277,7 +278,8 @@ def figure3(
     Returns
     -------
     curves : list of Curve
-        One a data set and learner; Widrow-Hoff's for every step, and the best in hindsight.
+        One for each data set and learner. Widrow-Hoff has one for each step, and one for the best
+        step in hindsight.
 
     Examples
     --------
@@ -286,25 +288,25 @@ def figure3(
     >>> curves[0].name
     'PRIL, Type 1'
     """
-    found = []
+    result = []
     for data in data_sets:
         ran = curves(data, comparison_trials(), settings, advance=advance)
-        found += [curve for curve in ran if "Widrow-Hoff" not in curve.name]
+        result += [curve for curve in ran if "Widrow-Hoff" not in curve.name]
         for suffix in ("", " with intercept"):
-            swept = [curve for curve in ran if curve.name.startswith(f"Widrow-Hoff{suffix}, ")]
-            best = min(swept, key=lambda curve: curve.mean[-1])
-            found.append(best._replace(name=f"Widrow-Hoff{suffix}, best step"))
-            found += swept
-    return found
+            steps = [curve for curve in ran if curve.name.startswith(f"Widrow-Hoff{suffix}, ")]
+            best = min(steps, key=lambda curve: curve.mean[-1])
+            result.append(best._replace(name=f"Widrow-Hoff{suffix}, best step"))
+            result += steps
+    return result
 
 
 def n_tasks(settings: Settings) -> int:
-    """Return how often a figure's run on one data set calls `advance`."""
+    """Return how often a figure calls `advance` for one data set."""
     return -(-settings.runs // TASK)
 
 
 def variants() -> Iterator[tuple[str, str, str]]:
-    """Yield the other readings of the data: data set, variant, what it means."""
+    """Yield other ways to prepare the data: data set, variant, description."""
     yield PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"
     yield PARKINSONS, "deciles", "Parkinsons in deciles"
     yield ABALONE, "one-hot", "Abalone with one-hot Sex"

@@ -1,4 +1,4 @@
-"""Run the experiments, write figures, tables and verdicts into a folder."""
+"""Run the experiments and write figures, tables and verdicts into a folder."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def reproduce(
     *,
     progress: Callable[[int], Callable[[], None]] | None = None,
 ) -> list[Verdict]:
-    """Rerun the paper's experiments and write everything found into a folder.
+    """Rerun the paper's experiments and write all results into a folder.
 
     Parameters
     ----------
     out : str or Path
         Folder for figures (PNG and SVG), curves (CSV), `report.md` and `report.html`.
     which : {"all", "figure1", "figure2", "figure3"}, default="all"
-        What to run. Verdicts need all of it.
+        What to run. Verdicts need "all".
     settings : Settings, default=None
-        Repetitions, seed, jobs. None is 100 repetitions on one core.
+        Repetitions, seed and jobs. None is 100 repetitions in one process.
     progress : callable, default=None
-        Given the number of tasks, returns what is called after each.
+        Called once with the number of tasks; returns a function that is called after each task.
 
     Returns
     -------
     verdicts : list of Verdict
-        On the paper's claims; empty unless everything was run.
+        On the paper's claims; empty unless `which` is "all".
 
     Examples
     --------
@@ -75,7 +75,7 @@ def reproduce(
     runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))
     runs += len(list(variants())) if which == "all" else 0
     if runs:
-        check_data()  # what is missing is said at once, and nothing is written
+        check_data()  # a missing file is an error before anything is run or written
     advance = progress(runs * n_tasks(settings)) if progress else None
 
     points = figure1(settings) if "figure1" in wanted else None
@@ -85,8 +85,8 @@ def reproduce(
     if which == "all":
         trials = [trial for trial in comparison_trials() if trial.name in CORE]
         for data, variant, meaning in variants():
-            found = curves(data, trials, settings, variant, advance=advance)
-            others += [curve._replace(data=meaning) for curve in found]
+            ran = curves(data, trials, settings, variant, advance=advance)
+            others += [curve._replace(data=meaning) for curve in ran]
     verdicts = judge(second, third) if second and third else []
 
     folder = Path(out)
@@ -94,7 +94,7 @@ def reproduce(
     drawn = draw(points, second, third)
     for name, figure in drawn.items():
         figure.savefig(folder / f"{name}.png", dpi=200)
-        with rc_context({"svg.hashsalt": "pril"}):  # the same bytes from the same numbers
+        with rc_context({"svg.hashsalt": "pril"}):  # the same numbers give the same bytes
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     for name, written in (("figure2", second), ("figure3", third), ("variants", others)):
         if written:
@@ -105,11 +105,11 @@ def reproduce(
     return verdicts
 
 
-def _write_csv(path: Path, found: list[Curve]) -> None:
+def _write_csv(path: Path, curves: list[Curve]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["data", "curve", "round", "mean", "standard_error"])
-        for curve in found:
+        for curve in curves:
             for values in zip(curve.rounds, curve.mean, curve.error, strict=True):
                 writer.writerow([curve.data, curve.name, *(value.item() for value in values)])
 
@@ -153,17 +153,17 @@ def _sections(
             (
                 "p",
                 "The best step is the best in hindsight, normalised or not; the default is the "
-                "normalised 0.1. A step that is too long overflows.",
+                "normalised 0.1. A step that is too large overflows.",
             )
         )
         blocks.append(("table", _final_table(third, shown)))
     if others:
-        blocks.append(("h2", "Other readings of the data"))
+        blocks.append(("h2", "Other ways to prepare the data"))
         blocks.append(
             (
                 "p",
-                "Parkinsons with motor_UPDRS among its features leaks the answer (correlation "
-                "0.947); without it, the patient's number is left as a feature.",
+                "motor_UPDRS is a feature of Parkinsons that leaks the target (correlation 0.947). "
+                "The variant without it keeps the patient's number as a feature.",
             )
         )
         blocks.append(("table", _final_table(others, [c.name for c in others])))
@@ -175,9 +175,9 @@ def _sections(
     return blocks
 
 
-def _final_table(found: list[Curve], names: list[str]) -> tuple[list[str], list[list[str]]]:
-    sets = list(dict.fromkeys(curve.data for curve in found))
-    by_name = {(curve.data, curve.name): curve for curve in found}
+def _final_table(curves: list[Curve], names: list[str]) -> tuple[list[str], list[list[str]]]:
+    sets = list(dict.fromkeys(curve.data for curve in curves))
+    by_name = {(curve.data, curve.name): curve for curve in curves}
     rows = [
         [name, *(_final(by_name[data, name]) for data in sets)] for name in dict.fromkeys(names)
     ]
