@@ -240,6 +240,7 @@ class State(NamedTuple):
     n: Any  # (K - 1,), sums of tau
     shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
     counts: Any  # (3,), rounds, rounds with an update, violated constraints
+    lattice: bool  # whether n holds integers
 
 
 class Mean(NamedTuple):

@@ -37,12 +37,14 @@ class Memory(NamedTuple):
     def blank(cls, n_scores: int, n_weights: int, n_thresholds: int, average: bool) -> Memory:
         """Return the zero start."""
         u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
-        state = loop.State(u, n, shift=np.zeros(2), counts=np.zeros(3, dtype=np.int64))
+        counts = np.zeros(3, dtype=np.int64)
+        state = loop.State(u, n, shift=np.zeros(2), counts=counts, lattice=True)
         return cls(state, loop.Mean(_aligned_copy(u), n.copy()) if average else None)
 
     def copy(self) -> Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
-        state = loop.State(*(_aligned_copy(part) for part in self.state))
+        *arrays, lattice = self.state
+        state = loop.State._make([*map(_aligned_copy, arrays), lattice])
         mean = self.mean and loop.Mean(*(_aligned_copy(part) for part in self.mean))
         return Memory(state, mean)
 
@@ -342,7 +344,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         if mean is not None:
             check_learned_array(mean.u, u)
             check_learned_array(mean.n, n)
-        if not all(part.flags.carray for part in (*state, *(mean or ()))):
+        if type(state.lattice) is not bool:
+            raise ValueError(f"lattice is {state.lattice!r}, where True or False should be")
+        if not all(part.flags.carray for part in (*state[:-1], *(mean or ()))):
             raise ValueError("learned arrays that are not in C order")
         averages = self._learned_with.get("average", False)
         if (mean is None) == averages and not (mean is None and self._may_lose_mean):

@@ -31,7 +31,8 @@ class Support(NamedTuple):
 
     def copy(self) -> Support:
         """Return a copy for rows not seen before; arrays of rows are replaced, never changed."""
-        state = loop.State(*(part.copy() for part in self.state))
+        *arrays, lattice = self.state
+        state = loop.State._make([*(part.copy() for part in arrays), lattice])
         mean = self.mean and loop.Mean(*(part.copy() for part in self.mean))
         return self._replace(state=state, mean=mean, origin=int(state.counts[0]), place=None)
 

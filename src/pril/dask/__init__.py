@@ -603,7 +603,7 @@ def _moved(model: Any, share: Share, stride: float, carry: Array) -> tuple[Memor
     if len(exact):  # one class has no threshold
         exact = isotonic_regression(exact, increasing=False)
     n = np.round(exact)
-    state = loop.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64))
+    state = state._replace(u=u, n=n, shift=np.zeros(2), counts=np.zeros(3, dtype=np.int64))
     state.shift[0] = loop.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
     if not memory.is_finite():
