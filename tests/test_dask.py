@@ -131,9 +131,18 @@ def test_chain_runs_the_kernel_learner():
 # --- Mix: against the slow twin ---
 
 
+class RealThresholds(PRIL):
+    """PRIL whose thresholds are no integers; far from each other, so that no pass crosses them."""
+
+    def _blank_memory(self, rows):
+        memory = super()._blank_memory(rows)
+        memory.state.n[:] = 40.25, 15.5, -15.5, -40.25
+        return memory._replace(state=memory.state._replace(lattice=False))
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("cls", [PRIL])
+@pytest.mark.parametrize("cls", [PRIL, RealThresholds])
 def test_mixing_is_the_slow_twin(seed, shuffle, cls):
     K, rounds = 5, 5
     X, _, y = table(256, K=K, seed=seed)  # a power of two: means are exact, and so are ties
@@ -205,7 +214,7 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
             assert (np.diff(n + sums.n / sums.rows) <= 0).all()
 
 
-@pytest.mark.parametrize("lattice", [True])
+@pytest.mark.parametrize("lattice", [True, False])
 def test_a_mean_out_of_order_is_projected(lattice):
     """Where thresholds close up in a round, a stride beyond the mean makes them cross."""
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
@@ -217,6 +226,17 @@ def test_a_mean_out_of_order_is_projected(lattice):
     assert memory.state.lattice == lattice
     np.testing.assert_allclose(memory.state.n, 0 if lattice else projected, rtol=1e-12)
     np.testing.assert_allclose(carry, projected if lattice else 0, rtol=1e-12)
+
+
+def test_one_block_off_the_integers_takes_the_common_model_with_it():
+    X, _, y = table(100)
+    model = pril.dask.fit(PRIL(classes=CLASSES), lazy(X), lazy(y), epochs=1)
+    on = _mix.learn_block(model, (X[:50], y[:50]), 0, None)
+    model._memory = model._memory._replace(state=model._memory.state._replace(lattice=False))
+    off = _mix.learn_block(model, (X[50:], y[50:]), 1, None)
+    for parts, lattice in (([on, on], True), ([on, off], False), ([off, on, on], False)):
+        memory, _ = _mix.move_common_model(model, _mix.add_block_sums(parts), 1.0, np.zeros(3))
+        assert memory.state.lattice == lattice
 
 
 def test_small_changes_of_thresholds_add_up():

@@ -5,11 +5,12 @@ give its inputs to several tasks. Sums over blocks are added in the order of the
 result does not depend on which worker computed what, or on what was lost and computed again.
 
 Order of thresholds. Lemma 1 of the paper holds for thresholds that are integers, and a mean is not
-an integer. Mixing therefore
+an integer. Where the state says that its thresholds are integers (`lattice`), mixing therefore
 makes them ordered integers again: isotonic regression, then rounding. The lemma then holds in the
 next pass of every block, and `decode` and `step` rely on it. The remainder of the rounding is
 carried to the next round: with many or short blocks the mean change is often below a half, and
-rounding alone would drop it in every round.
+rounding alone would drop it in every round. Thresholds that are not integers are not rounded:
+isotonic regression keeps them in order.
 """
 
 from __future__ import annotations
@@ -232,8 +233,9 @@ def move_common_model(
     exact = state.n + carry + stride * sums.n / sums.rows
     if len(exact):  # one class has no thresholds
         exact = isotonic_regression(exact, increasing=False)
-    n = np.round(exact)
-    state = loop.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64), state.lattice)
+    lattice = sums.off_lattice == 0
+    n = np.round(exact) if lattice else exact
+    state = loop.State(u, n, np.zeros(2), np.zeros(3, dtype=np.int64), lattice)
     state.shift[0] = loop.common_shift(model._geometry(), state)
     memory = Memory(state, mean)
     if not memory.is_finite():
@@ -246,7 +248,8 @@ def _with_counts_and_mean(memory: Memory, averaged: BlockSums, counts: Array) ->
     state, mean = memory.state._replace(counts=counts), memory.mean
     if mean is not None:
         t = counts[0]
-        # Sums of integers, as after learning: so the means stay in order.
-        mean_n = np.round(t * (averaged.mean_n / averaged.rows))
+        mean_n = t * (averaged.mean_n / averaged.rows)
+        if state.lattice:  # sums of integers, as after learning: so the means stay in order
+            mean_n = np.round(mean_n)
         mean = loop.Mean(t * (state.u - averaged.mean_u / averaged.rows), t * state.n - mean_n)
     return Memory(state, mean)
