@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -848,6 +850,40 @@ def test_scikit_learns_grid_search_runs_on_the_cluster(client):
     np.testing.assert_array_equal(
         search.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"]
     )
+
+
+# --- Dask that is missing or broken ---
+
+
+def import_error(folder, dask_source):
+    """Return the last line that a process prints if its Dask is this one."""
+    (folder / "dask").mkdir()
+    (folder / "dask" / "__init__.py").write_text(dask_source)
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", "import pril.dask"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    return process.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["dask", "distributed"])
+def test_a_missing_dask_says_what_to_install(tmp_path, name):
+    source = f"raise ModuleNotFoundError('missing', name={name!r})"
+    expected = "ImportError: pril.dask needs Dask: pip install 'pril[dask]'"
+    assert import_error(tmp_path, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import toolz_2", "ModuleNotFoundError: No module named 'toolz_2'"),
+        ("raise ImportError('numpy is too old')", "ImportError: numpy is too old"),
+        ("import dask.config_2", "ModuleNotFoundError: No module named 'dask.config_2'"),
+    ],
+)
+def test_a_dask_that_fails_to_import_shows_its_own_error(tmp_path, source, says):
+    assert import_error(tmp_path, source) == says
 
 
 # --- How good ---

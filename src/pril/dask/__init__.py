@@ -15,7 +15,9 @@ from __future__ import annotations
 try:
     import dask  # noqa: F401
     import distributed  # noqa: F401
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if error.name not in ("dask", "distributed"):
+        raise
     raise ImportError("pril.dask needs Dask: pip install 'pril[dask]'") from error
 
 from typing import Any
