@@ -10,6 +10,7 @@ import time
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from itertools import pairwise
@@ -769,6 +770,68 @@ def test_a_block_that_kills_its_workers_is_an_error():
         pytest.raises(pril.dask.ClusterLost, match=r"learning round 1 of 10.*workers died"),
     ):
         within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
+
+
+@contextmanager
+def dask_process(kind, *arguments, pril, folder):
+    """Start a scheduler or worker that can import pril, or not; yield the process."""
+    environment = dict(os.environ)
+    if not pril:
+        (folder / "sitecustomize.py").write_text(
+            "import sys\n"
+            "class NoPril:\n"
+            "    def find_spec(name, path=None, target=None):\n"
+            "        if name == 'pril':\n"
+            "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+            "sys.meta_path.insert(0, NoPril)\n"
+        )
+        before = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
+    command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--no-dashboard"]
+    options = {"env": environment, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("when", ["alone", "late", "beside a good one"])
+def test_a_worker_without_pril_is_named(tmp_path, monkeypatch, when):
+    """Such a worker closes itself at the first task: fit must ask it before."""
+    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 20.0)
+    fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(Y))
+    good = {"n_workers": int(when == "beside a good one"), "threads_per_worker": 1}
+    options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0"}
+    with (
+        LocalCluster(**good, **options) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        fitting = pool.submit(fit, client=client) if when == "late" else None
+        address, others = cluster.scheduler_address, set(client.nthreads())
+        with dask_process("worker", address, "--no-nanny", pril=False, folder=tmp_path) as worker:
+            client.wait_for_workers(good["n_workers"] + 1, timeout=60)
+            (name,) = set(client.nthreads()) - others
+            says = rf"the Dask worker {name} cannot import pril: No module named 'pril'; install"
+            with pytest.raises(pril.dask.ClusterLost, match=says):
+                (fitting or pool.submit(fit, client=client)).result(timeout=30)
+            assert name in client.nthreads()  # it was asked and is still there
+            assert worker.poll() is None
+
+
+def test_a_scheduler_without_pril_is_named(tmp_path):
+    options = ("--host", "127.0.0.1", "--port", "0")
+    with dask_process("scheduler", *options, pril=False, folder=tmp_path) as scheduler:
+        address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at" in line)
+        with (
+            dask_process("worker", address, "--no-nanny", pril=True, folder=tmp_path),
+            Client(address, set_as_default=False) as client,
+            pytest.raises(
+                pril.dask.ClusterLost, match="scheduler cannot import pril: No module named 'pril'"
+            ),
+        ):
+            within(30, pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(Y), client=client)
 
 
 @pytest.mark.parametrize("progress", [False, True])

@@ -84,7 +84,7 @@ def fit(
     Raises
     ------
     ClusterLost
-        If the cluster is gone, has no workers, or cancelled the work.
+        If the cluster is gone, has no workers, cancelled the work, or cannot import pril.
 
     See Also
     --------

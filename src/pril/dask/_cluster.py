@@ -1,7 +1,7 @@
 """Where tasks are computed: on a Dask cluster, or by Dask's own threads.
 
-A cluster may be lost, and warnings on a worker are seen by nobody: this module turns the first into
-an error and brings the warnings back.
+A cluster may be lost, its workers may lack pril, and warnings on a worker are seen by nobody: this
+module turns the first two into one error and brings the warnings back.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
+from pkgutil import resolve_name
 from typing import Any
 
 import distributed
@@ -26,6 +27,7 @@ CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 FAN_IN = 16  # results added up by one task
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
+IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
 
 # What Dask raises when a cluster, its workers or its client are gone. The last two classes do not
 # exist in every version.
@@ -45,7 +47,7 @@ CLUSTER_ERRORS = (
 
 
 class ClusterLost(RuntimeError):  # noqa: N818
-    """The Dask cluster is gone, has no workers, or cancelled the work.
+    """The Dask cluster is gone, has no workers, cancelled the work, or cannot import pril.
 
     See Also
     --------
@@ -78,6 +80,7 @@ class Cluster:
             )
         self.client = client
         self.progress = progress
+        self.workers_checked = client is None
         self.shown: CollectedWarnings = {}
 
     def show_warnings(self, collected: CollectedWarnings) -> None:
@@ -96,6 +99,8 @@ class Cluster:
                     with ProgressBar() if self.progress else nullcontext():
                         result = task.compute()
                 else:
+                    if not self.workers_checked:
+                        self.client.sync(self._check_workers)
                     future = self.client.compute(task)
                     result = self.client.sync(self._result, future, self.progress)
         except CLUSTER_ERRORS as error:
@@ -103,11 +108,35 @@ class Cluster:
                 f"the Dask cluster went away, or cancelled the work, while {doing}; nothing was "
                 f"learned: {str(error) or type(error).__name__}"
             ) from error
+        except ClusterLost:
+            raise
+        except RuntimeError as error:  # Dask's, when the scheduler cannot read the tasks
+            if getattr(error.__cause__, "name", None) != "pril":
+                raise
+            raise _cannot_import("scheduler", error.__cause__) from error
         finally:
             if future is not None:
                 future.release()
         self.show_warnings(collected)
         return result
+
+    async def _check_workers(self) -> None:
+        """Refuse workers that cannot import pril. If there are none, wait for the first one.
+
+        Such a worker would close itself at the first task, before it reports an error.
+        """
+        first = self.client.submit(resolve_name, "pril.dask:__name__", pure=False)
+        try:
+            with suppress(ImportError):  # raised again below, with the worker's address
+                await self._result(first, progress=False)
+        finally:
+            first.release()
+        importing = self.client.run(resolve_name, "pril.dask:__name__", on_error="return")
+        with suppress(TimeoutError):  # a worker that does not answer: Dask deals with it
+            for address, answer in (await asyncio.wait_for(importing, IMPORT_LIMIT)).items():
+                if isinstance(answer, ImportError):
+                    raise _cannot_import(f"worker {address}", answer) from answer
+        self.workers_checked = True
 
     async def _result(self, future: Any, progress: bool) -> Any:
         """Wait for a future; give up when there are no workers, or no scheduler, for too long."""
@@ -144,6 +173,13 @@ class Cluster:
             return len(await asyncio.wait_for(scheduler.ncores(), timeout=5.0))
         except (OSError, TimeoutError):
             return None
+
+
+def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:
+    return ClusterLost(
+        f"the Dask {where} cannot import pril: {error}; install pril on the scheduler and on every "
+        "worker: pip install 'pril[dask]'"
+    )
 
 
 @contextmanager
