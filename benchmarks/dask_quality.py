@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pril.dask
 from pril import PRIL, PolynomialMap
+from pril.dask import _mix
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.labels import make_intervals
 from workloads import table
@@ -44,7 +45,7 @@ def errors(name, kind, rounds, blocks=BLOCKS, strides=STRIDES, seeds=10):
         chunk = -(-len(y) // blocks)
         lazy = [da.from_array(array, chunks=(chunk, -1)) for array in (X, intervals)]
         for stride in strides:
-            pril.dask.STRIDE = stride
+            _mix.STRIDE = stride
             model = pril.dask.fit(estimator, *lazy, epochs=rounds)
             found[stride].append(np.abs(model.predict(X) - y).mean())
         found["alone"].append(np.abs(estimator.fit(X, intervals).predict(X) - y).mean())
@@ -57,7 +58,7 @@ def main():
     folder = Path(os.environ.get("PRIL_DATA", ""))
     names = [name for name, file in FILES.items() if (folder / file).exists()]
     names += [f"{name}, by patient" for name in names if name == "Parkinsons"]
-    default, rows = pril.dask.STRIDE, []
+    default, rows = _mix.STRIDE, []
     with dask.config.set(scheduler="sync"):
         for name in [*names, "synthetic"]:
             for rounds in (10, 40):
@@ -75,7 +76,7 @@ def main():
             ratios = [f"{found[default] / found['alone']:.2f}" for found in pair]
             rows.append([blocks, 10_000 // blocks, *ratios])
         table(["blocks", "rows a block", "10 rounds", "40 rounds"], rows)
-    pril.dask.STRIDE = default
+    _mix.STRIDE = default
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from distributed import Client, LocalCluster, wait
 
 import pril.dask
 from pril import PRIL
+from pril.dask._cluster import FAN_IN
 from workloads import K, table
 
 N_FEATURES, BLOCK, ROUNDS = 50, 250_000, 3
@@ -72,7 +73,7 @@ def forecast(rows, workers, row, block, blocks_a_worker=4):
     blocks = blocks_a_worker * workers
     model = 8 * 2 * (N_FEATURES + K)
     depth = math.ceil(math.log2(max(workers, 2)))
-    fan_in = math.ceil(math.log(max(blocks, 2), pril.dask.FAN_IN)) * pril.dask.FAN_IN
+    fan_in = math.ceil(math.log(max(blocks, 2), FAN_IN)) * FAN_IN
     network = (depth + fan_in) * (LATENCY + model / NETWORK)
     return rows * row / workers, blocks * block, network
 

@@ -184,13 +184,14 @@ def ascending(v):
     return np.array([max(min(means[a, b] for b in n[i:]) for a in n[: i + 1]) for i in n])
 
 
-def mixed(rounds, K, stride):
+def mixed(rounds, K, stride, theta, lattice):
     """Parameter mixing; a round is a list of blocks (X, intervals), and the last has stride 1.
 
-    Thresholds are rounded after every round, and what that takes away is given back in the next.
-    Returns the common model after the last round, and the mean of the iterates of each round.
+    `theta` are the thresholds at the start. On the lattice of integers they are rounded after every
+    round, and what that takes away is given back in the next. Returns the common model after the
+    last round, and the mean of the iterates of each round.
     """
-    common = np.zeros(rounds[0][0][0].shape[1]), np.zeros(K - 1)
+    common = np.zeros(rounds[0][0][0].shape[1]), theta
     means, owed = [], np.zeros(K - 1)
     for r, blocks in enumerate(rounds, start=1):
         passes = [pril(X, intervals, K, start=common)[1] for X, intervals in blocks]
@@ -203,7 +204,7 @@ def mixed(rounds, K, stride):
             for i, part in enumerate(common)
         )
         theta = ascending(theta + owed)
-        common = w, np.round(theta)
+        common = w, np.round(theta) if lattice else theta
         owed = theta - common[1]
         means.append(mean([model for models in passes for model in models]))
     return common, means

@@ -297,7 +297,7 @@ def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
         UserWarning, match=r"--cluster tcp://\S+: the scheduler has no workers yet"
     )
     lost = pytest.raises(OSError, match=r"the Dask cluster went away, .* no worker for 1 s")
-    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 1.0)
+    monkeypatch.setattr("pril.dask._cluster.NO_WORKER_LIMIT", 1.0)
     run = ClusterRun(open_table(str(table)), TASK, None, progress=False)
     with idle, lost, warned, connected(idle.scheduler_address, None, timeout="1s") as run.client:
         run()

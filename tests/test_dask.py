@@ -3,11 +3,15 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +35,7 @@ from sklearn.preprocessing import StandardScaler
 import pril.dask
 import reference
 from pril import MPRIL, PRIL, KernelPRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
+from pril.dask import _blocks, _cluster, _mix
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
 from pril.labels import ClassOrderWarning, make_intervals
@@ -95,7 +100,7 @@ def test_chain_is_partial_fit_however_the_rows_are_cut(stream, data, cls):
     estimator = cls(classes=stream.classes)
     blocks = [(dask.delayed(stream.X[a:b]), dask.delayed(stream.y[a:b])) for a, b in parts]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(pril.dask, "WINDOW", 2)  # a pass in several graphs
+        patch.setattr(_mix, "WINDOW", 2)  # a pass in several graphs
         patch.setattr("pril.linear.MPRIL._inspect", lambda *_: None)  # features beyond 1
         model = pril.dask.fit_blocks(estimator, blocks, mode="chain", epochs=1)
         expected = cls(classes=stream.classes).partial_fit(stream.X, stream.y)
@@ -129,15 +134,27 @@ def test_chain_runs_the_kernel_learner():
 # --- Mix: against the slow twin ---
 
 
+class RealThresholds(PRIL):
+    """PRIL whose thresholds are no integers; far from each other, so that no pass crosses them."""
+
+    def _blank_memory(self, rows):
+        memory = super()._blank_memory(rows)
+        memory.state.n[:] = 40.25, 15.5, -15.5, -40.25
+        return memory._replace(state=memory.state._replace(lattice=False))
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_mixing_is_the_slow_twin(seed, shuffle):
+@pytest.mark.parametrize("cls", [PRIL, RealThresholds])
+def test_mixing_is_the_slow_twin(seed, shuffle, cls):
     K, rounds = 5, 5
     X, _, y = table(256, K=K, seed=seed)  # a power of two: means are exact, and so are ties
-    X = np.round(X * 64) / 64  # sums of a pass are exact, whatever their order
+    X = np.round(X * 64) / (64 if cls is PRIL else 16)  # exact sums in any order
     ends = [0, 50, 100, 100, 170, 256]  # unequal, one empty
     parts = [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
-    estimator = PRIL(classes=range(1, K + 1), shuffle=shuffle, random_state=seed)
+    estimator = cls(classes=range(1, K + 1), shuffle=shuffle, random_state=seed)
+    lattice = cls is PRIL
+    start = np.zeros(K - 1) if lattice else np.array([-40.25, -15.5, 15.5, 40.25])
     drawn = np.random.RandomState(seed).randint(2**31)
 
     def order(n, r, b):
@@ -154,12 +171,17 @@ def test_mixing_is_the_slow_twin(seed, shuffle):
     blocks = [(dask.delayed(Xb), dask.delayed(yb)) for Xb, yb in parts]
     for epochs in range(1, rounds + 1):
         model = pril.dask.fit_blocks(estimator, blocks, epochs=epochs)
-        (w, theta), means = reference.mixed(passes[:epochs], K, pril.dask.STRIDE)
-        np.testing.assert_allclose(model._memory.state.u[0, :-1], w, rtol=1e-9, atol=1e-9)
-        np.testing.assert_array_equal(model._memory.state.n, -theta)
+        (w, theta), means = reference.mixed(passes[:epochs], K, _mix.STRIDE, start, lattice)
+        state = model._memory.state
+        assert state.lattice == lattice
+        np.testing.assert_allclose(state.u[0, :-1], w, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state.n, -theta, rtol=0, atol=0 if lattice else 1e-9)
+        assert (state.n == np.round(state.n)).all() == lattice
+        assert (np.diff(model.thresholds_) >= 0).all()
         w, theta = reference.mean(means[epochs // 2 :])
         np.testing.assert_allclose(model.coef_, w, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(model.thresholds_, theta, atol=0.5 / model.t_ + 1e-9)
+        rounding = 0.5 / model.t_ if lattice else 0
+        np.testing.assert_allclose(model.thresholds_, theta, rtol=0, atol=rounding + 1e-9)
         assert model.t_ == epochs * len(X)
         assert model.n_iter_ == epochs
 
@@ -170,15 +192,15 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (240, 2)), rng.integers(1, 9, 240)
     parts = [(X[i : i + 8], y[i : i + 8]) for i in range(0, 240, 8)]
-    moved, means, starts = pril.dask._moved, [], []
+    move, means, starts = _mix.move_common_model, [], []
 
-    def watched(model, share, stride, carry):
-        means.append(model._memory.state.n + stride * share.n / share.rows)
-        memory, carry = moved(model, share, stride, carry)
+    def recorded(model, sums, stride, carry):
+        means.append(model._memory.state.n + stride * sums.n / sums.rows)
+        memory, carry = move(model, sums, stride, carry)
         starts.append(memory)
         return memory, carry
 
-    monkeypatch.setattr(pril.dask, "_moved", watched)
+    monkeypatch.setattr(_mix, "move_common_model", recorded)
     estimator = cls(classes=range(1, 9), random_state=0)
     blocks = [tuple(map(dask.delayed, part)) for part in parts]
     model = pril.dask.fit_blocks(estimator, blocks, epochs=20)
@@ -191,30 +213,45 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
         assert (n == np.round(n)).all()
         model._memory = start
         for block, part in enumerate(parts):  # and after every pass that starts from there
-            share = pril.dask.learn_block(model, part, block, None)
-            assert (np.diff(n + share.n / share.rows) <= 0).all()
+            sums = _mix.learn_block(model, part, block, None)
+            assert (np.diff(n + sums.n / sums.rows) <= 0).all()
 
 
-def test_a_mean_out_of_order_is_projected():
+@pytest.mark.parametrize("lattice", [True, False])
+def test_a_mean_out_of_order_is_projected(lattice):
     """Where thresholds close up in a round, a stride beyond the mean makes them cross."""
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
     model._memory.state.n[:] = 6, 2, -6
     change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
-    share = pril.dask.Share(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0, {})
-    memory, carry = pril.dask._moved(model, share, 1.5, np.zeros(3))
-    assert memory.state.n.tolist() == [0, 0, 0]
-    np.testing.assert_allclose(carry, -1 / 3)  # the mean of -3, -1 and 3, less its rounding
+    sums = _mix.BlockSums(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), int(not lattice), 0, {})
+    memory, carry = _mix.move_common_model(model, sums, 1.5, np.zeros(3))
+    projected = -reference.ascending(np.array([3.0, 1.0, -3.0]))  # each is a third
+    assert memory.state.lattice == lattice
+    np.testing.assert_allclose(memory.state.n, 0 if lattice else projected, rtol=1e-12)
+    np.testing.assert_allclose(carry, projected if lattice else 0, rtol=1e-12)
+
+
+def test_one_block_off_the_integers_takes_the_common_model_with_it():
+    X, _, y = table(100)
+    model = pril.dask.fit(PRIL(classes=CLASSES), lazy(X), lazy(y), epochs=1)
+    on = _mix.learn_block(model, (X[:50], y[:50]), 0, None)
+    model._memory = model._memory._replace(state=model._memory.state._replace(lattice=False))
+    off = _mix.learn_block(model, (X[50:], y[50:]), 1, None)
+    for parts, lattice in (([on, on], True), ([on, off], False), ([off, on, on], False)):
+        memory, _ = _mix.move_common_model(model, _mix.add_block_sums(parts), 1.0, np.zeros(3))
+        assert memory.state.lattice == lattice
 
 
 def test_small_changes_of_thresholds_add_up():
     """A third of a mistake a round is one in three rounds, not none in any of them."""
     model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
-    share = pril.dask.Share(3, np.zeros((1, 2)), np.array([1.0, -1.0]), 0, 0, np.zeros(3), 0, {})
-    carry, found = np.zeros(2), []
+    change = np.array([1.0, -1.0])
+    sums = _mix.BlockSums(3, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0, 0, {})
+    carry, thresholds = np.zeros(2), []
     for _ in range(6):
-        model._memory, carry = pril.dask._moved(model, share, 1.0, carry)
-        found.append(model._memory.state.n.tolist())
-    assert found == [[0, 0], [1, -1], [1, -1], [1, -1], [2, -2], [2, -2]]
+        model._memory, carry = _mix.move_common_model(model, sums, 1.0, carry)
+        thresholds.append(model._memory.state.n.tolist())
+    assert thresholds == [[0, 0], [1, -1], [1, -1], [1, -1], [2, -2], [2, -2]]
 
 
 def test_short_blocks_learn_close_thresholds():
@@ -297,12 +334,12 @@ def test_tasks_leave_their_inputs_alone():
     for array in (X, y):
         array.flags.writeable = False
     model = pril.dask.fit(PRIL(classes=CLASSES), lazy(X), lazy(y), epochs=2)
-    before = [part.copy() for part in model._memory.state]
-    once, twice = (pril.dask.learn_block(model, (X, y), 0, (1, 2)) for _ in range(2))
+    before = deepcopy(model._memory.state)
+    once, twice = (_mix.learn_block(model, (X, y), 0, (1, 2)) for _ in range(2))
     for a, b in zip(once, twice, strict=True):
         np.testing.assert_array_equal(a, b)
-    past = pril.dask.Past(model, 0, {})
-    first, again = (pril.dask.learn_in_turn(past, (X, y), 0, CLASSES).model for _ in range(2))
+    start = _mix.PassSoFar(model, 0, {})
+    first, again = (_mix.learn_next_block(start, (X, y), 0, CLASSES).model for _ in range(2))
     assert_same(first, again)
     for a, b in zip(before, model._memory.state, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -390,7 +427,7 @@ def test_a_block_comes_with_its_own_tasks_only():
     X, y, _ = table(400)
     data = dd.from_pandas(frame(400), npartitions=8)
     for args in ((lazy(X) + 1, lazy(y)), (data[["a", "b"]] + 1, data.exact), (data, "exact")):
-        for block in pril.dask._blocks(*args):
+        for block in _blocks.blocks_of(*args):
             parts = block if isinstance(block, tuple) else (block,)
             assert sum(len(dict(part.__dask_graph__())) for part in parts) <= 6
 
@@ -441,7 +478,7 @@ SHIFTED = dd.from_pandas(frame().set_index(np.arange(200) * 10 - 500), npartitio
         (lazy(X)[:, 0], lazy(Y), {}, "X must be a table of rows"),
         (lazy(X), lazy(Y)[:-1], {}, "X has 100 rows, y has 99 labels"),
         (lazy(X)[lazy(X)[:, 0] > -2], lazy(Y, 25), {}, "X has 2 blocks and y has 4"),
-        (lazy(X), "exact", {}, "y names columns, but X is no Dask DataFrame"),
+        (lazy(X), "exact", {}, "y names columns, but X is not a Dask DataFrame"),
         (lazy(X), lazy(Y), {"mode": "sum"}, "mode must be 'mix' or 'chain'"),
         (lazy(X), lazy(Y), {"epochs": 0}, "epochs must be a whole number from 1 on"),
         (lazy(X), lazy(Y), {"epochs": True}, "epochs must be a whole number from 1 on"),
@@ -468,12 +505,12 @@ def test_learners_that_cannot_are_refused_with_a_sentence():
     pipeline = make_pipeline(StandardScaler(), PRIL())
     with pytest.raises(TypeError, match=r"other steps to X first.*map_partitions.*map_blocks"):
         pril.dask.fit(pipeline, lazy(X), lazy(Y))
-    with pytest.raises(ValueError, match="KernelPRIL's models has the support rows"):
+    with pytest.raises(ValueError, match=r"cannot learn KernelPRIL: .* the support rows of all"):
         pril.dask.fit(KernelPRIL(), lazy(X), lazy(Y))
     with pytest.raises(NotFittedError):
         pril.dask.predict(PRIL(), lazy(X))
     multiclass = MulticlassPerceptron().fit(X, Y)
-    with pytest.raises(TypeError, match="no latent score"):
+    with pytest.raises(TypeError, match="not one latent score"):
         pril.dask.latent(multiclass, lazy(X))
 
 
@@ -515,10 +552,10 @@ def test_what_a_block_warns_of_is_said_once(client, mode, there):
     options = {"mode": mode, "epochs": 3, "client": client if there else None}
     wide = X * np.linspace(1, 3, 100)[:, None]  # every block reaches beyond 1, each elsewhere
     fit = partial(pril.dask.fit, MPRIL(classes=CLASSES), lazy(wide, 20), **options)
-    with pytest.warns(match=".") as told:
+    with pytest.warns(match=".") as shown:
         fit(lazy(Y[:, None], 20))
-    assert {warning.category for warning in told} == {FeatureRangeWarning, DataConversionWarning}
-    assert len(told) == 2
+    assert {warning.category for warning in shown} == {FeatureRangeWarning, DataConversionWarning}
+    assert len(shown) == 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit(lazy(Y, 20))
@@ -735,12 +772,74 @@ def test_a_block_that_kills_its_workers_is_an_error():
         within(60, pril.dask.fit, PRIL(classes=CLASSES), blocks, lazy(y), client=client)
 
 
+@contextmanager
+def dask_process(kind, *arguments, pril, folder):
+    """Start a scheduler or worker that can import pril, or not; yield the process."""
+    environment = dict(os.environ)
+    if not pril:
+        (folder / "sitecustomize.py").write_text(
+            "import sys\n"
+            "class NoPril:\n"
+            "    def find_spec(name, path=None, target=None):\n"
+            "        if name == 'pril':\n"
+            "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+            "sys.meta_path.insert(0, NoPril)\n"
+        )
+        before = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
+    command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--no-dashboard"]
+    options = {"env": environment, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("when", ["alone", "late", "beside a good one"])
+def test_a_worker_without_pril_is_named(tmp_path, monkeypatch, when):
+    """Such a worker closes itself at the first task: fit must ask it before."""
+    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 20.0)
+    fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(Y))
+    good = {"n_workers": int(when == "beside a good one"), "threads_per_worker": 1}
+    options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0"}
+    with (
+        LocalCluster(**good, **options) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        fitting = pool.submit(fit, client=client) if when == "late" else None
+        address, others = cluster.scheduler_address, set(client.nthreads())
+        with dask_process("worker", address, "--no-nanny", pril=False, folder=tmp_path) as worker:
+            client.wait_for_workers(good["n_workers"] + 1, timeout=60)
+            (name,) = set(client.nthreads()) - others
+            says = rf"the Dask worker {name} cannot import pril: No module named 'pril'; install"
+            with pytest.raises(pril.dask.ClusterLost, match=says):
+                (fitting or pool.submit(fit, client=client)).result(timeout=30)
+            assert name in client.nthreads()  # it was asked and is still there
+            assert worker.poll() is None
+
+
+def test_a_scheduler_without_pril_is_named(tmp_path):
+    options = ("--host", "127.0.0.1", "--port", "0")
+    with dask_process("scheduler", *options, pril=False, folder=tmp_path) as scheduler:
+        address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at" in line)
+        with (
+            dask_process("worker", address, "--no-nanny", pril=True, folder=tmp_path),
+            Client(address, set_as_default=False) as client,
+            pytest.raises(
+                pril.dask.ClusterLost, match="scheduler cannot import pril: No module named 'pril'"
+            ),
+        ):
+            within(30, pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(Y), client=client)
+
+
 @pytest.mark.parametrize("progress", [False, True])
 @pytest.mark.parametrize("timeout", [None, "1s"])
 def test_no_workers_are_an_error(monkeypatch, timeout, progress):
     """Either Dask's own limit ends it, if there is one, or that of this package."""
     X, _, y = table(100)
-    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 60.0 if timeout else 1.5)
+    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 60.0 if timeout else 1.5)
     fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(y), progress=progress)
     with (
         dask.config.set({"distributed.scheduler.no-workers-timeout": timeout}),
@@ -753,7 +852,7 @@ def test_no_workers_are_an_error(monkeypatch, timeout, progress):
 
 def test_workers_may_come_late(monkeypatch):
     X, _, y = table(100)
-    monkeypatch.setattr(pril.dask, "NO_WORKER_LIMIT", 20.0)
+    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 20.0)
     estimator = PRIL(classes=CLASSES, random_state=0)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
@@ -801,7 +900,7 @@ def test_what_is_no_client_is_refused_with_a_sentence(cluster):
         async with Client(cluster.scheduler_address, asynchronous=True) as client:
             pril.dask.fit(PRIL(), lazy(X), lazy(Y), client=client)
 
-    with pytest.raises(ValueError, match="client must wait for its results, got the asynchronous"):
+    with pytest.raises(ValueError, match="client must be synchronous, got the asynchronous"):
         asyncio.run(asynchronously())
 
 
@@ -814,6 +913,40 @@ def test_scikit_learns_grid_search_runs_on_the_cluster(client):
     np.testing.assert_array_equal(
         search.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"]
     )
+
+
+# --- Dask that is missing or broken ---
+
+
+def import_error(folder, dask_source):
+    """Return the last line that a process prints if its Dask is this one."""
+    (folder / "dask").mkdir()
+    (folder / "dask" / "__init__.py").write_text(dask_source)
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", "import pril.dask"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    return process.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["dask", "distributed"])
+def test_a_missing_dask_says_what_to_install(tmp_path, name):
+    source = f"raise ModuleNotFoundError('missing', name={name!r})"
+    expected = "ImportError: pril.dask needs Dask: pip install 'pril[dask]'"
+    assert import_error(tmp_path, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import toolz_2", "ModuleNotFoundError: No module named 'toolz_2'"),
+        ("raise ImportError('numpy is too old')", "ImportError: numpy is too old"),
+        ("import dask.config_2", "ModuleNotFoundError: No module named 'dask.config_2'"),
+    ],
+)
+def test_a_dask_that_fails_to_import_shows_its_own_error(tmp_path, source, says):
+    assert import_error(tmp_path, source) == says
 
 
 # --- How good ---

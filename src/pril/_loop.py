@@ -35,6 +35,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+_njit: Any = njit  # its types do not know `_nrt`
+
 # Lets dense sums run in any order, as BLAS does; nothing here assumes away NaN or inf. Sparse sums
 # keep their order: with it given up, the compiler gathers, which is twice as slow.
 any_order = njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
@@ -42,7 +44,9 @@ any_order = njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", 
 # A part of the loop, compiled without numba's runtime: its reference counts cost more than the
 # arithmetic of a row. Such a function must not allocate, and must not return an array to a function
 # with the runtime, which would count it.
-part_of_loop = njit(nogil=True, forceinline=True, _nrt=False)
+part_of_loop = _njit(nogil=True, forceinline=True, _nrt=False)
+whole_loop = _njit(nogil=True, _nrt=False)
+INLINE: Any = {"forceinline": True, "_nrt": False}
 
 # Exponents may wander this far from their common shift before it is chosen anew: exp(300) is
 # 1e130, which leaves room for sums and products in float64.
@@ -63,7 +67,7 @@ def on_type(
     def call(first, *rest):
         return table.get(type(first), default)(first, *rest)
 
-    @overload(call, strict=False, jit_options={"forceinline": True, "_nrt": False})
+    @overload(call, strict=False, jit_options=INLINE)
     def pick(first, *rest):
         return table.get(getattr(first, "instance_class", None), default)
 
@@ -186,7 +190,7 @@ def _add_gram(rows, t, alpha, k, geometry, state, w, mean, before):
 add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
 
 
-@njit(nogil=True, _nrt=False)
+@whole_loop
 def _shift_scores(rows, own, start, alpha, before):
     """Add alpha times a kernel row to the scores of the rows from `start` on."""
     for i in range(start, rows.scores.shape[0]):
@@ -195,7 +199,7 @@ def _shift_scores(rows, own, start, alpha, before):
         rows.sums[i] += before * alpha * rows.values[own, i]
 
 
-@njit(nogil=True, _nrt=False)
+@whole_loop
 def _drop_smallest(rows, start, k, state):
     """Forget the smallest coefficient, the oldest of equal ones: it bends the function least."""
     victim = -1
@@ -619,7 +623,7 @@ def chance_above(score, threshold):
     return 1.0 / (1.0 + exp(threshold - score))
 
 
-@njit(nogil=True, _nrt=False)
+@whole_loop
 def best_in(scores, lo, hi):
     """Return the lowest rank in lo..hi with the largest score."""
     best = lo
@@ -930,7 +934,7 @@ def parameters(geometry, state):
     return weights(geometry, state), cut, mass(geometry, state)
 
 
-@njit(nogil=True, _nrt=False)
+@whole_loop
 def rate_each(rows, rule, w, cut, ranks, scores):
     """Do the work of `rate`."""
     for t in range(ranks.shape[0]):
@@ -990,7 +994,7 @@ def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, b
     write_scores(rule, scores, unit, record.scores, i)
 
 
-@njit(nogil=True, _nrt=False)
+@whole_loop
 def walk(
     rows, intervals, importance, order, rule, geometry, growth, state, mean, record, w, cut, work
 ):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -27,6 +27,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[Any]
+
+
+class LearnerMemory(Protocol):
+    """What all learners need of what they learned, whether that is weights or support rows."""
+
+    @property
+    def state(self) -> loop.State:
+        """Sums and counters."""
+
+    @property
+    def mean(self) -> loop.Mean | None:
+        """Sums of the average, None if there is no average."""
+
+    def copy(self) -> Self:
+        """Return a copy to learn on, so that a failure leaves this one as it is."""
 
 
 class Memory(NamedTuple):
@@ -503,7 +518,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         if mean is not None:
             check_learned_array(mean.u, u)
             check_learned_array(mean.n, n)
-        if not all(part.flags.carray for part in (*state, *(mean or ()))):
+        if type(state.lattice) is not bool:
+            raise ValueError(f"lattice is {state.lattice!r}, where True or False should be")
+        if not all(part.flags.carray for part in (*state[:-1], *(mean or ()))):
             raise ValueError("learned arrays that are not in C order")
         averages = self._learned_with.get("average", False)
         if (mean is None) == averages and not (mean is None and self._may_lose_mean):

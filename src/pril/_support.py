@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from pril import _loop as loop
+from pril._online import copy_arrays
 from pril._sklearn import convert_to_numpy, get_namespace
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-
-
-class LearnerMemory(Protocol):
-    """What all learners need of what they learned, whether that is weights or support rows."""
-
-    @property
-    def state(self) -> loop.State:
-        """Sums and counters."""
-
-    @property
-    def mean(self) -> loop.Mean | None:
-        """Sums of the average, None if there is no average."""
-
-    def copy(self) -> Self:
-        """Return a copy to learn on, so that a failure leaves this one as it is."""
 
 
 class Support(NamedTuple):
@@ -42,28 +26,25 @@ class Support(NamedTuple):
     sums: Any  # (m,), for the average: each move of a coefficient, times the rounds before it
     source: Array  # (m,), the row of `fit`, or the round of the stream, that each row came from
     origin: int  # the source of the first row of the next call
+    place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
     state: loop.State  # thresholds and counters; its u is not used
     mean: loop.Mean | None
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        state = loop.State(*(part.copy() for part in self.state))
-        mean = self.mean and loop.Mean(*(part.copy() for part in self.mean))
+        state, mean = copy_arrays(self.state), copy_arrays(self.mean)
         origin = max(int(state.counts[0]), 1 + int(self.source.max(initial=-1)))
-        return self._replace(state=state, mean=mean, origin=origin)
+        return self._replace(state=state, mean=mean, origin=origin, place=None)
 
-    def places(self, source: Array) -> Array:
-        """Return the position of each source among the support rows, -1 where there is none."""
-        places = np.full(len(source), -1)
-        _, here, there = np.intersect1d(
-            self.source, source, assume_unique=True, return_indices=True
-        )
-        places[there] = here
-        return places
+    def places(self, chosen: Array) -> Array:
+        """Return the position of rows of this call among the support rows, -1 if they have none."""
+        return np.full(len(chosen), -1) if self.place is None else self.place[chosen]
 
     def extend(self, rows: Any, source: Array) -> Support:
         """Return the support with more rows, whose coefficients are zero."""
         zeros = like(np.zeros(len(source)), self.coef)
+        if self.place is not None:
+            self.place[source] = len(self.source) + np.arange(len(source))
         return self._replace(
             rows=joined(self.rows, rows),
             coef=joined(self.coef, zeros),
@@ -81,6 +62,9 @@ class Support(NamedTuple):
     def keep(self, chosen: Array) -> Support:
         """Return the support with the chosen rows only."""
         rows, coef, sums, source = (taken(part, chosen) for part in self[:4])
+        if self.place is not None:
+            self.place[self.source] = -1
+            self.place[source] = np.arange(len(source))
         return self._replace(rows=rows, coef=coef, sums=sums, source=source)
 
     def compact(self) -> Support:
@@ -88,7 +72,7 @@ class Support(NamedTuple):
         used = to_numpy(self.coef) != 0.0
         if self.mean is not None:
             used |= to_numpy(self.sums) != 0.0
-        return self.keep(np.flatnonzero(used))
+        return self.keep(np.flatnonzero(used))._replace(place=None)
 
 
 # --- Arrays on any device ------------------------------------------------------------------------

@@ -13,14 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _loop as loop
 from pril._kernel_values import Kernel
-from pril._online import OnlineClassifier, ThresholdClassifier, check_learned_array
+from pril._online import Batch, OnlineClassifier, ThresholdClassifier, check_learned_array
 from pril._rows import not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace
 from pril._support import Support, batches, like, namespace, on_host, taken, to_numpy
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[Any]
@@ -47,6 +45,7 @@ class Block(NamedTuple):
     source: Array  # where each row comes from, as in `Support`
     places: Array  # where each row is among the support rows, -1 if it is not one
     intervals: Array
+    weights: Array | None
     record: loop.Record | None
 
 
@@ -154,6 +153,7 @@ class KernelPRIL(ThresholdClassifier):
         "kernel_params": [dict, None],
         "budget": [Interval(Integral, 1, None, closed="left"), None],
     }
+    _parameter_constraints.pop("half_life")
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
     _may_lose_mean = True  # when a budget drops a support row
 
@@ -176,15 +176,13 @@ class KernelPRIL(ThresholdClassifier):
         tol: float | None = None,
         n_iter_no_change: int = 3,
     ) -> None:
-        super().__init__(
-            classes=classes,
-            max_iter=max_iter,
-            shuffle=shuffle,
-            random_state=random_state,
-            average=average,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-        )
+        self.classes = classes
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.average = average
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -197,40 +195,25 @@ class KernelPRIL(ThresholdClassifier):
 
     # --- Learning ---
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from scratch, in `max_iter` passes over the rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features. For a precomputed kernel, its values: shape (n_samples, n_samples).
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        super().fit(X, y)
-        self._memory = self._memory.compact()
-        return self
-
-    def _learn_once(
+    def _prepare(
         self,
         X: Any,
         y: Any,
-        classes: ArrayLike | None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         *,
-        recording: bool,
-        order: Array | None = None,
-    ) -> tuple[Array, loop.Record | None]:
-        if self.kernel == "precomputed":
+        reset: bool = False,
+    ) -> Batch:
+        if self.kernel == "precomputed" and not reset:
             raise ValueError(
                 "kernel='precomputed' cannot be learned from a stream, because the kernel values "
                 "of later rows are not known: use fit, or a kernel that is a name or a function"
             )
-        return super()._learn_once(X, y, classes, recording=recording, order=order)
+        return super()._prepare(X, y, classes, sample_weight, reset=reset)
+
+    def _learn_passes(self, batch: Batch) -> Support:
+        memory: Support = super()._learn_passes(batch)
+        return memory.compact()
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
@@ -261,7 +244,8 @@ class KernelPRIL(ThresholdClassifier):
         empty = np.empty(0) if issparse(rows.X) else like(np.empty(0), rows.X)
         none = np.empty(0, dtype=np.int64)
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
-        return Support(first, empty, empty, none, 0, blank.state, blank.mean)
+        place = np.full(rows.X.shape[0], -1)
+        return Support(first, empty, empty, none, 0, place, blank.state, blank.mean)
 
     def _check_memory(self) -> None:
         if callable(self.kernel) or callable(self._learned_with.get("kernel")):
@@ -294,22 +278,25 @@ class KernelPRIL(ThresholdClassifier):
         check_learned_array(rows, shape, np.float32 if single else np.float64)
 
     def _learn(
-        self,
-        memory: Support,
-        rows: Points,
-        intervals: Array,
-        order: Array | None,
-        record: loop.Record | None,
+        self, memory: Support, batch: Batch, order: Array | None, record: loop.Record | None
     ) -> Support:
-        for batch in batches(len(intervals), BLOCK):
+        if batch.weights is not None:
+            memory = memory._replace(state=memory.state._replace(lattice=False))
+        for part in batches(len(batch) if order is None else len(order), BLOCK):
             if order is None:
-                chosen, X = np.arange(batch.start, batch.stop), rows.X[batch, ...]
+                chosen, X = np.arange(part.start, part.stop), batch.rows.X[part, ...]
             else:
-                chosen, X = order[batch], taken(rows.X, order[batch])
+                chosen, X = order[part], taken(batch.rows.X, order[part])
             source = memory.origin + chosen
-            own = source if self.kernel == "precomputed" else X
-            noted = record and loop.Record(*(part[batch] for part in record))
-            block = Block(X, own, source, memory.places(source), intervals[chosen], noted)
+            block = Block(
+                X=X,
+                own=source if self.kernel == "precomputed" else X,
+                source=source,
+                places=memory.places(chosen),
+                intervals=batch.intervals[chosen],
+                weights=None if batch.weights is None else batch.weights[chosen],
+                record=record and loop.Record(*(column[part] for column in record)),
+            )
             if self.budget is None:
                 memory = self._learn_block(memory, block)
             else:
@@ -369,8 +356,18 @@ class KernelPRIL(ThresholdClassifier):
         # The loop wants one more weight, of a constant feature that these rows do not have.
         state = memory.state._replace(u=np.append(coef, 0.0)[np.newaxis])
         mean = memory.mean and memory.mean._replace(u=np.append(sums, 0.0)[np.newaxis])
-        rule, geometry = self._rule(), self._geometry()
-        bad = loop.run(gram, block.intervals, None, rule, geometry, state, mean, block.record)
+        bad = loop.run(
+            gram,
+            block.intervals,
+            block.weights,
+            None,
+            self._rule(),
+            self._geometry(),
+            None,
+            state,
+            mean,
+            block.record,
+        )
         if bad >= 0:
             raise ValueError(f"{self._kernel()} gives scores that are not finite")
         return state.u[0, :-1], np.zeros_like(coef) if mean is None else mean.u[0, :-1]
@@ -425,10 +422,10 @@ class KernelPRIL(ThresholdClassifier):
     def dual_coef_(self) -> Any:
         """Coefficients of the support rows."""
         check_is_fitted(self)
-        rounds = int(self._memory.state.counts[0])
-        if self._memory.mean is None or rounds == 0:
+        weight = float(self._memory.state.clock[0])
+        if self._memory.mean is None or weight == 0.0:
             return self._memory.coef
-        return self._memory.coef - self._memory.sums / rounds
+        return self._memory.coef - self._memory.sums / weight
 
     @property
     def support_(self) -> Array:

@@ -1,0 +1,229 @@
+"""Where tasks are computed: on a Dask cluster, or by Dask's own threads.
+
+A cluster may be lost, its workers may lack pril, and warnings on a worker are seen by nobody: this
+module turns the first two into one error and brings the warnings back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, nullcontext, suppress
+from pkgutil import resolve_name
+from typing import Any
+
+import distributed
+from dask import delayed
+from dask.diagnostics import ProgressBar
+from distributed.diagnostics.progressbar import TextProgressBar
+
+# Text of the first warning of each category and line of code.
+CollectedWarnings = dict[tuple[type[Warning], str, int], str]
+
+FAN_IN = 16  # results added up by one task
+NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
+NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
+IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
+
+# What Dask raises when a cluster, its workers or its client are gone. The last two classes do not
+# exist in every version.
+CLUSTER_ERRORS = (
+    CancelledError,
+    distributed.KilledWorker,
+    distributed.comm.CommClosedError,
+    *(
+        getattr(module, name)
+        for module, name in (
+            (distributed.client, "ClosedClientError"),
+            (distributed.scheduler, "NoWorkerError"),
+        )
+        if hasattr(module, name)
+    ),
+)
+
+
+class ClusterLost(RuntimeError):  # noqa: N818
+    """The Dask cluster is gone, has no workers, cancelled the work, or cannot import pril.
+
+    See Also
+    --------
+    fit : Raises it; the estimator passed to it is unchanged.
+
+    Examples
+    --------
+    >>> import pril.dask
+    >>> issubclass(pril.dask.ClusterLost, RuntimeError)
+    True
+    """
+
+
+class Cluster:
+    """Computes tasks with a distributed client, or without one with Dask's own scheduler."""
+
+    def __init__(self, client: Any, progress: bool) -> None:
+        if client is None:
+            with suppress(ValueError):  # no client is active
+                client = distributed.Client.current()
+        elif not isinstance(client, distributed.Client):
+            raise TypeError(
+                f"client must be a distributed.Client, got {client!r}; distributed.Client(address "
+                "or cluster) makes one"
+            )
+        if client is not None and client.asynchronous:
+            raise ValueError(
+                f"client must be synchronous, got the asynchronous {client!r}: make one without "
+                "asynchronous=True, in a thread without an event loop"
+            )
+        self.client = client
+        self.progress = progress
+        self.workers_checked = client is None
+        self.shown: CollectedWarnings = {}
+
+    def show_warnings(self, collected: CollectedWarnings) -> None:
+        """Warn the caller, once for each category and line of code."""
+        for source, text in collected.items():
+            if source not in self.shown:
+                self.shown[source] = text
+                warnings.warn_explicit(text, *source)
+
+    def compute(self, task: Any, doing: str) -> Any:
+        """Return the result of a task. When it fails, cancel what is still running."""
+        future = None
+        try:
+            with seceded(), collect_warnings() as collected:
+                if self.client is None:
+                    with ProgressBar() if self.progress else nullcontext():
+                        result = task.compute()
+                else:
+                    if not self.workers_checked:
+                        self.client.sync(self._check_workers)
+                    future = self.client.compute(task)
+                    result = self.client.sync(self._result, future, self.progress)
+        except CLUSTER_ERRORS as error:
+            raise ClusterLost(
+                f"the Dask cluster went away, or cancelled the work, while {doing}; nothing was "
+                f"learned: {str(error) or type(error).__name__}"
+            ) from error
+        except ClusterLost:
+            raise
+        except RuntimeError as error:  # Dask's, when the scheduler cannot read the tasks
+            if getattr(error.__cause__, "name", None) != "pril":
+                raise
+            raise _cannot_import("scheduler", error.__cause__) from error
+        finally:
+            if future is not None:
+                future.release()
+        self.show_warnings(collected)
+        return result
+
+    async def _check_workers(self) -> None:
+        """Refuse workers that cannot import pril. If there are none, wait for the first one.
+
+        Such a worker would close itself at the first task, before it reports an error.
+        """
+        first = self.client.submit(resolve_name, "pril.dask:__name__", pure=False)
+        try:
+            with suppress(ImportError):  # raised again below, with the worker's address
+                await self._result(first, progress=False)
+        finally:
+            first.release()
+        importing = self.client.run(resolve_name, "pril.dask:__name__", on_error="return")
+        with suppress(TimeoutError):  # a worker that does not answer: Dask deals with it
+            for address, answer in (await asyncio.wait_for(importing, IMPORT_LIMIT)).items():
+                if isinstance(answer, ImportError):
+                    raise _cannot_import(f"worker {address}", answer) from answer
+        self.workers_checked = True
+
+    async def _result(self, future: Any, progress: bool) -> Any:
+        """Wait for a future; give up when there are no workers, or no scheduler, for too long."""
+        waiting = asyncio.ensure_future(self.client.gather(future, asynchronous=True))
+        drawing = None
+        if progress:
+            bar = TextProgressBar([future], self.client.scheduler.address, start=False)
+            drawing = asyncio.ensure_future(bar.listen())
+        try:
+            last_seen = time.monotonic()
+            while not (await asyncio.wait([waiting], timeout=1.0))[0]:
+                workers = await self._n_workers()
+                missing = time.monotonic() - last_seen
+                if workers:
+                    last_seen = time.monotonic()
+                elif workers is None and missing > NO_SCHEDULER_LIMIT:
+                    raise CancelledError(f"no scheduler for {NO_SCHEDULER_LIMIT:g} s")
+                elif missing > NO_WORKER_LIMIT:
+                    raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
+            if drawing is not None:
+                await asyncio.wait([drawing], timeout=1.0)  # until the bar shows 100 %
+            return await waiting
+        finally:
+            waiting.cancel()
+            if drawing is not None:
+                drawing.cancel()
+
+    async def _n_workers(self) -> int | None:
+        """Return the number of workers, None if the scheduler does not answer."""
+        scheduler = self.client.scheduler
+        if scheduler is None or self.client.status != "running":
+            return None
+        try:
+            return len(await asyncio.wait_for(scheduler.ncores(), timeout=5.0))
+        except (OSError, TimeoutError):
+            return None
+
+
+def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:
+    return ClusterLost(
+        f"the Dask {where} cannot import pril: {error}; install pril on the scheduler and on every "
+        "worker: pip install 'pril[dask]'"
+    )
+
+
+@contextmanager
+def seceded() -> Iterator[None]:
+    """Inside a worker task, secede so that nested tasks can run."""
+    try:
+        distributed.secede()
+        inside_task = True
+    except (ValueError, KeyError):  # not inside a task; or it has seceded already
+        inside_task = False
+    try:
+        yield
+    finally:
+        if inside_task:
+            distributed.rejoin()
+
+
+_collecting = threading.Lock()
+
+
+@contextmanager
+def collect_warnings() -> Iterator[CollectedWarnings]:
+    """Collect warnings instead of showing them.
+
+    Filters of warnings belong to the process, not to a thread. So one thread collects at a time,
+    and collects the warnings of all threads; the dicts of the others stay empty.
+    """
+    collected: CollectedWarnings = {}
+    if not _collecting.acquire(blocking=False):
+        yield collected
+        return
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield collected
+    finally:
+        _collecting.release()
+    for warning in caught:
+        source = warning.category, warning.filename, warning.lineno
+        collected.setdefault(source, str(warning.message))
+
+
+def tree_sum(parts: list[Any], add: Callable[..., Any]) -> Any:
+    """Return the lazy sum of lazy parts, always added in the same order."""
+    while len(parts) > 1:
+        parts = [delayed(add)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+    return parts[0]

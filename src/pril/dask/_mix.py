@@ -1,0 +1,295 @@
+"""Two ways to learn from lazy blocks: chain and mix.
+
+A task is a pure function of a model and a block: it learns on a copy, so Dask may run it twice or
+give its inputs to several tasks. Sums over blocks are added in the order of the blocks, so the
+result does not depend on which worker computed what, or on what was lost and computed again.
+
+Order of thresholds. Lemma 1 of the paper holds for thresholds that are integers, and a mean is not
+an integer. Where the state says that its thresholds are integers (`lattice`), mixing therefore
+makes them ordered integers again: isotonic regression, then rounding. The lemma then holds in the
+next pass of every block, and `decode` and `step` rely on it. The remainder of the rounding is
+carried to the next round: with many or short blocks the mean change is often below a half, and
+rounding alone would drop it in every round. Thresholds that are not integers are not rounded:
+isotonic regression keeps them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from dask import delayed
+from sklearn.isotonic import isotonic_regression
+from sklearn.utils import check_random_state
+
+from pril import _loop as loop
+from pril._online import Memory, Patience
+from pril._registry import BY_NAME
+from pril.dask._blocks import Blocks, errors_name_block, find_classes, find_features
+from pril.dask._cluster import Cluster, CollectedWarnings, collect_warnings, tree_sum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Mode = Literal["chain", "mix"]
+
+# How far a round goes along the mean change of its blocks, chosen by benchmarks/dask_quality.py.
+# One pass over a block reaches the block's optimum along steep directions, and goes only a part of
+# the way along flat ones. A stride of 1 is slow along the flat directions; from 2 on, the model
+# oscillates along the steep ones. The last round has a stride of 1: the plain mean has least noise.
+STRIDE = 1.5
+
+WINDOW = 8  # blocks of a chain in memory at once: one is learned while the others are read
+
+
+def learn(
+    model: Any,
+    blocks: Blocks,
+    features: Any,
+    classes: Array | None,
+    mode: Mode,
+    epochs: int | None,
+    cluster: Cluster,
+) -> Any:
+    """Return the model fitted to the blocks.
+
+    `features` is X without rows, and `classes` are the labels in order; None has to be found.
+    """
+    if mode not in ("mix", "chain"):
+        raise ValueError(f"mode must be 'mix' or 'chain', got {mode!r}")
+    is_integer = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
+    if epochs is not None and not (is_integer and epochs >= 1):
+        raise ValueError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
+    if mode == "mix" and not _mixes(model):
+        raise ValueError(
+            f"mode='mix' cannot learn {type(model).__name__}: the mean of its models would hold "
+            "the support rows of all of them; use mode='chain', or PRIL on a feature map"
+        )
+    if mode == "mix" and getattr(model, "half_life", None) is not None:
+        raise ValueError(
+            "mode='mix' cannot learn with a half_life: its blocks have no common order of rows; "
+            "use mode='chain'"
+        )
+    if len(blocks) == 0:
+        raise ValueError("X has no blocks")
+    if classes is None:
+        classes = find_classes(blocks, cluster)
+    epochs = model.max_iter if epochs is None else epochs
+    if mode == "chain":
+        return _chain(model, blocks, classes, epochs, cluster)
+    if features is None:
+        task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
+        model = cluster.compute(task, "reading the features of the first block")
+    else:
+        model._read_rows(features, reset=True, min_rows=0)
+    return _mix(model, blocks, classes, epochs, cluster)
+
+
+def _mixes(model: Any) -> bool:
+    """Tell whether the mean of models is a model of the same kind; subclasses are as their base."""
+    names = [base.__name__ for base in type(model).__mro__]
+    return all(BY_NAME[name].mixes for name in names if name in BY_NAME)
+
+
+def _no_rows_error() -> ValueError:
+    return ValueError("X has no rows in any block, and at least one is needed to learn from")
+
+
+# --- Chain: the model goes from block to block ---------------------------------------------------
+
+
+class PassSoFar(NamedTuple):
+    """The model after some blocks of a pass, their loss and their warnings."""
+
+    model: Any
+    loss: int
+    collected: CollectedWarnings
+
+
+def learn_next_block(before: PassSoFar, block: Any, b: int, classes: Array) -> PassSoFar:
+    """Return the pass after the b-th block."""
+    model = copy(before.model)  # Dask may give the same model to another task
+    with errors_name_block(b), collect_warnings() as collected:
+        X, y, *weights = block
+        recording = model.tol is not None
+        batch, record = model._learn_once(X, y, classes, *weights, recording=recording)
+    loss = before.loss + batch.interval_loss(None, record)
+    return PassSoFar(model, loss, collected | before.collected)
+
+
+def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
+    patience = Patience(model)
+    rows = mistakes = 0
+    for n_iter in range(1, epochs + 1):
+        loss = 0
+        for start in range(0, len(blocks), WINDOW):
+            task: Any = delayed(PassSoFar(model, loss, {}), traverse=False)
+            for b, block in enumerate(blocks[start : start + WINDOW], start):
+                task = delayed(learn_next_block)(task, block, b, classes)
+            model, loss, collected = cluster.compute(task, f"learning pass {n_iter} of {epochs}")
+            cluster.show_warnings(collected)
+        if not hasattr(model, "_memory"):
+            raise _no_rows_error()
+        model.n_iter_ = n_iter
+        new_rows, new_mistakes = model.t_ - rows, model.n_mistakes_ - mistakes
+        rows, mistakes = model.t_, model.n_mistakes_
+        if patience.ends(new_mistakes, loss / max(new_rows, 1)):
+            break
+    return model
+
+
+# --- Mix: all blocks learn at once, and the common model moves by their mean change --------------
+
+
+class BlockSums(NamedTuple):
+    """Sums over the rows of some blocks in one round; sums of several blocks add up."""
+
+    rows: int  # with a label
+    u: Any  # change of `State.u`, times rows
+    n: Any  # change of `State.n`, times rows
+    weight: float  # of the iterates in the mean
+    mean_u: Any  # sum of the values of `State.u` after each row, by weight; 0 without an average
+    mean_n: Any  # the same of `State.n`
+    counts: Array
+    evidence: Any  # change of the arrays in `State.evidence`; 0 if there are none
+    slopes: Any  # change of its squared slopes, times rows
+    off_lattice: int  # blocks whose thresholds are not integers
+    loss: int
+    collected: CollectedWarnings
+
+
+def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) -> BlockSums:
+    """Learn one pass over the b-th block from the common model, which is not changed."""
+    with errors_name_block(b), collect_warnings() as collected:
+        X, y, *weights = block
+        batch = model._prepare(X, y, None, *weights)
+        order = None
+        if seed is not None:
+            order = np.random.default_rng(seed).permutation(np.flatnonzero(batch.labelled()))
+        n = len(batch) if order is None else len(order)
+        record = None if model.tol is None else model._blank_record(n)
+        memory = model._learn(model._memory.copy(), batch, order, record)
+    before, (after, mean) = model._memory.state, memory
+    counts, weight = after.counts - before.counts, after.clock[0]
+    rows = int(counts[0])
+    learned: Any = 0 if after.evidence is None else _flat(after.evidence) - _flat(before.evidence)
+    return BlockSums(
+        rows=rows,
+        u=rows * (after.u - before.u),
+        n=rows * (after.n - before.n),
+        weight=weight,
+        mean_u=0 if mean is None else weight * after.u - mean.u,
+        mean_n=0 if mean is None else weight * after.n - mean.n,
+        counts=counts,
+        evidence=learned,
+        slopes=0 if after.evidence is None else rows * learned[SLOPES],
+        off_lattice=int(not after.lattice),
+        loss=batch.interval_loss(order, record),
+        collected=collected,
+    )
+
+
+SLOPES = slice(2, 4)  # where the squared slopes are among the numbers of `Evidence`
+
+
+def _flat(evidence: loop.Evidence) -> Array:
+    return np.concatenate(evidence)
+
+
+def _added(evidence: loop.Evidence | None, sums: BlockSums) -> loop.Evidence | None:
+    """Return the evidence of all blocks together.
+
+    What blocks count adds up. Their squared slopes do not: each block walked a way of its own, and
+    the common model goes the mean of these ways.
+    """
+    if evidence is None:
+        return None
+    change = sums.evidence.copy()
+    change[SLOPES] = sums.slopes / sums.rows
+    ends = np.cumsum([len(part) for part in evidence])
+    return loop.Evidence(*np.split(_flat(evidence) + change, ends[:-1]))
+
+
+def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
+    """Return the sums of all blocks of several parts."""
+    *sums, collected = zip(*parts, strict=True)
+    first = {source: text for part in reversed(collected) for source, text in part.items()}
+    return BlockSums._make([*(sum(values[1:], values[0]) for values in sums), first])
+
+
+def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
+    model.classes_ = classes
+    model._memory = model._blank_memory(None)
+    seed = int(check_random_state(model.random_state).randint(2**31)) if model.shuffle else None
+    patience = Patience(model)
+    weight = 0.0
+    averaged: Any = None  # second half of the rounds; the last round if learning ends before
+    carry = np.zeros_like(model._memory.state.n)
+    for n_iter in range(1, epochs + 1):
+        common = delayed(model, traverse=False)
+        tasks = [
+            delayed(learn_block)(common, block, b, None if seed is None else (seed, n_iter, b))
+            for b, block in enumerate(blocks)
+        ]
+        task = tree_sum(tasks, add_block_sums)
+        sums = cluster.compute(task, f"learning round {n_iter} of {epochs}")
+        if sums.rows == 0:
+            raise _no_rows_error()
+        cluster.show_warnings(sums.collected)
+        weight += sums.weight
+        averaged = sums if n_iter <= epochs // 2 + 1 else add_block_sums([averaged, sums])
+        model = copy(model)  # a task may still read the old one
+        model.n_iter_ = n_iter
+        if patience.ends(sums.counts[1], sums.loss / sums.rows) or n_iter == epochs:
+            break
+        model._memory, carry = move_common_model(model, sums, STRIDE, carry)
+    memory, _ = move_common_model(model, sums, 1.0, carry)
+    model._memory = _with_mean(memory, averaged, weight)
+    return model
+
+
+def move_common_model(
+    model: Any, sums: BlockSums, stride: float, carry: Array
+) -> tuple[Memory, Array]:
+    """Return the common model, moved along the mean change of the blocks, and the new remainder.
+
+    Its mean is empty. `carry` is what rounding took from `State.n` in the rounds before, and is
+    added first.
+    """
+    state, mean = model._memory
+    exact = state.n + carry + stride * sums.n / sums.rows
+    if len(exact):  # one class has no thresholds
+        exact = isotonic_regression(exact, increasing=False)
+    lattice = sums.off_lattice == 0
+    n = np.round(exact) if lattice else exact
+    state = loop.State(
+        u=state.u + stride * sums.u / sums.rows,
+        n=n,
+        shift=np.zeros(2),
+        counts=state.counts + sums.counts,
+        clock=np.array([0.0, 1.0]),
+        lattice=lattice,
+        evidence=_added(state.evidence, sums),
+    )
+    state.shift[0] = loop.common_shift(model._geometry(), state)
+    memory = Memory(state, mean)
+    if not memory.is_finite():
+        raise ValueError(f"{type(model).__name__} overflowed in mixing: scale the features")
+    return memory, exact - n
+
+
+def _with_mean(memory: Memory, averaged: BlockSums, weight: float) -> Memory:
+    """Return the memory of a model that predicts with the mean of some rounds."""
+    state, mean = memory
+    state.clock[0] = weight
+    if mean is not None:
+        mean_n = weight * (averaged.mean_n / averaged.weight)
+        if state.lattice:  # sums of integers, as after learning: so the means stay in order
+            mean_n = np.round(mean_n)
+        mean_u = weight * (state.u - averaged.mean_u / averaged.weight)
+        mean = loop.Mean(mean_u, weight * state.n - mean_n)
+    return Memory(state, mean)
