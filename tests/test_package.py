@@ -73,10 +73,12 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
         "-c",
         f"{WITHOUT_EXTRAS}\n"
         "import pril\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler\n"
         "model = pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [(1, 2), (None, 1)])\n"
         "try: pril.plotting.plot_scores(model, [[0.0]], [1])\n"
         "except ImportError as error: print(error)\n"
-        "try: pril.save(model, 'never-written')\n"
+        "try: pril.save(make_pipeline(StandardScaler(), model), 'never-written')\n"
         "except ImportError as error: print(error)\n"
         "try: pril.dask.fit\n"
         "except ImportError as error: print(error)",

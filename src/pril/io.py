@@ -1,68 +1,39 @@
-"""Models in files: scikit-learn's types and ours by skops, without pickle.
+"""Models in files, without pickle.
 
-A file is skops' zip archive with one more member, ``pril.json``, that says what the file is. Its
-last bytes are the SHA-256 of all bytes before them, so that damage is seen before anything is
-parsed. Nothing in it is compressed, dated or named after a memory address: what is read is no
-larger than the file, and the same model gives the same bytes.
+A file is a zip archive with a header, ``pril.json``, and an ``.npy`` member for each array:
+`docs/model-files.md` describes it. Our own types are read and written by `_schema`. Estimators of
+other libraries, such as a StandardScaler before a learner, go together into one member that skops
+reads and writes; nothing else needs skops.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import math
 import os
-import platform
-import re
 import secrets
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from hashlib import sha256
-from importlib.metadata import version
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
-from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-import numpy as np
-from scipy.sparse import csr_array, csr_matrix
-from sklearn.base import BaseEstimator
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
-
-from pril import __version__
-from pril import _loop as loop
-from pril._online import Memory, OnlineClassifier
-from pril._registry import LEARNERS
-from pril._support import Support
-from pril.features import PolynomialMap
+from pril import __version__, _archive
+from pril.errors import shown
 
 if TYPE_CHECKING:
     from os import PathLike
     from types import ModuleType
 
+    from pril._fields import Reader
+    from pril._online import OnlineClassifier
+
 __all__ = ["load", "save"]
 
-FORMAT = 1
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "skops")
-SEAL = b"pril sha256 "  # the archive's comment: this, then the digest
-DIGEST_LENGTH = 64
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+\.(npy|npz|bin|json)")
-
-# What a file may hold besides the types that skops trusts: our own, and what scikit-learn's
-# transformers keep. Building them runs no code of the file's choosing.
-TRUSTED = [
-    *(f"{learner.module}.{learner.name}" for learner in LEARNERS),
-    *(
-        f"{kind.__module__}.{kind.__qualname__}"
-        for kind in (Memory, Support, loop.State, loop.Mean, PolynomialMap)
-    ),
-    *(f"{kind.__module__}.{kind.__qualname__}" for kind in (csr_array, csr_matrix, np.dtype)),
-    "pril.tables.encoder.ColumnEncoder",  # by name: they need pyarrow
-    "pril.tables.encoder.Moments",
-]
+FORMAT = 2
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
+HEADER, FOREIGN = "pril.json", "foreign.skops"
 
 
 class About(NamedTuple):
@@ -81,7 +52,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a file.
 
     The file appears whole or not at all: a failure leaves an older file of that name as it was.
-    The same model gives the same bytes.
+    A model of this package gives the same bytes in every process; one with steps of other
+    libraries gives the same content.
 
     Parameters
     ----------
@@ -120,7 +92,8 @@ def load(path: str | PathLike[str]) -> Any:
 
     It predicts, and goes on learning, exactly as the model that was saved. A file that is damaged,
     newer than this package, or that holds types other than scikit-learn's and this package's is
-    refused before anything in it is built: loading runs no code from the file.
+    refused before anything in it is built: loading runs no code from the file. Only steps of other
+    libraries need skops, ``pip install 'pril[io]'``.
 
     Parameters
     ----------
@@ -158,55 +131,114 @@ def load(path: str | PathLike[str]) -> Any:
 def write(
     content: Any, path: str | PathLike[str], *, kind: str, notes: dict[str, Any] | None = None
 ) -> None:
-    """Write a model, or a dict of models, arrays, numbers, strings and lists (a checkpoint)."""
-    skops = _skops()
+    """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
+    from pril import _schema
+
     if kind == "model":
-        check_is_fitted(learner_of(content))
-    _check_learners(content)
+        _check_fitted(content)
     try:
-        members = _canonical(skops.dumps(content))
-        unknown = _unknown_types(_packed(members))
+        plain, file = _schema.describe(content)
+        libraries = (*LIBRARIES, "skops") if file.foreign else LIBRARIES
+        header = {
+            "format": FORMAT,
+            "kind": kind,
+            "versions": dict(_versions(libraries)),
+            "notes": notes or {},
+            "content": plain,
+        }
+        members = {HEADER: json.dumps(header, allow_nan=False).encode(), **file.members}
+        if file.foreign:
+            members[FOREIGN] = _foreign().pack(file.foreign)
+        _check(members)  # what could not be read is not written
+    except ImportError:
+        raise
+    except UnknownTypes as error:
+        names = f"it holds {error}, and a file holds data of known types, no code"
+        raise TypeError(f"{_name(content)} cannot be saved: {names}") from None
     except Exception as error:
         raise TypeError(f"{_name(content)} cannot be saved: {error}") from error
-    if unknown:
-        raise TypeError(
-            f"{_name(content)} cannot be saved: it holds {', '.join(unknown)}, and a file holds "
-            "data of known types, no code"
-        )
-    about = _about(content, kind, notes or {})
-    members["pril.json"] = json.dumps(about._asdict()).encode()
-    data = _sealed(members)
-    _unsealed(data)  # what could not be read is not written
-    with replace_file(path) as file:
-        file.write(data)
+    with replace_file(path) as target:
+        target.write(_archive.seal(members))
 
 
 def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
     """Return what `write` wrote, and what the file says of itself."""
-    skops = _skops()
-    data = Path(path).read_bytes()
+    with _as_damage(path, ValueError):
+        data = _archive.read_sealed(path)
     with _as_damage(path):
-        said = json.loads(_unsealed(data)["pril.json"])
-        newer = said["format"] > FORMAT
-    if newer:
+        members = _archive.unpack(data)
+        number = _whole(_parse(members[HEADER])["format"])
+    if number > FORMAT:
         raise ValueError(
-            f"{path} was written by a newer pril (format {said['format']}; this one reads up to "
+            f"{path} was written by a newer pril (format {number}; this one reads format "
             f"{FORMAT}): upgrade"
         )
+    if number < FORMAT:
+        raise ValueError(
+            f"{path} has format {number}, from before the first release, and this pril reads "
+            f"format {FORMAT}: learn the model again"
+        )
+    try:
+        with _as_damage(path):
+            header, plan, file = _check(members)
+    except UnknownTypes as error:
+        raise ValueError(f"{path} holds {error}, which pril does not load") from None
+    if header["kind"] != kind:
+        raise ValueError(f"{path} is a {header['kind']}, not a {kind}")
     with _as_damage(path):
-        about = About(**said)
-    if about.kind != kind:
-        raise ValueError(f"{path} is a {about.kind}, not a {kind}")
-    with _as_damage(path):
-        unknown = _unknown_types(data)
-    if unknown:
-        raise ValueError(f"{path} holds {', '.join(unknown)}, which pril does not load")
-    with _as_damage(path):
-        content = skops.loads(data, trusted=TRUSTED)
+        content = _build(members, plan, file)
         if kind == "model":
-            learner_of(content)
-        _check_learners(content)
-    return content, about
+            _check_fitted(content)
+    return content, _about(content, header)
+
+
+class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on who asks
+    """A file holds types of other libraries that are not trusted: their names."""
+
+
+def _check(members: dict[str, bytes]) -> tuple[dict[str, Any], Any, Reader]:
+    """Return the header and the plan of the content, if all of the file is right."""
+    from pril import _schema
+
+    header = _parse(members[HEADER])
+    if set(header) != {"format", "kind", "versions", "notes", "content"}:
+        raise ValueError(f"its header has the keys {', '.join(sorted(header))}")
+    if header["kind"] not in ("model", "checkpoint"):
+        raise ValueError(f"its kind is {shown(header['kind'])}, not a model or a checkpoint")
+    versions = header["versions"]
+    if type(versions) is not dict or not all(type(text) is str for text in versions.values()):
+        raise ValueError("its versions are not strings")
+    if type(header["notes"]) is not dict:
+        raise ValueError("its notes are not an object")
+    arrays = {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
+    plan, file = _schema.check(header["content"], arrays)
+    if (FOREIGN in members) != (file.n_foreign > 0):
+        raise ValueError(f"it holds {file.n_foreign} foreign steps")
+    if file.n_foreign:
+        unknown = _foreign().unknown_types(members[FOREIGN])
+        if unknown:
+            raise UnknownTypes(", ".join(unknown))
+    return header, plan, file
+
+
+def _build(members: dict[str, bytes], plan: Any, file: Reader) -> Any:
+    from pril import _fields, _schema
+
+    if file.n_foreign:
+        file.foreign = _foreign().unpack(members[FOREIGN])
+        if type(file.foreign) is not list or len(file.foreign) != file.n_foreign:
+            raise ValueError(f"it has other than {file.n_foreign} foreign steps")
+        _schema.check_inside(file.foreign)
+    return _fields.build(plan)
+
+
+def _foreign() -> ModuleType:
+    """Return the module that needs skops."""
+    try:
+        from pril import _foreign
+    except ImportError as error:
+        raise ImportError("steps of other libraries need skops: pip install 'pril[io]'") from error
+    return _foreign
 
 
 @contextmanager
@@ -242,32 +274,86 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
             os.close(folder)
 
 
-def _skops() -> ModuleType:
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ImportError("pril.io needs skops: pip install 'pril[io]'") from error
-    return skops.io  # type: ignore[no-any-return]
-
-
 @contextmanager
-def _as_damage(path: str | PathLike[str]) -> Iterator[None]:
+def _as_damage(
+    path: str | PathLike[str], kind: type[Exception] = Exception
+) -> Iterator[None]:  # a file can be wrong in any way
     try:
         yield
-    except Exception as error:  # a file can be wrong in any way
-        reason = str(error) or type(error).__name__
+    except (ImportError, UnknownTypes):
+        raise
+    except kind as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
         message = f"{path} is damaged or not a model file of pril: {reason}"
         raise ValueError(message) from None
 
 
-# --- The learners in a file ----------------------------------------------------------------------
+# --- The header ----------------------------------------------------------------------------------
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    """Parse strict JSON: no key twice, no number that is not finite."""
+    header = json.loads(
+        text, object_pairs_hook=_to_dict, parse_float=_to_float, parse_constant=_to_float
+    )
+    if type(header) is not dict:
+        raise ValueError("its header is not an object")
+    return header
+
+
+def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("its header has a key twice")
+    return dict(pairs)
+
+
+def _to_float(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"its header has the number {shown(text)}")
+    return number
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int:
+        raise ValueError(f"its format is {shown(number)}")
+    return number
+
+
+def _about(content: Any, header: dict[str, Any]) -> About:
+    parts = content.values() if isinstance(content, dict) else [content]
+    model = next((part for part in parts if hasattr(part, "get_params")), content)
+    classes = getattr(model, "classes_", None)
+    features = getattr(model, "feature_names_in_", None)
+    return About(
+        kind=header["kind"],
+        format=header["format"],
+        versions=header["versions"],
+        model=_name(model),
+        classes=None if classes is None else classes.tolist(),
+        features=None if features is None else [str(name) for name in features],
+        notes=header["notes"],
+    )
+
+
+@cache
+def _versions(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    import platform
+    from importlib.metadata import version
+
+    found = ((library, version(library)) for library in libraries)
+    return (("pril", __version__), *found, ("python", platform.python_version()))
+
+
+# --- Models --------------------------------------------------------------------------------------
 
 
 def learner_of(model: Any) -> OnlineClassifier:
     """Return the estimator of ours that a model is, or ends in."""
+    from pril._online import OnlineClassifier
+
     last = model
-    while isinstance(last, Pipeline | FrozenEstimator):
-        last = last.steps[-1][1] if isinstance(last, Pipeline) else last.estimator
+    while _is(last, "Pipeline") or _is(last, "FrozenEstimator"):
+        last = last.steps[-1][1] if _is(last, "Pipeline") else last.estimator
     if not isinstance(last, OnlineClassifier):
         raise TypeError(
             "a model is an estimator of pril, alone or at the end of a Pipeline, not "
@@ -276,160 +362,21 @@ def learner_of(model: Any) -> OnlineClassifier:
     return last
 
 
-def _check_learners(content: Any) -> None:
-    """Refuse learned arrays that do not fit their estimator: the compiled loop trusts them."""
-    rest, seen = [content], set()
-    while rest:
-        item = rest.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, OnlineClassifier) and hasattr(item, "_memory"):
-            item._check_memory()
-        elif isinstance(item, BaseEstimator):
-            rest.extend(vars(item).values())
-        elif isinstance(item, dict):
-            rest.extend(item.values())
-        elif isinstance(item, list | tuple | set):
-            rest.extend(item)
-        elif isinstance(item, np.ndarray) and item.dtype == object:
-            rest.extend(item.flat)
+def _check_fitted(model: Any) -> None:
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(learner_of(model))
+
+
+def _is(model: Any, name: str) -> bool:
+    """Tell whether a model is one of scikit-learn's wrappers, without importing them."""
+    kind = type(model)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == "sklearn"
 
 
 def _name(content: Any) -> str:
-    if isinstance(content, Pipeline):
+    if _is(content, "Pipeline"):
         return f"Pipeline({', '.join(_name(step) for _, step in content.steps)})"
-    if isinstance(content, FrozenEstimator):
+    if _is(content, "FrozenEstimator"):
         return f"FrozenEstimator({_name(content.estimator)})"
     return content if isinstance(content, str) else type(content).__name__
-
-
-def _about(content: Any, kind: str, notes: dict[str, Any]) -> About:
-    parts = content.values() if isinstance(content, dict) else [content]
-    model = next((part for part in parts if isinstance(part, BaseEstimator)), content)
-    classes = getattr(model, "classes_", None)
-    features = getattr(model, "feature_names_in_", None)
-    return About(
-        kind=kind,
-        format=FORMAT,
-        versions=dict(_versions()),
-        model=_name(model),
-        classes=None if classes is None else classes.tolist(),
-        features=None if features is None else [str(name) for name in features],
-        notes=notes,
-    )
-
-
-@cache
-def _versions() -> tuple[tuple[str, str], ...]:
-    libraries = ((library, version(library)) for library in LIBRARIES)
-    return (("pril", __version__), *libraries, ("python", platform.python_version()))
-
-
-# --- The archive ---------------------------------------------------------------------------------
-
-
-def _unknown_types(data: bytes) -> list[str]:
-    return sorted(set(_skops().get_untrusted_types(data=data)) - set(TRUSTED))
-
-
-def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield skops' descriptions of objects, in the order of the text."""
-    rest = [schema]
-    while rest:
-        item = rest.pop()
-        if isinstance(item, dict):
-            if isinstance(item.get("__loader__"), str):
-                yield item
-            rest.extend(reversed(item.values()))
-        elif isinstance(item, list):
-            rest.extend(reversed(item))
-
-
-def _canonical(archive: bytes) -> dict[str, bytes]:
-    """Return the members of skops' archive with nothing in them that two runs do not share.
-
-    skops numbers objects by their memory addresses. Only an object that occurs more than once
-    needs its number, and constants never do. Members with the same bytes become one, so that an
-    object that occurs again is described in the same words.
-    """
-    with ZipFile(BytesIO(archive)) as opened:
-        found = {name: opened.read(name) for name in opened.namelist()}
-    schema = json.loads(found.pop("schema.json"))
-    nodes = list(_nodes(schema))
-    occurrences = Counter(node["__id__"] for node in nodes if "content" in node or "file" in node)
-    numbers: dict[int, int] = {}
-    names: dict[bytes, str] = {}
-    for node in nodes:
-        if node["__loader__"] == "SetNode":  # of strings, in the order of their hashes
-            node["content"].sort(key=lambda child: str(child["content"]))
-        address = node.pop("__id__")
-        if node["__loader__"] != "JsonNode" and occurrences[address] > 1:
-            node["__id__"] = numbers.setdefault(address, len(numbers) + 1)
-        if "file" in node:
-            name = f"{len(names)}{Path(node['file']).suffix}"
-            node["file"] = names.setdefault(found[node["file"]], name)
-    members = {name: _stored(member) for member, name in names.items()}
-    members["schema.json"] = json.dumps(schema).encode()
-    return members
-
-
-def _is_archive(member: bytes) -> bool:
-    return member.startswith(b"PK")
-
-
-def _stored(member: bytes) -> bytes:
-    """Return a member, uncompressed if it is an archive itself: a sparse matrix is one."""
-    if not _is_archive(member):
-        return member
-    with ZipFile(BytesIO(member)) as inner:
-        return _packed({name: inner.read(name) for name in inner.namelist()})
-
-
-def _packed(members: dict[str, bytes], comment: bytes = b"") -> bytes:
-    packed = BytesIO()
-    with ZipFile(packed, "w", ZIP_STORED) as archive:
-        archive.comment = comment
-        for name, member in members.items():
-            info = ZipInfo(name)  # dated 1980
-            info.create_system = 3
-            archive.writestr(info, member)
-    return packed.getvalue()
-
-
-def _unpacked(data: bytes) -> dict[str, bytes]:
-    """Return the members of an archive, which are no larger than it."""
-    with ZipFile(BytesIO(data)) as archive:
-        infos = archive.infolist()
-        if any(info.compress_type != ZIP_STORED for info in infos):
-            raise ValueError("a member is compressed")
-        if sum(info.file_size for info in infos) > len(data):
-            raise ValueError("its members are larger than the file")
-        names = [info.filename for info in infos]
-        if len(set(names)) < len(names) or not all(map(PLAIN_NAME.fullmatch, names)):
-            raise ValueError("its members have odd names")
-        return {name: archive.read(name) for name in names}
-
-
-def _sealed(members: dict[str, bytes]) -> bytes:
-    data = _packed(members, comment=SEAL + b"0" * DIGEST_LENGTH)[:-DIGEST_LENGTH]
-    return data + sha256(data).hexdigest().encode()
-
-
-def _unsealed(data: bytes) -> dict[str, bytes]:
-    """Return the members of a file that is whole and safe to parse."""
-    body, digest = data[:-DIGEST_LENGTH], data[-DIGEST_LENGTH:]
-    if not (_is_archive(data) and body.endswith(SEAL)):
-        raise ValueError("it does not begin and end as one")
-    if sha256(body).hexdigest().encode() != digest:
-        raise ValueError("its checksum is wrong")
-    members = _unpacked(data)
-    for member in filter(_is_archive, members.values()):
-        _unpacked(member)
-    # An object that occurs again must be described again, or a short file could describe a tree
-    # that no computer can walk.
-    described: dict[int, Any] = {}
-    for node in _nodes(json.loads(members["schema.json"])):
-        if "__id__" in node and described.setdefault(node["__id__"], node) != node:
-            raise ValueError("two objects have one number")
-    return members

@@ -1,0 +1,114 @@
+"""The container of a model file: a zip archive with a checksum at its end.
+
+Members are stored uncompressed and dated 1980, so that equal members give equal bytes and nothing
+that is read is larger than the file. The archive's comment ends with the SHA-256 of all bytes
+before it: damage is seen before anything is parsed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from hashlib import sha256
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+from numpy.lib import format as npy
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+MAGIC = b"PK\3\4"  # every zip archive with a member begins so
+SEAL = b"pril sha256 "  # the archive's comment: this, then the digest
+DIGEST_LENGTH = 64
+BLOCK = 1 << 20  # bytes hashed at once
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+\.[a-z]+")
+DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4")  # of arrays in a file
+
+
+def seal(members: dict[str, bytes]) -> bytes:
+    """Return the bytes of a file."""
+    data = pack(members, comment=SEAL + b"0" * DIGEST_LENGTH)[:-DIGEST_LENGTH]
+    return data + sha256(data).hexdigest().encode()
+
+
+def read_sealed(path: str | PathLike[str]) -> bytes:
+    """Return the bytes of a file that `seal` made; read no more of another than is needed."""
+    if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
+        raise ValueError("it is not a regular file")
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        tail = len(SEAL) + DIGEST_LENGTH
+        file.seek(max(0, size - tail))
+        comment, digest = file.read(len(SEAL)), file.read(DIGEST_LENGTH)
+        file.seek(0)
+        if file.read(len(MAGIC)) != MAGIC or comment != SEAL:
+            raise ValueError("it does not begin and end as one")
+        file.seek(0)
+        found, left = sha256(), size - DIGEST_LENGTH
+        while left and (block := file.read(min(left, BLOCK))):
+            found.update(block)
+            left -= len(block)
+        if found.hexdigest().encode() != digest:
+            raise ValueError("its checksum is wrong")
+        file.seek(0)
+        return file.read()
+
+
+def pack(members: dict[str, bytes], comment: bytes = b"") -> bytes:
+    """Return a zip archive of the members."""
+    packed = BytesIO()
+    with ZipFile(packed, "w", ZIP_STORED) as archive:
+        archive.comment = comment
+        for name, member in members.items():
+            info = ZipInfo(name)  # dated 1980
+            info.create_system = 3
+            archive.writestr(info, member)
+    return packed.getvalue()
+
+
+def unpack(data: bytes, *, compressed: bool = False) -> dict[str, bytes]:
+    """Return the members of a zip archive, which are no larger than it unless `compressed`."""
+    with ZipFile(BytesIO(data)) as archive:
+        infos = archive.infolist()
+        if compressed:
+            return {info.filename: archive.read(info) for info in infos}
+        if any(info.compress_type != ZIP_STORED for info in infos):
+            raise ValueError("a member is compressed")
+        if sum(info.file_size for info in infos) > len(data):
+            raise ValueError("its members are larger than the file")
+        names = [info.filename for info in infos]
+        if len(set(names)) < len(names) or not all(map(PLAIN_NAME.fullmatch, names)):
+            raise ValueError("its members have odd names")
+        return {name: archive.read(name) for name in names}
+
+
+def to_npy(array: Array) -> bytes:
+    """Return an array of numbers as an ``.npy`` member."""
+    member = BytesIO()
+    npy.write_array(member, array.astype(array.dtype.newbyteorder("<"), copy=False), (1, 0), False)
+    return member.getvalue()
+
+
+def from_npy(member: bytes) -> Array:
+    """Return the array of an ``.npy`` member, whose header must fit its size."""
+    stream = BytesIO(member)
+    if npy.read_magic(stream) != (1, 0):
+        raise ValueError("an array is not of version 1.0 of the format npy")
+    shape, in_columns, dtype = npy.read_array_header_1_0(stream)
+    if dtype.str not in DTYPES:
+        raise ValueError(f"an array holds {dtype}, which is none of {', '.join(DTYPES)}")
+    start = stream.tell()
+    if math.prod(shape) * dtype.itemsize != len(member) - start:
+        raise ValueError(f"an array of shape {shape} has {len(member) - start} bytes")
+    flat = np.frombuffer(member, dtype, offset=start)
+    array = flat.reshape(shape, order="F" if in_columns else "C")
+    return array.astype(dtype.newbyteorder("="), order="K")

@@ -1,0 +1,77 @@
+"""Estimators of other libraries in a model file: one member, written and read by skops.
+
+skops gives other bytes in every process. What it writes is repacked without compression, so that
+nothing that is read is larger than the file.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import skops.io
+from scipy.sparse import csr_array, csr_matrix
+
+from pril import _archive
+from pril._fields import Record, Type, type_name
+from pril._schema import RECORDS, TYPES
+
+
+def pack(estimators: list[Any]) -> bytes:
+    """Return a member."""
+    return _repacked(skops.io.dumps(estimators))
+
+
+def unknown_types(member: bytes) -> list[str]:
+    """Return the names of the types in a member that are not trusted; it is safe to parse then."""
+    _check_archive(member)
+    return sorted(set(skops.io.get_untrusted_types(data=member)) - set(_trusted()))
+
+
+def unpack(member: bytes) -> Any:
+    """Return the estimators of a member."""
+    return skops.io.loads(member, trusted=list(_trusted()))
+
+
+@cache
+def _trusted() -> tuple[str, ...]:
+    """Return the names of types that a member may hold besides those that skops trusts.
+
+    They are our own, and what scikit-learn's transformers keep. Building them runs no code of the
+    file's choosing.
+    """
+    described: list[Type | Record] = [*TYPES.values(), *RECORDS]
+    ours = (f"{kind.module}.{kind.name}" for kind in described)
+    return (*ours, *map(type_name, (csr_array, csr_matrix, np.dtype)))
+
+
+def _repacked(archive: bytes) -> bytes:
+    """Return an archive uncompressed, and the archives in it too: a sparse matrix is one."""
+    found = _archive.unpack(archive, compressed=True)
+    return _archive.pack(
+        {name: _repacked(part) if _is_archive(part) else part for name, part in found.items()}
+    )
+
+
+def _is_archive(member: bytes) -> bool:
+    return member.startswith(_archive.MAGIC)
+
+
+def _check_archive(member: bytes) -> None:
+    """Refuse a member that skops could not read in time or memory that the file's size bounds."""
+    found = _archive.unpack(member)
+    for part in filter(_is_archive, found.values()):
+        _archive.unpack(part)
+    # Objects with one number are one object to skops. Each must be described in full wherever it
+    # occurs, as skops does, or a short file could describe a tree that no computer can walk.
+    described: dict[Any, Any] = {}
+
+    def check(node: dict[str, Any]) -> dict[str, Any]:
+        number, _ = node.pop("__id__", None), node.pop("file", None)  # only these may differ
+        if number is not None and described.setdefault(number, node) != node:
+            raise ValueError("two objects have one number")
+        return node
+
+    json.loads(found["schema.json"], object_hook=check)
