@@ -39,7 +39,7 @@ _njit: Any = njit  # its types do not know `_nrt`
 
 # Lets dense sums run in any order, as BLAS does; nothing here assumes away NaN or inf. Sparse sums
 # keep their order: with it given up, the compiler gathers, which is twice as slow.
-any_order = njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
+any_order = _njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
 
 # A part of the loop, compiled without numba's runtime: its reference counts cost more than the
 # arithmetic of a row. Such a function must not allocate, and must not return an array to a function
