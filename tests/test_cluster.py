@@ -227,6 +227,19 @@ def test_an_overflow_has_its_file(tmp_path, monkeypatch, client):
     assert cluster.startswith("b/0.csv")
 
 
+def test_an_overflow_of_the_mixed_model_names_the_table(tmp_path, monkeypatch, client):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
+    for part in range(2):
+        write(tmp_path / "b" / f"{part}.csv", make_rows(50, seed=part))
+    # It diverges: one pass over 50 rows is finite, a few rounds are not.
+    parameters = {"eta": 30.0, "normalize": False}
+    task = replace(TASK, model="widrow-hoff", parameters=parameters, holdout=0.0, epochs=50)
+    run = ClusterRun(open_table("b"), task, client, progress=False)
+    with pytest.raises(TableError, match=r"^b: each part can be learned alone, but not mixed"):
+        run()
+
+
 def test_labels_are_limited_over_all_pieces(tmp_path, monkeypatch, client):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b").mkdir()

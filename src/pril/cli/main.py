@@ -84,10 +84,11 @@ def _message(error: Exception) -> str:
 def _advice(problem: Any, arguments: list[str]) -> str:
     """Return what to do about an error or a warning, if an option of the command can help."""
     hint = getattr(problem, "hint", None)
+    if hint not in ADVICE:
+        return ""
     group: Any = get_command(app)
-    command = group.commands.get(next((word for word in arguments if word[:1] != "-"), ""))
-    options = [option.name for option in command.params] if command else []
-    return f"; {ADVICE[hint]}" if hint and hint in options else ""
+    command = group.commands[next(word for word in arguments if not word.startswith("-"))]
+    return f"; {ADVICE[hint]}" if hint in [option.name for option in command.params] else ""
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Survey(NamedTuple):
-    """What was found in a piece."""
+    """What a worker has read in a piece."""
 
     encoder: ColumnEncoder
     counts: LabelCounts
@@ -159,12 +159,8 @@ def evaluate_piece(
     piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any
 ) -> Evaluation:
     """Return how good the model is on the rows held out."""
-    table, evaluation, names = (
-        piece.open(),
-        Evaluation(),
-        [*encoder.feature_names_in_, *task.labels],
-    )
-    for _, block, learning in piece.blocks(table, task, names):
+    evaluation, names = Evaluation(), [*encoder.feature_names_in_, *task.labels]
+    for _, block, learning in piece.blocks(piece.open(), task, names):
         held_out = select_rows(block, ~learning)
         labels = read_labels(held_out, task.labels, text=text)
         evaluation += evaluate_rows(model, encoder.transform(held_out), labels)
@@ -228,11 +224,8 @@ class ClusterRun(Run):
         except ValueError as error:  # some piece is wrong: report the first that is
             doing = "looking for the mistake"
             list(self._compute(doing, try_piece, self.encoder, self.text, self.model))
-            # No piece fails alone: the mixed model has overflowed.
-            name = self.table.name
-            raise TableError(
-                f"{name}: its parts can be learned alone, not mixed: {error}"
-            ) from None
+            reason = "each part can be learned alone, but not mixed with the others"
+            raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self.epoch = self.model.n_iter_
         self.phase = "done"
 

@@ -52,16 +52,9 @@ class TableWarning(UserWarning):
 
 
 class Table(ABC):
-    """Files of one format, as blocks of rows.
+    """Files of one format as blocks of rows; messages call it `name`.
 
-    Parameters
-    ----------
-    files : list of Path
-        What to read, in order.
-    name : str
-        What to call the table in messages.
-    schema : Schema, default=None
-        The columns, if they are known; None reads them from the files.
+    Without a schema, the columns are read from the files.
     """
 
     def __init__(self, files: list[Path], name: str, schema: pa.Schema | None = None) -> None:
@@ -164,7 +157,7 @@ class Table(ABC):
     def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
         """Return file, first row and number of rows (or None) of parts that can be read alone.
 
-        Where the format allows to split files, a part has about so many rows.
+        Where the format allows splitting files, a part has about so many rows.
         """
         return [(file, 0, self._n_rows(file)) for file in self.files]
 

@@ -236,17 +236,17 @@ class Stream:
 
     def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Return chunks until a signal comes: it stops waiting at once, and work after a chunk."""
-        waiting = asked = False
+        waiting = stopping = False
 
         def stop(*_: Any) -> None:
-            nonlocal asked
-            asked = True
+            nonlocal stopping
+            stopping = True
             if waiting:
                 raise Stopped
 
         handlers = {name: signal.signal(name, stop) for name in (signal.SIGTERM, signal.SIGINT)}
         try:
-            while not asked:
+            while not stopping:
                 waiting = True
                 chunk = next(chunks, None)
                 waiting = False

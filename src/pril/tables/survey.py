@@ -105,6 +105,7 @@ class LabelCounts:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
+        self._unlabelled = (None,) * len(names)
 
     def add(self, block: pa.RecordBatch, first: int, table: Table) -> None:
         """Count the labels of one more block."""
@@ -150,16 +151,14 @@ class LabelCounts:
         self, classes: tuple[str, ...] | None, *, text: bool, table: Table
     ) -> tuple[Array, Array, Array]:
         """Return the classes, the different labels as ranks, and how often each occurs."""
-        seen = sorted(self.seen.items(), key=lambda entry: entry[1][1])  # by first row
+        place = f"{table.name}: {quote_columns(self.names)}"
+        labelled = [entry for entry in self.seen.items() if entry[0] != self._unlabelled]
+        if not labelled:
+            raise TableError(f"{place}: no row has a label")
+        seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
         columns = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
-        place = f"{table.name}: {quote_columns(self.names)}"
-        if self.n_unlabelled() == counts.sum():
-            raise TableError(f"{place}: no row has a label")
-        with (
-            table.naming_rows(rows, self.names),
-            warnings.catch_warnings(record=True) as caught,
-        ):
+        with table.naming_rows(rows, self.names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
             batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
             labels = read_labels(batch, self.names, text=text)
@@ -179,7 +178,7 @@ class LabelCounts:
 
     def n_unlabelled(self) -> int:
         """Return how many rows have no label."""
-        return self.seen.get((None,) * len(self.names), [0])[0]
+        return self.seen.get(self._unlabelled, [0])[0]
 
     def to_json(self) -> str:
         """Return the counts as text, for a checkpoint."""

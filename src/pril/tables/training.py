@@ -287,9 +287,9 @@ class Run:
         return evaluation
 
     def describe(self, evaluation: Evaluation | None) -> dict[str, Any]:
-        """Return what was read and learned, as JSON: a model file and the command keep it.
+        """Return what was read and learned, and the evaluation of held-out rows, if there are any.
 
-        The evaluation is that of the rows held out, None without such rows.
+        It holds only what JSON has: the command prints it, and the model file keeps it.
         """
         order, ranks, counts = self.encode_labels()
         n_unlabelled = self.counts.n_unlabelled()
@@ -302,10 +302,6 @@ class Run:
             else:
                 ends[lo]["lower"] += count
                 ends[hi]["upper"] += count
-        if n_unlabelled:  # their ranks are those of the whole scale, but they have no range
-            widths[len(order)] -= n_unlabelled
-            ends[0]["lower"] -= n_unlabelled
-            ends[-1]["upper"] -= n_unlabelled
         left_out = dict.fromkeys(self.encoder.left_out_, "too many words")
         return {
             "table": self.table.name,
@@ -318,7 +314,7 @@ class Run:
                 "ignored": self.columns.ignored | left_out,
             },
             "classes": [{"class": _ranks.plain(name), **ends[k]} for k, name in enumerate(order)],
-            "widths": {str(width): widths[width] for width in sorted(widths) if widths[width]},
+            "widths": {str(width): widths[width] for width in sorted(widths)},
             "unlabelled_rows": n_unlabelled,
             "passes": self.epoch,
             "learned_rows": self.n_rows - n_unlabelled - (evaluation.rows if evaluation else 0),

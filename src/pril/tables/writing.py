@@ -30,15 +30,7 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
 
 
 class TableWriter:
-    """Write batches to a binary stream in a format.
-
-    Parameters
-    ----------
-    stream : binary file
-        Where to write; it is not closed.
-    format : str
-        One of csv, tsv, jsonl, parquet.
-    """
+    """Write batches to a binary stream, as csv, tsv, jsonl or parquet."""
 
     def __init__(self, stream: IO[bytes], format: str) -> None:  # noqa: A002
         self._stream = stream
@@ -47,15 +39,7 @@ class TableWriter:
         self._is_first = True
 
     def write(self, block: pa.RecordBatch | list[str], added: dict[str, pa.Array]) -> None:
-        """Write some rows.
-
-        Parameters
-        ----------
-        block : RecordBatch or list of str
-            The rows; to JSON Lines also as the text of objects.
-        added : dict
-            Further columns.
-        """
+        """Write some rows, given as a batch or as lines of JSON, with further columns."""
         if isinstance(block, list):
             self._write_lines(block, _objects(pa.RecordBatch.from_pydict(added)))
             return
