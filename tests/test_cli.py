@@ -4,10 +4,12 @@ import csv
 import io as streams
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -348,6 +350,26 @@ def test_warnings_are_lines(call, tmp_path):
     )
 
 
+def test_advice_names_an_option_that_the_command_has(bad, tmp_path):
+    write(tmp_path / "one.csv", make_rows(1))
+    assert bad("fit", "one.csv", "--label", "grade", "--holdout", 0.99) == (
+        "one.csv: every row was held out; make --holdout smaller"
+    )
+    (tmp_path / "t.xls").write_bytes(b"?")
+    assert bad("fit", "t.xls", *RANGES).endswith("; pass --format csv|tsv|parquet|jsonl|svmlight")
+    write(tmp_path / "new.csv", [{"age": "1"}, {"age": "old"}])
+    assert bad("predict", made_model(tmp_path), "new.csv") == (  # it has no --text
+        "new.csv, row 2: column 'age' is 'old', not a number"
+    )
+
+
+def test_only_the_command_names_its_options():
+    package = Path(pril.__file__).parent
+    for path in package.rglob("*.py"):
+        if path.parent.name != "cli":
+            assert not re.findall(r"(?<![-\w])--[a-z]\S*", path.read_text()), path
+
+
 # --- Mistakes ------------------------------------------------------------------------------------
 
 
@@ -428,7 +450,7 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     assert "a class must be finite" in bad("fit", "t.csv", "--label", "size", "--classes", "1,inf")
     assert "NA in a table is a missing value" in bad("fit", "t.csv", *ENDS, "--classes", "NA,low")
     assert (
-        "lower end 'poor' is above upper end 'good'; the classes were taken in alphabetical order: "
+        "lower end 'poor' is above upper end 'good'; the classes were taken in alphabetical order; "
         "pass --classes, lowest first"
     ) in bad("fit", "t.csv", *ENDS, "--drop", "id,grade")
     assert bad("fit", "t.csv", "--label", "rating").startswith(
@@ -462,7 +484,7 @@ def made_model(folder):
     return folder / "made.pril"
 
 
-def test_jsonl_is_read_to_its_end_and_carried_as_it_is(good, bad, tmp_path):
+def test_jsonl_is_read_to_its_end_and_copied_as_it_is(good, bad, tmp_path):
     rows = [
         {"id": 2**60 + k, "x": k, "ok": k % 2 == 0, "day": "2020-01-01", "y": k % 3}
         for k in range(90)
@@ -536,7 +558,7 @@ def test_odd_values(good, bad, call, tmp_path):
     bad("fit", "n.csv", "--label", "y", "--checkpoint", "state")
 
 
-def test_text_that_is_carried_must_be_text(bad, good, tmp_path):
+def test_text_that_is_copied_must_be_text(bad, good, tmp_path):
     rows = [{"x": t, "note": "a" * 50, "y": t % 2} for t in range(40_000)]
     path = write(tmp_path / "t.csv", rows)
     good("fit", "t.csv", "--label", "y", "--drop", "note", "--epochs", 1)
@@ -670,7 +692,9 @@ def test_words_in_a_column_of_numbers(good, bad, tmp_path):
     for suffix in ("csv", "jsonl"):
         name = write(tmp_path / f"t.{suffix}", rows).name
         said = f"{name}, row 8: column 'x' is 'oops', not a number"
-        assert said in bad("fit", name, "--label", "k")
+        advice = "; if the column holds words, pass --text"
+        for command in ("fit", "audit"):
+            assert bad(command, name, "--label", "k") == said + advice
         result = json.loads(good("fit", name, "--label", "k", "--text", "x", "--json"))
         assert result["columns"]["words"] == {"x": 5}
         assert len(good("predict", "t.pril", name).splitlines()) >= 40
@@ -682,7 +706,7 @@ def test_nothing_is_left_to_learn_from(bad, tmp_path):
     assert bad("fit", "t.csv", "--label", "k") == said
     write(tmp_path / "t.csv", [{"x": "", "k": k % 3} for k in range(24)])
     said = bad("fit", "t.csv", "--label", "k", "--features", "x", "--text", "x")
-    assert said == "t.csv: no column is left to learn from: 'x' has none"
+    assert said == "t.csv: no column is left to learn from: 'x' has no words"
 
 
 def test_the_first_bad_row_is_named_whether_it_is_held_out_or_not(bad, tmp_path):

@@ -105,14 +105,14 @@ def test_many_words_are_sparse_or_left_out():
     ]  # fmt: skip
 
 
-def test_gaps_and_strangers():
+def test_missing_and_unseen_words():
     table = pa.table({"town": ["Oslo", "NA", "", None], "x": ["1", "", "NA", "2.5"]})
     encoder = ColumnEncoder(numbers=["x"], scale=False).fit(table)
     np.testing.assert_array_equal(
         encoder.transform(table), [[1, 1], [1.75, 0], [1.75, 0], [2.5, 0]]
     )
     new = pa.table({"town": [None, "Oslo", "Bonn"], "x": [1, None, 3]})
-    assert encoder.strangers(new) == {"town": (2, "Bonn")}
+    assert encoder.unseen_words(new) == {"town": (2, "Bonn")}
     assert encoder.transform(new)[2].tolist() == [3.0, 0.0]
     empty = ColumnEncoder(numbers=["x"]).fit(pa.table({"x": [None, None], "z": [1.0, 2.0]}))
     assert empty.transform(pa.table({"x": [None, 5.0], "z": [1.5, 1.5]}))[0].tolist() == [0.0, 0.0]

@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 import pril
 from pril import io
 from pril.tables.files import TableError
-from pril.tables.formats import open_table
 from pril.tables.model import LoadedModel
+from pril.tables.opening import open_table
 from pril.tables.stream import Stopped, Stream, chunks
 from pril.tables.training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
@@ -130,17 +130,17 @@ def test_equals_row_by_row(tmp_path, name, seed):
 
 def test_rows_without_a_label_change_nothing(tmp_path):
     path, rows = fitted(tmp_path), make_rows(100, seed=3)
-    silent = [{**row, "low": None, "high": None} for row in make_rows(40, seed=4)]
-    mixed = [*rows[:30], *silent[:20], *rows[30:31], *silent[20:], *rows[31:]]
+    unlabelled = [{**row, "low": None, "high": None} for row in make_rows(40, seed=4)]
+    mixed = [*rows[:30], *unlabelled[:20], *rows[30:31], *unlabelled[20:], *rows[31:]]
     io.write(run_stream(path, json_lines(rows)).model.model, tmp_path / "a", kind="model")
     stream = run_stream(path, json_lines(mixed))
     io.write(stream.model.model, tmp_path / "b", kind="model")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert len(stream.answers) == 140
     # No label column at all: answers only.
-    blind = [{name: row[name] for name in ("town", "age", "size")} for row in rows]
+    without_labels = [{name: row[name] for name in ("town", "age", "size")} for row in rows]
     before = LoadedModel(path).learner.t_
-    for data in (json_lines(blind), csv_lines(blind)):
+    for data in (json_lines(without_labels), csv_lines(without_labels)):
         assert run_stream(path, data).model.learner.t_ == before
 
 
@@ -162,7 +162,7 @@ def test_losses_are_reported_as_counts_double(tmp_path):
     assert [loss for _, loss in stream.reports] == [
         sum(losses[:n]) for n in (1, 2, 4, 8, 16, 32, 64)
     ]
-    assert stream.verdict.loss == sum(losses)
+    assert stream.evaluation.loss == sum(losses)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):
     assert len(stream.answers) == 19
     whole = run_stream(path, json_lines(rows))
     assert stream.answers == whole.answers[41:]
-    assert vars(stream.verdict) == vars(whole.verdict)
+    assert vars(stream.evaluation) == vars(whole.evaluation)
     with pytest.raises(ValueError, match="belongs to another stream"):
         run_stream(path, json_lines(make_rows(60, seed=5)), checkpoint=keeper)
     with pytest.raises(ValueError, match="has 3 rows, but the checkpoint has seen 41"):
@@ -219,7 +219,7 @@ def test_an_error_while_learning_keeps_the_rows_before_it(tmp_path):
         assert output.getvalue().decode().splitlines() == whole.answers
         assert loaded.learner.t_ == whole.model.learner.t_
         np.testing.assert_array_equal(loaded.learner.coef_, whole.model.learner.coef_)
-        assert vars(stream.verdict) == vars(whole.verdict)
+        assert vars(stream.evaluation) == vars(whole.evaluation)
 
 
 def test_a_step_that_does_not_know_rows_is_asked_row_by_row(tmp_path):

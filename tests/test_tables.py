@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -15,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pril.errors import ClassOrderWarning, RowError
 from pril.tables import files
 from pril.tables.cells import read_numbers, read_words
-from pril.tables.files import TableError, ahead, rebatched
-from pril.tables.formats import open_table
+from pril.tables.files import TableError, read_ahead, rebatched
+from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
 from tables import make_rows, write
 
@@ -252,12 +254,12 @@ def test_reading_ahead_passes_errors_on_and_stops():
         yield 1
         raise OSError("disk")
 
-    items = ahead(broken())
+    items = read_ahead(broken())
     assert next(items) == 1
     with pytest.raises(OSError, match="disk"):
         next(items)
     before = threading.active_count()
-    endless = ahead(iter(int, 1))
+    endless = read_ahead(iter(int, 1))
     next(endless)
     endless.close()
     assert threading.active_count() == before
@@ -277,7 +279,7 @@ def test_what_is_written_is_read_again(tmp_path, kind):
     assert read(open_table(str(path))) == rows
 
 
-def test_csv_is_carried_verbatim():
+def test_csv_is_copied_verbatim():
     cells = {"a": ["0.10", "NA"], "b": ["", "x,y"], "c": ['say "hi"', "two\nlines"]}
     file = io.BytesIO()
     TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(cells), {})
@@ -301,19 +303,19 @@ def test_any_cells_are_written_as_csv_that_reads_the_same(rows):
         assert list(csv.reader(text, delimiter=delimiter)) == [['a"', "b,"], *rows]
 
 
-def carried(path, kind):
-    """Return a table carried to another format and read by pandas."""
+def copied(path, kind):
+    """Copy a table to another format; return the new file."""
     table = open_table(str(path))
-    out = path.parent / f"carried.{kind}"
+    out = path.parent / f"copied.{kind}"
     with out.open("wb") as file:
         writer = TableWriter(file, kind)
-        for _, used, block in table.carried(table.schema.names[:1], kind):
+        for _, used, block in table.blocks_to_copy(table.schema.names[:1], kind):
             writer.write(block, {"n": pa.array(range(used.num_rows))})
         writer.close()
     return out
 
 
-def test_json_lines_are_carried_to_json_lines_as_they_are(tmp_path):
+def test_json_lines_are_copied_to_json_lines_as_they_are(tmp_path):
     lines = [
         '{"x": 1, "note": 5}',
         '{ "x": 2.0, "note": "a", "s": {"b": 2}, "id": 123456789012345678901234567890 }',
@@ -322,14 +324,14 @@ def test_json_lines_are_carried_to_json_lines_as_they_are(tmp_path):
     ]
     path = tmp_path / "t.jsonl"
     path.write_text("\ufeff" + "\n\n".join(lines) + "  \r\n")
-    found = carried(path, "jsonl").read_text().splitlines()
+    found = copied(path, "jsonl").read_text().splitlines()
     assert found[0] == '{"x": 1, "note": 5, "n": 0}'
     assert found[1] == lines[1][:-2] + ', "n": 1}'
     assert found[2] == lines[2][:-1] + ', "n": 2}'
     assert found[3] == '{"n": 3}'
 
 
-def test_json_lines_of_many_kinds_are_carried_to_csv_and_parquet(tmp_path, monkeypatch):
+def test_json_lines_of_many_kinds_are_copied_to_csv_and_parquet(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "READ_BYTES", 64)  # many blocks, each with other keys
     rows = [{"x": k, "mixed": 2**60 + k if k < 20 else "word"} for k in range(40)]
     rows[35] |= {"late": [1, {"a": None}], "whole": 2**60, "day": "2020-01-01", "real": 2**60 + 1}
@@ -341,21 +343,21 @@ def test_json_lines_of_many_kinds_are_carried_to_csv_and_parquet(tmp_path, monke
         "day": {35: "2020-01-01"}, "ok": {36: True}, "real": {35: 2.0**60, 36: 0.5}, "long": {36: str(10**30)},
     }  # fmt: skip
     for frame in (
-        pd.read_parquet(carried(path, "parquet")),
-        pd.read_csv(carried(path, "csv"), dtype={"whole": "Int64", "long": str}),
+        pd.read_parquet(copied(path, "parquet")),
+        pd.read_csv(copied(path, "csv"), dtype={"whole": "Int64", "long": str}),
     ):
         assert list(frame) == ["x", "mixed", "late", "whole", "day", "real", "ok", "long", "n"]
         assert frame["x"].tolist() == list(range(40))
         assert frame["mixed"].tolist() == expected["mixed"]
         for name in ("late", "day", "ok", "real", "long"):
             assert frame[name].dropna().to_dict() == expected[name]
-    assert pq.read_table(tmp_path / "carried.parquet")["whole"].drop_null().to_pylist() == [
+    assert pq.read_table(tmp_path / "copied.parquet")["whole"].drop_null().to_pylist() == [
         2**60,
         3,
     ]
 
 
-def test_csv_is_carried_to_typed_formats_with_its_numbers(tmp_path, small_blocks):
+def test_csv_is_copied_to_typed_formats_with_its_numbers(tmp_path, small_blocks):
     rows = [
         {"x": k, "z": "" if k == 3 else k / 4, "id": f"{k:03}", "late": "NA" if k < 40 else 5,
          "big": 10**20 + k, "word": "" if k == 1 else "a"}
@@ -363,7 +365,7 @@ def test_csv_is_carried_to_typed_formats_with_its_numbers(tmp_path, small_blocks
     ]  # fmt: skip
     path = write(tmp_path / "t.csv", rows)
     for kind, read_back in (("parquet", pd.read_parquet), ("jsonl", read_json_lines)):
-        frame = read_back(carried(path, kind))
+        frame = read_back(copied(path, kind))
         assert frame["x"].tolist() == list(range(45))
         assert frame["z"].isna().tolist() == [k == 3 for k in range(45)]
         assert frame["z"].dropna().tolist() == [k / 4 for k in range(45) if k != 3]
@@ -373,7 +375,7 @@ def test_csv_is_carried_to_typed_formats_with_its_numbers(tmp_path, small_blocks
         assert frame["word"].isna().tolist() == [k == 1 for k in range(45)]
     (tmp_path / "bad.csv").write_bytes(b"x,w\n" + b"1,a\n" * 40 + b"2,\xff\n")
     with pytest.raises(TableError, match=r"row 41: column 'w' is b'\\xff', which is not UTF-8"):
-        carried(tmp_path / "bad.csv", "parquet")
+        copied(tmp_path / "bad.csv", "parquet")
 
 
 def read_json_lines(path):
@@ -397,6 +399,22 @@ def test_words_where_numbers_were(tmp_path):
     table.read_as_words(["x", "nowhere"])
     [(_, block)] = table.blocks()
     assert block["x"].to_pylist() == ["5", "1.5", "true", "oops"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TableError("t.csv, row 2: bad", "text"),
+        RowError("y", 1, "bad", hint="classes"),
+        ClassOrderWarning("y: guessed: pass classes=", "guessed"),
+    ],
+)
+def test_hints_reach_other_processes(error):
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+    assert copy.hint == error.hint
 
 
 def test_stars_pass_over_what_is_hidden(tmp_path):

@@ -14,8 +14,9 @@ from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, training
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
-from pril.tables.formats import open_table
-from pril.tables.training import Checkpoint, Run, Task, Verdict, is_for_learning
+from pril.tables.model import Evaluation
+from pril.tables.opening import open_table
+from pril.tables.training import Checkpoint, Run, Task, is_for_learning
 from tables import GRADES, make_rows, write, write_parquet
 
 RANGES = Task(labels=("low", "high"), classes=tuple(GRADES), drop=("id", "grade"), epochs=3)
@@ -107,24 +108,24 @@ def test_rows_kept_in_memory_are_those_of_the_file(
     monkeypatch.setattr(files.Table, "blocks", read)
     run = start(path, task)
     run()
-    verdict = run.judge()
+    evaluation = run.evaluate()
     assert readings == [0, 0]  # surveyed, learned; the other passes are from memory
-    size = sum(rows.nbytes for _, rows in run._kept)
+    size = sum(rows.nbytes for _, rows in run._cache)
     for room in (0, size // 2, size - 1):
-        monkeypatch.setattr(training, "KEPT_BYTES", room)
+        monkeypatch.setattr(training, "CACHE_BYTES", room)
         readings.clear()
         other = start(path, task)
         assert_same_model(other()[-1], run.model)
-        assert other.judge() == verdict
+        assert other.evaluate() == evaluation
         assert readings == [0] * 5
-        assert other._kept == []
+        assert other._cache == []
 
 
 def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     rows = make_rows()
     path = write(tmp_path / "t.csv", rows)
     run = start(path, holdout=0.3, shuffle=False)
-    fitted, verdict = run(), run.judge().to_dict()
+    fitted, evaluation = run(), run.evaluate().to_dict()
     learning = is_for_learning(run.task, 0, 300)
     assert 60 < (~learning).sum() < 120
     assert (np.concatenate([is_for_learning(run.task, k, 1) for k in range(300)]) == learning).all()
@@ -134,17 +135,19 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     held = [row for row, chosen in zip(rows, learning, strict=True) if not chosen]
     X, y = features_and_labels([row for row in held if row["low"] or row["high"]])
     said = fitted.predict(X)
-    assert verdict["rows"] == len(X)
-    assert verdict["unlabelled_rows"] == len(held) - len(X)
-    assert verdict["interval_accuracy"] == pytest.approx(interval_accuracy(y, said, classes=GRADES))
-    assert verdict["interval_absolute_error"] == pytest.approx(
+    assert evaluation["rows"] == len(X)
+    assert evaluation["unlabelled_rows"] == len(held) - len(X)
+    assert evaluation["interval_accuracy"] == pytest.approx(
+        interval_accuracy(y, said, classes=GRADES)
+    )
+    assert evaluation["interval_absolute_error"] == pytest.approx(
         interval_absolute_error(y, said, classes=GRADES)
     )
     bottom = y["low"].isna() & (y["high"] == "poor")
     top = y["high"].isna() & (y["low"] == "great")
     exact = ((y["low"] == y["high"]) | bottom | top).to_numpy()
-    assert verdict["exact_rows"] == exact.sum()
-    assert verdict["exact_absolute_error"] == pytest.approx(
+    assert evaluation["exact_rows"] == exact.sum()
+    assert evaluation["exact_absolute_error"] == pytest.approx(
         interval_absolute_error(y[exact], said[exact], classes=GRADES)
     )
 
@@ -209,7 +212,7 @@ def test_a_crash_after_any_checkpoint_changes_nothing(tmp_path, name, suffix, st
             assert (tmp_path / "again.pril").read_bytes() == (
                 tmp_path / "expected.pril"
             ).read_bytes()
-            assert again.judge() == whole.judge()
+            assert again.evaluate() == whole.evaluate()
             assert again.encode_labels()[2].tolist() == whole.encode_labels()[2].tolist()
         else:
             break
@@ -301,8 +304,11 @@ def test_other_mistakes(tmp_path):
         with pytest.raises(TableError, match=said):
             start(path, **changes)
     for changes, said in (
-        ({"parameters": {"etta": 1}}, "--set etta: choose one of average"),
-        ({"parameters": {"max_iter": 1}}, "--set max_iter: choose one of"),
+        (
+            {"parameters": {"etta": 1}},
+            "the parameter 'etta' cannot be set for PRIL: choose one of average",
+        ),
+        ({"parameters": {"max_iter": 1}}, "the parameter 'max_iter' cannot be set for PRIL"),
         ({"parameters": {"average": 3}}, "'average' parameter of PRIL must be"),
         ({"labels": ("grade",), "classes": ("low", "high")}, "labels are numbers, the classes"),
         ({"model": "prank"}, "columns 'low', 'high': PRank learns from exact labels only"),
@@ -319,5 +325,5 @@ def test_other_mistakes(tmp_path):
         start(many, Task(labels=("y",)))()
 
 
-def test_empty_verdict():
-    assert Verdict().to_dict()["interval_accuracy"] is None
+def test_empty_evaluation():
+    assert Evaluation().to_dict()["interval_accuracy"] is None

@@ -384,18 +384,16 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
                 raise RowError(
                     argument,
                     t,
-                    f"Unknown label type: continuous. {table.row(t)!r} is not a whole number; pass "
-                    "classes= if such numbers are classes",
+                    f"Unknown label type: continuous. {table.row(t)!r} is not a whole number",
                     table.place(t),
+                    hint="classes",
                 )
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
     if len(classes) > 2:
-        warnings.warn(
-            f"the classes of {name} were sorted as strings, {named(classes)}: pass classes= "
-            "to say which order they have, lowest first",
-            ClassOrderWarning,
-            stacklevel=2,
-        )
+        sorting = f"were sorted as strings, {named(classes)}"
+        advice = "pass classes= to say which order they have, lowest first"
+        message = f"the classes of {name} {sorting}: {advice}"
+        warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
     return classes
 
 
@@ -545,10 +543,9 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
         doubtful |= spans > ranks[:, 1] - ranks[:, 0]
     if doubtful.any():
         t = int(np.argmax(doubtful))
-        warnings.warn(
-            f"{name}, {labels.place(t)}: {labels.row(t)!r} may include classes that never occur as "
-            f"an end; the classes were taken to be {named(classes)}: pass classes= to name them "
-            "all",
-            ClassOrderWarning,
-            stacklevel=3,
+        reason = (
+            f"{labels.row(t)!r} may include classes that never occur as an end; the classes were "
+            f"taken to be {named(classes)}"
         )
+        message = f"{name}, {labels.place(t)}: {reason}: pass classes= to name them all"
+        warnings.warn(ClassOrderWarning(message, reason), stacklevel=3)

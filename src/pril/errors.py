@@ -45,26 +45,55 @@ class RowError(ValueError):
         What is wrong with it.
     place : str, default=None
         What to call the row; None is "row" and its number.
+    hint : str, default=None
+        One word that tells a program what would help: "classes" (name the classes), "text" (the
+        column may hold words). The command adds its own option to the message.
 
     Examples
     --------
     >>> from pril.errors import RowError
     >>> RowError("y", 3, "lower end 5 is above upper end 2").row
     3
+    >>> print(RowError("y", 3, "0.5 is not a whole number", hint="classes"))
+    y, row 3: 0.5 is not a whole number: pass classes=, lowest first
     """
 
-    def __init__(self, argument: str, row: int, reason: str, place: str | None = None) -> None:
-        super().__init__(argument, row, reason, place)  # what a copy is made from, in any process
+    def __init__(
+        self,
+        argument: str,
+        row: int,
+        reason: str,
+        place: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(argument, row, reason, place, hint)  # pickle makes a copy from these
+        self.argument = argument
         self.row = row
         self.reason = reason
+        self.place = place or f"row {row}"
+        self.hint = hint
 
     def __str__(self) -> str:
-        argument, row, reason, place = self.args
-        return f"{argument}, {place or f'row {row}'}: {reason}"
+        advice = ": pass classes=, lowest first" if self.hint == "classes" else ""
+        return f"{self.argument}, {self.place}: {self.reason}{advice}"
 
 
 class ClassOrderWarning(UserWarning):
-    """The order of the classes, or which classes there are, was guessed from the labels."""
+    """The order of the classes, or which classes there are, was guessed from the labels.
+
+    Attributes
+    ----------
+    reason : str
+        What was guessed, without the name of the argument and without advice.
+    hint : str
+        "classes", as in `RowError`.
+    """
+
+    hint = "classes"
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class FeatureRangeWarning(UserWarning):

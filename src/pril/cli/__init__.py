@@ -1,1 +1,9 @@
-"""The command `pril`: arguments and printing. The work is done by the library."""
+"""The command `pril`: arguments and printing. The work is done by the modules below.
+
+Modules here import nothing heavy before a command runs, so that the help is printed at once.
+"""
+
+try:
+    import typer as typer
+except ImportError as error:  # pragma: no cover - the extra is missing
+    raise SystemExit("the command pril needs its extra: pip install 'pril[cli,io]'") from error

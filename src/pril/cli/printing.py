@@ -1,4 +1,4 @@
-"""What a command prints: lines for people, JSON for machines, or nothing."""
+"""Print results: lines for people, JSON for machines, or nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def _finite(value: Any) -> Any:
-    """Return a result as JSON can say it: no number is infinite there."""
+    """Return a result with None for numbers that JSON does not have: NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -19,7 +19,7 @@ def _finite(value: Any) -> Any:
 
 
 class Printer:
-    """What the user sees: lines for people, one JSON object for machines, or nothing."""
+    """Print what the options --quiet and --json ask for."""
 
     def __init__(self, *, quiet: bool, json: bool, stream: Any = None) -> None:
         self.quiet = quiet
@@ -27,7 +27,7 @@ class Printer:
         self.stream = stream or sys.stdout
 
     def result(self, result: dict[str, Any], lines: list[str]) -> None:
-        """Print what came out."""
+        """Print the result of a command."""
         import json
 
         if self.json:
@@ -44,20 +44,20 @@ class Printer:
             raise OSError(f"all is done, but standard output: {error.strerror}") from None
 
     def note(self, line: str, entry: dict[str, Any] | None = None) -> None:
-        """Print a line on the way; machines get the entry, if there is one."""
+        """Print a line before the result; as JSON, print the entry, if there is one."""
         if self.json and entry:
             self.result(entry, [])
         elif not (self.quiet or self.json):
             self._print(line)
 
     @property
-    def is_watched(self) -> bool:
-        """Tell whether someone looks at a terminal."""
+    def shows_progress(self) -> bool:
+        """Whether to show progress: on a terminal, for people."""
         return sys.stderr.isatty() and not (self.quiet or self.json)
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
-        """Yield a function that shows how far a piece of work is, on a terminal."""
+        """Yield a function that shows, on a terminal, how much of some work is done."""
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -75,7 +75,7 @@ class Printer:
             TimeRemainingColumn(),
         )
         with Progress(
-            *columns, console=console, transient=True, disable=not self.is_watched
+            *columns, console=console, transient=True, disable=not self.shows_progress
         ) as bar:
             tasks: dict[str, Any] = {}
 
@@ -88,3 +88,27 @@ class Printer:
                 bar.update(tasks[name], completed=done, total=total)
 
             yield update
+
+
+def count(n: int, thing: str) -> str:
+    """Return a number of things in words: 1 row, 2 rows, 3 passes."""
+    plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
+    return f"{n:,} {thing if n == 1 else plural}"
+
+
+def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
+    """Return how good a model is, for people."""
+    if not evaluation["rows"]:
+        return ["no rows with a label"]
+    lines = [
+        f"{count(evaluation['rows'], 'row')}: {evaluation['interval_accuracy']:.1%} inside their "
+        f"range, off by {evaluation['interval_absolute_error']:.4f} ranks on average"
+    ]
+    if evaluation["exact_rows"]:
+        lines.append(
+            f"{count(evaluation['exact_rows'], 'row')} with an exact label: off by "
+            f"{evaluation['exact_absolute_error']:.4f} ranks"
+        )
+    if evaluation["unlabelled_rows"]:
+        lines.append(f"{count(evaluation['unlabelled_rows'], 'row')} without a label left out")
+    return lines

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# What stands for a missing value in text, as pyarrow and pandas read it.
+# Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
 
 
 def kind_of(column: pa.DataType) -> str:
-    """Return what a column's type makes of it: number, text, sparse, empty, or the type's name."""
+    """Return the kind of a column: number, text, sparse, empty, or the name of another type."""
     types = pa.types
     if types.is_dictionary(column):
         column = column.value_type
@@ -47,7 +47,7 @@ def kind_of(column: pa.DataType) -> str:
 
 
 def to_batch(X: Any) -> pa.RecordBatch:
-    """Return anything that speaks Arrow as one batch."""
+    """Return a table of any library with the Arrow interface as one batch."""
     if isinstance(X, pa.RecordBatch):
         return X
     if not (isinstance(X, pa.Table) or hasattr(X, "__arrow_c_stream__")):
@@ -86,17 +86,18 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
 
 
 def _parsed(cells: pa.Array, name: str) -> pa.Array:
-    """Return text as floats; gaps are looked for only if there is something that is no number."""
+    """Return text as floats. Missing values are searched for only if the plain way fails."""
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
-        cells = pc.ascii_trim_whitespace(cells)  # "1, 2" is written by many
-        cells = blanked(cells, pc.is_in(cells, MISSING))
+        cells = pc.ascii_trim_whitespace(cells)  # many people write "1, 2"
+        cells = with_nulls(cells, pc.is_in(cells, MISSING))
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
         row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
-        raise RowError("X", row, f"column {name!r} is {_shown(value)}, not a number") from None
+        reason = f"column {name!r} is {_shown(value)}, not a number"
+        raise RowError("X", row, reason, hint="text") from None
 
 
 def _is_number(cell: pa.Scalar) -> bool:
@@ -122,13 +123,13 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         row = next(t for t, value in enumerate(raw) if not _is_utf8(value.as_py()))
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
-    return blanked(cells, pc.is_in(cells, MISSING))
+    return with_nulls(cells, pc.is_in(cells, MISSING))
 
 
-def blanked(cells: pa.Array, mask: pa.Array) -> pa.Array:
-    """Return cells with gaps where a mask is true.
+def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:
+    """Return cells with nulls where a mask is true.
 
-    Not by if_else: up to pyarrow 23 at least, it writes garbage for text that is a part of more.
+    This does not use `if_else`, which corrupts sliced string arrays (pyarrow <= 23).
     """
     return pc.replace_with_mask(cells, mask, pa.scalar(None, cells.type))
 
@@ -149,7 +150,7 @@ def _shown(cell: pa.Scalar) -> str:
 
 
 def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:
-    """Return a column of maps from feature to value as a matrix; it leaves out those beyond it."""
+    """Return a column of maps from feature to value as a matrix of the first `width` features."""
     cells = cells.fill_null({}) if cells.null_count else cells
     start = cells.offsets.to_numpy()
     index = cells.keys.to_numpy()[start[0] : start[-1]]

@@ -1,17 +1,16 @@
-"""Learning from a table on a Dask cluster: the passes of `_training`, each piece read by a worker.
+"""Learn from a table on a Dask cluster: the passes of `training`, each piece read by a worker.
 
-A piece is a file, or some row groups of one; workers read it where it lies, so they must see the
-same files. What comes back to the client are encoders, counts and models, never rows.
+A piece is a file, or some row groups of one. Workers read it themselves, so they must see the same
+files. They return encoders, counts and models to the client, never rows.
 """
 
 from __future__ import annotations
 
-from pril import dask as cluster_learning  # before Dask itself: it says what to install
+from pril import dask as cluster_learning  # before Dask, to say what to install if it is missing
 
 # isort: split
 import logging
 import os
-import re
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,9 +33,11 @@ from pril.errors import RowError
 from pril.tables.cells import one_batch, read_labels
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.formats import FORMATS, Parquet
-from pril.tables.survey import LabelCounts, kept, located, rows_of, survey_block
-from pril.tables.training import Run, Task, Verdict, is_for_learning, judge
+from pril.tables.formats import Parquet
+from pril.tables.model import Evaluation, evaluate_rows
+from pril.tables.opening import FORMATS
+from pril.tables.survey import LabelCounts, row_numbers, select_rows, survey_block
+from pril.tables.training import Run, Task, all_held_out, is_for_learning
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +53,8 @@ class Piece(NamedTuple):
     format: str
     first: int
     rows: int | None
-    seed: int  # chooses the rows held out: the same in every pass
-    schema: pa.Schema | None  # of the whole table, where a file does not say its own
+    seed: int  # chooses the rows held out, the same in every pass
+    schema: pa.Schema | None  # of the whole table; None if every file has it
 
     def open(self) -> Table:
         """Return the file as a table."""
@@ -76,7 +77,7 @@ class Piece(NamedTuple):
 
 
 def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a task return its error: who has all of them can name the first in the table."""
+    """Let a task return its error, so that the client can report the first one in the table."""
 
     @wraps(task)
     def attempt(piece: Piece, *arguments: Any) -> Any:
@@ -93,7 +94,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Survey(NamedTuple):
-    """What the rows of a piece are like."""
+    """What a worker has read in a piece."""
 
     encoder: ColumnEncoder
     counts: LabelCounts
@@ -103,7 +104,7 @@ class Survey(NamedTuple):
 
 @returning_errors
 def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list[str]) -> Survey:
-    """Return what the columns and labels of a piece are like, and its number of rows."""
+    """Learn the columns of a piece and count its labels and rows."""
     table, encoder, counts = piece.open(), clone(encoder), LabelCounts(task.labels)
     n_rows = n_learned = 0
     for row, block, learning in piece.blocks(table, task, [*columns, *task.labels]):
@@ -120,57 +121,57 @@ def read_piece(
 ) -> tuple[Any, _ranks.Labels]:
     """Return features and labels of the rows for learning."""
     table = piece.open()
-    whole, places = _learned_rows(piece, table, task, encoder)
-    with located(table, places, task.labels):
-        return encoder.transform(whole), read_labels(whole, task.labels, text=text)
+    batch, rows = _rows_for_learning(piece, table, task, encoder)
+    with table.naming_rows(rows, task.labels):
+        return encoder.transform(batch), read_labels(batch, task.labels, text=text)
 
 
 @returning_errors
 def try_piece(piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any) -> None:
     """Learn a piece as one process does, so that an error names its file and row."""
     table = piece.open()
-    whole, places = _learned_rows(piece, table, task, encoder)
-    with located(table, places, task.labels):
-        found = read_labels(whole, task.labels, text=text)
+    batch, rows = _rows_for_learning(piece, table, task, encoder)
+    with table.naming_rows(rows, task.labels):
+        labels = read_labels(batch, task.labels, text=text)
         try:
-            clone(model)._learn_once(encoder.transform(whole), found, None, recording=False)
+            clone(model)._learn_once(encoder.transform(batch), labels, None, recording=False)
         except RowError:
             raise
-        except ValueError as error:  # an overflow, which has no row
+        except ValueError as error:  # an overflow without a row number
             raise TableError(f"{piece.name}: {error}") from None
 
 
-def _learned_rows(
+def _rows_for_learning(
     piece: Piece, table: Table, task: Task, encoder: ColumnEncoder
 ) -> tuple[pa.RecordBatch, Array]:
-    """Return the rows for learning, and where in the file they are."""
+    """Return the rows for learning, and their positions in the file."""
     names = [*encoder.feature_names_in_, *task.labels]
     parts = [pa.schema([table.schema.field(name) for name in names]).empty_table()]
-    places = [np.empty(0, dtype=np.int64)]
+    rows = [np.empty(0, dtype=np.int64)]
     for row, block, learning in piece.blocks(table, task, names):
-        parts.append(pa.Table.from_batches([kept(block, learning)]))
-        places.append(rows_of(row, learning))
-    return one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(places)
+        parts.append(pa.Table.from_batches([select_rows(block, learning)]))
+        rows.append(row_numbers(row, learning))
+    return one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(rows)
 
 
 @returning_errors
-def judge_piece(
+def evaluate_piece(
     piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any
-) -> Verdict:
+) -> Evaluation:
     """Return how good the model is on the rows held out."""
-    table, verdict, names = piece.open(), Verdict(), [*encoder.feature_names_in_, *task.labels]
-    for _, block, learning in piece.blocks(table, task, names):
-        held = kept(block, ~learning)
-        found = read_labels(held, task.labels, text=text)
-        judge(model, encoder.transform(held), found, verdict)
-    return verdict
+    evaluation, names = Evaluation(), [*encoder.feature_names_in_, *task.labels]
+    for _, block, learning in piece.blocks(piece.open(), task, names):
+        held_out = select_rows(block, ~learning)
+        labels = read_labels(held_out, task.labels, text=text)
+        evaluation += evaluate_rows(model, encoder.transform(held_out), labels)
+    return evaluation
 
 
 # --- The run -------------------------------------------------------------------------------------
 
 
 class ClusterRun(Run):
-    """One run over a table, on a cluster: survey, rounds of mixing, verdict."""
+    """One run over a table, on a cluster: survey, rounds of mixing, evaluation."""
 
     def __init__(self, table: Table, task: Task, client: Any, progress: bool) -> None:
         super().__init__(table, task, lambda *_: None)
@@ -185,7 +186,7 @@ class ClusterRun(Run):
         self.pieces = [
             Piece(
                 file=str(file.resolve()),
-                name=table.called(file),
+                name=table.name_of(file),
                 format=names[type(table)],
                 first=first,
                 rows=rows,
@@ -212,7 +213,7 @@ class ClusterRun(Run):
             raise TableError(f"{self.table.name} has no rows")
         self._begin_learning()
         if learned == 0:
-            raise TableError(f"{self.table.name}: every row was held out; make --holdout smaller")
+            raise all_held_out(self.table)
 
     def _learn(self) -> None:
         blocks = self._tasks(read_piece, self.encoder, self.text)
@@ -220,25 +221,23 @@ class ClusterRun(Run):
             self.model = cluster_learning.fit_blocks(
                 self.model, blocks, client=self.client, progress=self.bar
             )
-        except ValueError as error:  # of some piece: let the first that has one say it
+        except ValueError as error:  # some piece is wrong: report the first that is
             doing = "looking for the mistake"
             list(self._compute(doing, try_piece, self.encoder, self.text, self.model))
-            # No piece fails by itself: mixed, the model overflowed.
-            raise ValueError(re.sub(r"^block \d+: ", "", str(error))) from None
+            reason = "each part can be learned alone, but not mixed with the others"
+            raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self.epoch = self.model.n_iter_
         self.phase = "done"
 
-    def judge(self) -> Verdict:
+    def evaluate(self) -> Evaluation:
         """Return how good the model is on the rows that were held out."""
-        verdicts = self._compute(
-            "judging the model", judge_piece, self.encoder, self.text, self.model
-        )
-        return sum(verdicts, Verdict())
+        shared = (self.encoder, self.text, self.model)
+        return sum(self._compute("evaluating", evaluate_piece, *shared), Evaluation())
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
-        """Return a lazy call for each piece; what they share is sent once."""
-        lent = [delayed(part, traverse=False) for part in shared]
-        return [delayed(task)(piece, self.task, *lent) for piece in self.pieces]
+        """Return a lazy call for each piece; the shared arguments are sent once."""
+        common = [delayed(part, traverse=False) for part in shared]
+        return [delayed(task)(piece, self.task, *common) for piece in self.pieces]
 
     def _compute(self, doing: str, task: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Yield the results of a task in the order of the pieces, up to the first error."""
@@ -254,20 +253,20 @@ class ClusterRun(Run):
 
 @contextmanager
 def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
-    """Yield a client of a running cluster, or of one of local processes that ends with it."""
+    """Yield a client of a running cluster, or of new local processes, which end with it."""
     if address is not None:
         with (
             silence_logging_cmgr(logging.CRITICAL),
             _client(address, timeout) as client,
-            _lost_cluster(),
+            _one_error_if_lost(),
         ):
-            _greet_workers(client, address, timeout)
+            _check_workers(client, address, timeout)
             yield client
     else:
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
         with _without_ctrl_c():
             cluster = LocalCluster(workers, silence_logs=logging.CRITICAL, **options)
-        with cluster, Client(cluster) as client, _lost_cluster():
+        with cluster, Client(cluster) as client, _one_error_if_lost():
             yield client
 
 
@@ -275,18 +274,18 @@ def _client(address: str, timeout: str) -> Any:
     try:
         return Client(address, timeout=timeout)
     except OSError as error:
-        raise OSError(f"--cluster {address}: no Dask scheduler answers there: {error}") from None
+        raise OSError(f"no Dask scheduler answers at {address}: {error}") from None
     except (TypeError, ValueError) as error:
-        raise ValueError(f"--cluster {address}: {error}") from None
+        raise ValueError(f"the address of the Dask scheduler, {address}: {error}") from None
 
 
-def _greet_workers(client: Any, address: str, timeout: str) -> None:
-    """Say that nobody is there to work yet; an adaptive cluster starts workers when due."""
+def _check_workers(client: Any, address: str, timeout: str) -> None:
+    """Warn if there is no worker yet; an adaptive cluster starts workers later."""
     try:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError:
         warnings.warn(
-            f"--cluster {address}: the scheduler has no workers yet; start some with: "
+            f"the Dask scheduler at {address} has no workers yet; start some with: "
             f"dask worker {address}",
             stacklevel=2,
         )
@@ -294,14 +293,14 @@ def _greet_workers(client: Any, address: str, timeout: str) -> None:
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """Let the workers that are started meanwhile never see Ctrl-C: this process ends them.
+    """Start workers that ignore Ctrl-C: this process ends them.
 
-    They inherit a mask of signals; so does Dask's thread, which starts them again if they die.
+    They inherit the blocked signal; so does Dask's thread, which restarts workers that die.
     """
-    if os.name != "posix":  # elsewhere there are no masks
+    if os.name != "posix":  # other systems cannot block signals
         yield
         return
-    resource_tracker.ensure_running()  # or Dask's thread starts it, which unblocks the signal there
+    resource_tracker.ensure_running()  # else Dask's thread starts it, which unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -310,9 +309,9 @@ def _without_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def _lost_cluster() -> Iterator[None]:
-    """Say in one line that the cluster went away, or cannot work."""
+def _one_error_if_lost() -> Iterator[None]:
+    """Turn errors of a cluster that went away, or cannot work, into one kind of error."""
     try:
         yield
-    except RuntimeError as error:  # ClusterLost, or Dask's own where workers have other versions
+    except RuntimeError as error:  # ClusterLost, or Dask's own if workers have other versions
         raise OSError(str(error)) from None

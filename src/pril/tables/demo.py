@@ -1,4 +1,4 @@
-"""A small table to try the commands on: flats that three raters disagree on."""
+"""A small table to try the commands on: flats, each rated by three people who disagree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRADES = ["poor", "fair", "good", "great"]
 
 
 def make_flats(n: int, rng: np.random.Generator) -> tuple[list[dict[str, Any]], Any, Any]:
-    """Return the features of n flats, their exact grades, and a table of votes with gaps."""
+    """Return the features of n flats, their exact grades, and three votes on each, some missing."""
     built = rng.integers(1890, 2024, n)
     refit = np.maximum(built, rng.integers(1970, 2024, n))
     damp = rng.poisson(1.0, n)
@@ -24,8 +24,8 @@ def make_flats(n: int, rng: np.random.Generator) -> tuple[list[dict[str, Any]], 
     quality += np.where(heating == "coal", -1.5, np.where(heating == "gas", 0.0, 0.8))
     rank = np.digitize(quality + rng.normal(0, 0.3, n), [0.0, 2.0, 4.0])
     votes = np.clip(rank[:, np.newaxis] + rng.choice([-1, 0, 1], (n, 3), p=[0.2, 0.6, 0.2]), 0, 3)
-    said = np.array(GRADES, dtype=object)[votes]
-    said[rng.random((n, 3)) < 0.2] = None
+    named = np.array(GRADES, dtype=object)[votes]
+    named[rng.random((n, 3)) < 0.2] = None
     flats = [
         {
             "built": int(built[t]),
@@ -36,7 +36,7 @@ def make_flats(n: int, rng: np.random.Generator) -> tuple[list[dict[str, Any]], 
         }
         for t in range(n)
     ]
-    return flats, np.array(GRADES)[rank], said
+    return flats, np.array(GRADES)[rank], named
 
 
 def write_flats(folder: Path, n: int = 400) -> tuple[str, str, str, str]:

@@ -1,4 +1,4 @@
-"""Columns of a table to features, learned batch by batch."""
+"""Turn the columns of a table into features, learned batch by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pril.errors import RowError
 from pril.tables.cells import column, kind_of, read_numbers, read_sparse, read_words, to_batch
 
 # isort: split
-import pyarrow as pa  # after `cells`, which says what to install where it is missing
+import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
@@ -27,42 +27,43 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnEncoder"]
 
-DENSE_FROM = 0.3  # share of cells that are not zero, from which a dense matrix is smaller
+DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
 
 
 class Moments(NamedTuple):
-    """Columns of numbers, summed up: each an array with one entry a column."""
+    """Sums over columns of numbers: each field is an array with one entry for each column."""
 
     count: Any
     mean: Any
-    squares: Any  # of the distances from the mean, added up
+    squares: Any  # the sum of squared distances from the mean
     low: Any
     high: Any
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):
-    """Make features of a table's columns, learned batch by batch.
+    """Turn the columns of a table into features, learned batch by batch.
 
-    Numbers are standardised, their gaps filled with the mean. Each word of a column of words
-    becomes an indicator; a gap, or a word never seen in training, has zeros in all of them. A
-    sparse column, such as the features of an svmlight file, is divided by standard deviations.
+    Numbers are standardised, and missing numbers are replaced by the mean. Each word of a column of
+    words becomes an indicator (0 or 1); a missing word, or a word never seen in training, has zeros
+    in all of them. The features of a sparse column, such as that of an svmlight file, are divided
+    by their standard deviations.
 
     Parameters
     ----------
     scale : bool, default=True
         Whether to standardise numbers.
     bounded : bool, default=False
-        Whether to divide centred numbers by the largest of each column instead of by its standard
-        deviation, so that they lie within [-1, 1].
+        Whether to divide centred numbers by the largest absolute value of their column instead of
+        by the standard deviation, so that they lie within [-1, 1].
     impute : bool, default=True
-        Whether to fill gaps in numbers; False refuses them.
+        Whether to replace missing numbers; False refuses them.
     numbers : sequence of str, default=()
         Columns to read as numbers although they hold text.
     words : sequence of str, default=()
-        Columns to read as words, whatever they hold and however many there are.
+        Columns to read as words, even if they hold numbers or more than `most_words` words.
     most_words : int, default=1000
-        A column with more different words holds names or remarks, not categories: it is left out,
-        unless it is among `words`.
+        A column with more different words is left out, unless it is among `words`: it probably
+        holds names or remarks, not categories.
 
     Attributes
     ----------
@@ -81,7 +82,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    Tables are anything that speaks Arrow: pyarrow's, pandas' and polars' own.
+    A table may come from pyarrow, pandas, polars, or any library with the Arrow interface.
 
     >>> import pyarrow as pa
     >>> from pril import ColumnEncoder
@@ -122,7 +123,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table
-            Anything that speaks Arrow.
+            A table with the Arrow interface, such as a DataFrame.
         y : None
             Ignored.
 
@@ -141,7 +142,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table
-            Anything that speaks Arrow, with the columns of the first batch.
+            A table with the Arrow interface, with the columns of the first batch.
         y : None
             Ignored.
 
@@ -155,14 +156,14 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch.schema)
         if batch.num_rows == 0:
             return self
-        found = []
+        moments = []
         for name in self.numbers_:
             cells, total = self._numbers(batch, name)
-            found.append(self._describe(cells, total))
-            if not np.isfinite(found[-1][:3]).all():
+            moments.append(self._describe(cells, total))
+            if not np.isfinite(moments[-1][:3]).all():
                 largest = np.abs(np.nan_to_num(cells)) == np.nanmax(np.abs(cells))
                 self._refuse(name, cells, largest, "too large for its square to be a number")
-        self._join(Moments(*np.array(found).reshape(-1, len(Moments._fields)).T))
+        self._add_moments(Moments(*np.array(moments).reshape(-1, len(Moments._fields)).T))
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
             self._add_words(name, words.to_pylist())
@@ -171,7 +172,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def _describe(self, cells: Array, total: float) -> Moments:
-        """Return what a batch's cells of one column add to its moments."""
+        """Return the moments of some cells of one column; their sum is NaN if some are missing."""
         if np.isnan(total):
             cells = cells[~np.isnan(cells)]
             with np.errstate(over="ignore"):
@@ -179,17 +180,17 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if len(cells) == 0:
             return Moments(0.0, 0.0, 0.0, np.inf, -np.inf)
         mean = total / len(cells)
-        off = cells - mean
+        distance = cells - mean
         ends = (cells.min(), cells.max()) if self.bounded else (np.inf, -np.inf)
         with np.errstate(over="ignore"):
-            squares = np.square(off, out=off).sum()
+            squares = np.square(distance, out=distance).sum()
         return Moments(len(cells), mean, squares, *ends)
 
-    def _join(self, more: Moments) -> None:
+    def _add_moments(self, more: Moments) -> None:
         """Add the moments of other rows (Chan, Golub and LeVeque).
 
-        StandardScaler.partial_fit would do this, but a batch in which a column has nothing but gaps
-        leaves its variance NaN for good, and it takes several times as long.
+        StandardScaler.partial_fit would do this, but it is several times slower, and after a batch
+        in which a column has no value it leaves the variance NaN for good.
         """
         own = self._moments
         count = own.count + more.count
@@ -220,12 +221,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self.left_out_.append(name)
 
     def merge(self, other: ColumnEncoder) -> Self:
-        """Take in what another encoder has learned from other rows of the same table.
+        """Add what another encoder has learned from other rows of the same table.
 
         Parameters
         ----------
         other : ColumnEncoder
-            It has seen the same columns.
+            An encoder of the same columns.
 
         Returns
         -------
@@ -233,8 +234,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             The encoder, as if it had seen the other rows too.
         """
         if self.widths_:
-            raise ValueError("sparse columns cannot be learned in parts: scikit-learn's scaler")
-        self._join(other._moments)
+            raise ValueError("encoders of sparse columns cannot be merged")
+        self._add_moments(other._moments)
         for name in list(self.words_):
             if name in other.left_out_:
                 del self.words_[name]
@@ -249,7 +250,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table
-            Anything that speaks Arrow.
+            A table with the Arrow interface, such as a DataFrame.
         """
         batch = to_batch(X)
         for name in self.numbers_:
@@ -300,7 +301,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            A number's column; column=word for an indicator; column:index for a sparse one.
+            The column of a number; column=word for an indicator; column:index for a sparse column.
         """
         check_is_fitted(self, "numbers_")
         indicators = [f"{name}={word}" for name in self.words_ for word in self.words_[name]]
@@ -313,7 +314,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table
-            Anything that speaks Arrow, with the columns seen in training; others are ignored.
+            A table with the Arrow interface, with the columns seen in training; others are ignored.
 
         Returns
         -------
@@ -374,7 +375,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             scale = np.maximum(high - mean, mean - low)
         else:
             scale = np.sqrt(squares / np.maximum(count, 1.0))
-        # A constant has a deviation of rounding errors; scikit-learn draws the line here too.
+        # The deviation of a constant is rounding error; scikit-learn has the same limit.
         noise = np.sqrt(count) * np.finfo(np.float64).eps * np.abs(mean)
         return np.where(scale > noise, scale, 1.0)
 
@@ -385,24 +386,24 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         start = np.concatenate([[0], np.cumsum(code.is_valid().to_numpy(zero_copy_only=False))])
         return sparse.csr_array((np.ones(len(index)), index, start), shape=(len(cells), len(words)))
 
-    def strangers(self, X: Any) -> dict[str, tuple[int, str]]:
-        """Return, for each column of words, the first row with one never seen, and the word.
+    def unseen_words(self, X: Any) -> dict[str, tuple[int, str]]:
+        """Return, for each column of words, the first row with a word never seen in training.
 
         Parameters
         ----------
         X : table
-            Anything that speaks Arrow.
+            A table with the Arrow interface, such as a DataFrame.
 
         Returns
         -------
-        strangers : dict
-            Columns without such a row are left out.
+        unseen : dict
+            Row and word, by column; columns without such a row are not in it.
         """
-        found = {}
+        unseen = {}
         for name, words in self.words_.items():
             cells = read_words(column(to_batch(X), name), name)
             known = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
             row = pc.index(known, False).as_py()
             if row >= 0:
-                found[name] = (row, cells[row].as_py())
-        return found
+                unseen[name] = (row, cells[row].as_py())
+        return unseen

@@ -1,8 +1,8 @@
 """Tables as Arrow batches, one block of rows at a time.
 
-A table is one or more files of one format, read in order. Whatever the format, its rows come in
-blocks of the same size, so that a run can stop after any block and begin again there. CSV comes as
-text: what a column's cells mean is for their reader to say.
+A table is one or more files of one format, read in order. In every format its rows come in blocks
+of the same size, so that a run can stop after any block and begin again there. Cells of CSV come as
+text; the caller decides whether they are numbers or words.
 """
 
 from __future__ import annotations
@@ -14,36 +14,47 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from pril.errors import RowError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
-READ_BYTES = 1 << 20
-SPOOL_SUFFIX = ".stdin"
+READ_BYTES = 1 << 20  # read from a file at once
+STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 BOM = b"\xef\xbb\xbf"
 
-Carried = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
+# First row; the columns that are used; all columns, or the lines of JSON, to be written again.
+CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
 
 
 class TableError(ValueError):
-    """A file cannot be read as a table."""
+    """A table cannot be used; `hint` tells a program what would help, as in `RowError`."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class TableWarning(UserWarning):
+    """A table may not mean what it seems to; `hint` as in `TableError`."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Table(ABC):
-    """Files of one format, as blocks of rows.
+    """Files of one format as blocks of rows; messages call it `name`.
 
-    Parameters
-    ----------
-    files : list of Path
-        What to read, in order.
-    name : str
-        What to call the table in messages.
-    schema : Schema, default=None
-        The columns, if they are known; None looks into the files.
+    Without a schema, the columns are read from the files.
     """
 
     def __init__(self, files: list[Path], name: str, schema: pa.Schema | None = None) -> None:
@@ -60,7 +71,7 @@ class Table(ABC):
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, where the files say it without being read."""
+        """Number of rows; None where only reading all files would tell."""
         return None
 
     @property
@@ -70,11 +81,14 @@ class Table(ABC):
 
     @abstractmethod
     def _infer(self) -> pa.Schema:
-        """Return the columns, number or text where the format does not say."""
+        """Return the columns; where the format has no types, they are number or text."""
 
     @abstractmethod
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of one file, from a row on, which is 0 unless `_n_rows` is known."""
+        """Return the batches of one file without its first `skip` rows.
+
+        `skip` is 0 where `_n_rows` is unknown.
+        """
 
     def _n_rows(self, file: Path) -> int | None:
         return None
@@ -82,57 +96,22 @@ class Table(ABC):
     def blocks(
         self, columns: list[str] | None = None, start: int = 0
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the first row and the cells of each block, read ahead in a thread.
-
-        Parameters
-        ----------
-        columns : list of str, default=None
-            What to read. None reads all.
-        start : int, default=0
-            The row to begin at.
-
-        Yields
-        ------
-        row : int
-            Position of the block's first row in the table.
-        block : RecordBatch
-            The rows.
-        """
+        """Return the position and the cells of each block from a row on, read early by a thread."""
         names = self.schema.names if columns is None else list(dict.fromkeys(columns))
         for name in names:
             self.check_column(name)
         row = start
-        for block in ahead(rebatched(self._batches(names, start), self.block_rows)):
+        for block in read_ahead(rebatched(self._batches(names, start), self.block_rows)):
             yield row, block
             row += block.num_rows
 
     def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
-        """Read columns as words, whatever they hold.
+        """Read columns as words, even if they hold numbers; ignore names that are no columns."""
 
-        Parameters
-        ----------
-        names : iterable of str
-            The columns; those that are not there are passed over.
-        """
+    def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+        """Return each block twice: with the columns to use, and with all columns to copy.
 
-    def carried(self, columns: list[str], format: str) -> Iterator[Carried]:  # noqa: A002
-        """Return first row, the columns asked for, and all columns to carry along, of each block.
-
-        Parameters
-        ----------
-        columns : list of str
-            What is to be used.
-        format : str
-            What the table is carried to; to its own format cells go as they were written.
-
-        Yields
-        ------
-        row : int
-            Position of the block's first row in the table.
-        used : RecordBatch
-            The columns asked for, and maybe others.
-        carried : RecordBatch or list of str
-            All columns, or JSON objects as text.
+        `format` is that of the copy. If it is the same as here, cells stay as they are written.
         """
         for name in columns:
             self.check_column(name)
@@ -155,25 +134,11 @@ class Table(ABC):
                 row += batch.num_rows
 
     def begin_file(self, file: Path, row: int) -> None:
-        """Take note of where a file begins, for messages.
-
-        Parameters
-        ----------
-        file : Path
-            The file.
-        row : int
-            Position of its first row in the table.
-        """
+        """Remember the position of a file's first row, for messages."""
         self._starts[row] = file
 
     def check_column(self, name: str) -> None:
-        """Refuse a column that is not there.
-
-        Parameters
-        ----------
-        name : str
-            The column.
-        """
+        """Refuse a column that is not there."""
         if name not in self.schema.names:
             raise TableError(
                 f"{self.name}: there is no column {name!r}; the columns are "
@@ -181,79 +146,61 @@ class Table(ABC):
             )
 
     def where(self, row: int) -> str:
-        """Return file and row, counted from 1, of a row of the table.
-
-        Parameters
-        ----------
-        row : int
-            Position in the table, from 0.
-
-        Returns
-        -------
-        where : str
-            To begin a message with.
-        """
+        """Return the file and, counted from 1, the row of a position in the table."""
         start = max(first for first in self._starts if first <= row)
-        return f"{self.called(self._starts[start])}, row {row - start + 1}"
+        return f"{self.name_of(self._starts[start])}, row {row - start + 1}"
 
-    def called(self, file: Path) -> str:
-        """Return what to call a file in messages: the name that the user gave.
-
-        Parameters
-        ----------
-        file : Path
-            One of the files.
-
-        Returns
-        -------
-        name : str
-            Standard input has one, too.
-        """
+    def name_of(self, file: Path) -> str:
+        """Return what to call a file in messages: for a table of one file, the table's name."""
         return self.name if len(self.files) == 1 else str(file)
 
     def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
-        """Return file, first row and number of rows of parts that can be read by themselves.
+        """Return file, first row and number of rows (or None) of parts that can be read alone.
 
-        Parameters
-        ----------
-        rows : int, default=1048576
-            About how many rows a part should have, where files can be entered in the middle.
-
-        Returns
-        -------
-        pieces : list
-            In the order of the rows; None is as many rows as there are.
+        Where the format allows splitting files, a part has about so many rows.
         """
         return [(file, 0, self._n_rows(file)) for file in self.files]
 
     @contextmanager
     def _at(self, file: Path, row: int) -> Iterator[None]:
-        """Say in which row of a file some rows have their mistake."""
+        """Let errors about rows of a block, which begins at `row`, name the file and the row."""
         try:
             yield
         except RowError as error:
-            place = f"{self.called(file)}, row {row + error.row + 1}"
-            raise TableError(f"{place}: {error.reason}") from None
+            place = f"{self.name_of(file)}, row {row + error.row + 1}"
+            raise TableError(f"{place}: {error.reason}", error.hint) from None
+
+    @contextmanager
+    def naming_rows(self, rows: int | Array, labels: tuple[str, ...] = ()) -> Iterator[None]:
+        """Let errors about rows name the file and the row in it, and the columns of the labels.
+
+        `rows` are the positions of these rows in the table, or that of the first in a block.
+        """
+        try:
+            yield
+        except RowError as error:
+            row = rows + error.row if isinstance(rows, int) else int(rows[error.row])
+            columns = f"{quote_columns(labels)}: " if labels and error.argument == "y" else ""
+            raise TableError(f"{self.where(row)}: {columns}{error.reason}", error.hint) from None
 
     def fingerprint(self) -> list[list[Any]]:
-        """Return what tells this table from another: names, sizes, times and samples of the files.
-
-        Returns
-        -------
-        fingerprint : list
-            One entry a file.
-        """
+        """Return what differs between tables: size, time of change and samples of each file."""
         return [_fingerprint(file) for file in self.files]
+
+
+def quote_columns(names: tuple[str, ...]) -> str:
+    """Return columns as a message names them."""
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 def _fingerprint(file: Path) -> list[Any]:
     status = file.stat()
     digest = hashlib.sha256()
     with file.open("rb") as stream:
-        for place in np.linspace(0, max(0, status.st_size - READ_BYTES), 5):
-            stream.seek(int(place))
+        for start in np.linspace(0, max(0, status.st_size - READ_BYTES), 5):
+            stream.seek(int(start))
             digest.update(stream.read(READ_BYTES))
-    changed = None if file.suffix == SPOOL_SUFFIX else status.st_mtime_ns
+    changed = None if file.suffix == STDIN_SUFFIX else status.st_mtime_ns
     return [status.st_size, changed, digest.hexdigest()]
 
 
@@ -280,15 +227,15 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
-    """Return the items, read by a thread that is a little ahead; its error is raised here."""
-    line: queue.Queue[tuple[bool, Any]] = queue.Queue(depth)
+def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
+    """Return the items; a thread reads up to `depth` of them early. Its errors are raised here."""
+    waiting: queue.Queue[tuple[bool, Any]] = queue.Queue(depth)
     stopped = threading.Event()
 
     def put(entry: tuple[bool, Any]) -> None:
         while not stopped.is_set():
             with suppress(queue.Full):
-                line.put(entry, timeout=0.1)
+                waiting.put(entry, timeout=0.1)
                 return
 
     def read() -> None:
@@ -305,7 +252,7 @@ def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
     thread.start()
     try:
         while True:
-            more, item = line.get()
+            more, item = waiting.get()
             if more:
                 yield item
             elif item is None:

@@ -1,16 +1,11 @@
-"""Formats of tables: CSV, Parquet, JSON Lines and svmlight, and how a place is opened as one."""
+"""Formats of tables: CSV, Parquet, JSON Lines and svmlight."""
 
 from __future__ import annotations
 
-import atexit
 import csv
-import glob
 import gzip
 import io
 import re
-import shutil
-import sys
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,8 +20,22 @@ import pyarrow.json
 import pyarrow.parquet
 
 from pril.errors import RowError, shown
-from pril.tables.cells import NUMBER, TEXT, blanked, kind_of, one_batch, read_numbers, read_words
-from pril.tables.files import BOM, READ_BYTES, SPOOL_SUFFIX, Carried, Table, TableError, line_blocks
+from pril.tables.cells import (
+    NUMBER,
+    TEXT,
+    kind_of,
+    one_batch,
+    read_numbers,
+    read_words,
+    with_nulls,
+)
+from pril.tables.files import (
+    READ_BYTES,
+    CopyBlock,
+    Table,
+    TableError,
+    line_blocks,
+)
 from pril.tables.json_lines import (
     common_type,
     json_column,
@@ -52,11 +61,11 @@ class Parquet(Table):
 
     def _open(self, file: Path) -> pa.parquet.ParquetFile:
         try:
-            # Pages are read as they are needed: a row group may be larger than memory.
+            # Read pages one by one: a row group may be larger than memory.
             return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
         except pa.ArrowException as error:
             raise TableError(
-                f"{self.called(file)} is damaged, or not a Parquet file: {error}"
+                f"{self.name_of(file)} is damaged, or not a Parquet file: {error}"
             ) from None
 
     def _infer(self) -> pa.Schema:
@@ -69,7 +78,7 @@ class Parquet(Table):
         for file, schema in zip(self.files, schemas, strict=True):
             if not schema.equals(schemas[0]):
                 raise TableError(
-                    f"{self.called(file)} has other columns or types than {self.files[0]}: "
+                    f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
                     f"{_difference(schema, schemas[0])}"
                 )
         return schemas[0]
@@ -104,7 +113,7 @@ class Parquet(Table):
                 skip -= opened.metadata.row_group(groups.pop(0)).num_rows
             rows = self.block_rows
             try:
-                # One thread: this is the thread that reads ahead, beside the one that learns.
+                # No more threads: this code already runs beside the thread that learns.
                 batches = opened.iter_batches(
                     rows, row_groups=groups, columns=columns, use_threads=False
                 )
@@ -113,7 +122,7 @@ class Parquet(Table):
                         yield batch.slice(skip)
                     skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
-                raise TableError(f"{self.called(file)} is damaged: {error}") from None
+                raise TableError(f"{self.name_of(file)} is damaged: {error}") from None
 
 
 def _difference(one: pa.Schema, other: pa.Schema) -> str:
@@ -149,7 +158,7 @@ class Csv(Table):
 
     @contextmanager
     def _rows(self, file: Path) -> Iterator[Any]:
-        """Yield the standard library's reader: slow, but it knows its lines."""
+        """Yield the standard library's reader: slow, but it counts lines."""
         csv.field_size_limit(1 << 30)
         options: dict[str, Any] = {"errors": "surrogateescape", "newline": ""}
         with _opened(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", **options) as text:
@@ -164,14 +173,14 @@ class Csv(Table):
             except UnicodeEncodeError as error:
                 raw = error.object.encode(errors="surrogateescape")
                 raise TableError(
-                    f"{self.called(file)}: the header has {shown(raw)}, which is not UTF-8"
+                    f"{self.name_of(file)}: the header has {shown(raw)}, which is not UTF-8"
                 ) from None
             except (csv.Error, *BAD_GZIP) as error:
-                raise TableError(f"{self.called(file)} cannot be read as CSV: {error}") from None
+                raise TableError(f"{self.name_of(file)} cannot be read as CSV: {error}") from None
         return header
 
     def _explain(self, file: Path, error: Exception) -> TableError:
-        """Return the error with its row, found by reading the file again, slowly."""
+        """Return the error with its row: read the file again, slowly, to find it."""
         line = 0
         try:
             with self._rows(file) as rows:
@@ -179,44 +188,40 @@ class Csv(Table):
                 for row, cells in enumerate((cells for cells in rows if cells), 1):
                     if len(cells) != width:
                         return TableError(
-                            f"{self.called(file)}, row {row} (line {rows.line_num}): "
+                            f"{self.name_of(file)}, row {row} (line {rows.line_num}): "
                             f"{len(cells)} cells where the header has {width}: "
                             f"{self.delimiter.join(cells)[:60]!r}"
                         )
                     line = rows.line_num
         except csv.Error as reason:
-            return TableError(f"{self.called(file)}, near line {line + 1}: {reason}")
+            return TableError(f"{self.name_of(file)}, near line {line + 1}: {reason}")
         except (OSError, *BAD_GZIP) as reason:
             error = reason
-        return TableError(f"{self.called(file)} cannot be read as CSV: {error}")
+        return TableError(f"{self.name_of(file)} cannot be read as CSV: {error}")
 
     def _infer(self) -> pa.Schema:
         headers = [self._header(file) for file in self.files]
         for file, header in zip(self.files, headers, strict=True):
             if not header:
                 raise TableError(
-                    f"{self.called(file)} is empty: a header with the columns' names is missing"
+                    f"{self.name_of(file)} is empty: a header with the columns' names is missing"
                 )
             if len(header) == 1 and re.search("[;\t|]", header[0]):
                 raise TableError(
-                    f"{self.called(file)}: the header is one name, {shown(header[0])}; cells must "
+                    f"{self.name_of(file)}: the header is one name, {shown(header[0])}; cells must "
                     "be separated by commas, or by tabs in .tsv"
                 )
             if header != headers[0]:
-                raise TableError(f"{self.called(file)} has other columns than {self.files[0]}")
+                raise TableError(f"{self.name_of(file)} has other columns than {self.files[0]}")
         self._check_names(headers[0])
         unknown, n_rows = list(headers[0]), 0
         types: dict[str, pa.DataType] = {}
         for file in self.files:
             row = 0
             for batch in self._batches_of(file, None):
-                try:
+                with self._at(file, row):
                     for name in unknown:
                         types |= _type_of(batch, name)
-                except RowError as error:
-                    raise TableError(
-                        f"{self.called(file)}, row {row + error.row + 1}: {error.reason}"
-                    ) from None
                 row += batch.num_rows
                 n_rows += batch.num_rows
                 unknown = [name for name in unknown if name not in types]
@@ -236,26 +241,23 @@ class Csv(Table):
         if last is not None and any("\n" in str(cell) for cell in _last_row(last)):
             self._check_closed(file)
 
-    def carried(self, columns: list[str], format: str) -> Iterator[Carried]:  # noqa: A002
-        """Return blocks as in `Table`; where text has no types of its own, numbers are numbers."""
-        if issubclass(FORMATS[format], Csv):
-            yield from super().carried(columns, format)
+    def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+        """Return blocks as in `Table`; for a format with types, a column of numbers is a number."""
+        if format in ("csv", "tsv"):
+            yield from super().blocks_to_copy(columns, format)
             return
         types = self._find_types()
-        for row, block, _ in super().carried(columns, format):
-            cells = {name: _carried_cells(block.column(name), types[name]) for name in types}
+        for row, block, _ in super().blocks_to_copy(columns, format):
+            cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
             yield row, block, pa.RecordBatch.from_pydict(cells)
 
     def _find_types(self) -> dict[str, pa.DataType]:
-        """Return for each column the type that all of its cells have."""
+        """Read the whole table; return for each column the type that all of its cells have."""
         types = dict.fromkeys(self.schema.names, pa.null())
         for row, block in self.blocks():
             for name, kind in types.items():
-                try:
+                with self.naming_rows(row):
                     words = read_words(block.column(name), name)
-                except RowError as error:
-                    place = self.where(row + error.row)
-                    raise TableError(f"{place}: {error.reason}") from None
                 types[name] = common_type(kind, _spelled_type(words))
         return types
 
@@ -267,11 +269,11 @@ class Csv(Table):
                 for _ in rows:
                     line = rows.line_num
             except csv.Error as error:
-                raise TableError(f"{self.called(file)}, near line {line + 1}: {error}") from None
+                raise TableError(f"{self.name_of(file)}, near line {line + 1}: {error}") from None
 
 
 def _spelled_type(words: pa.Array) -> pa.DataType:
-    """Return what words spell: numbers, but neither codes such as 007 nor digits beyond a float."""
+    """Return the type of words; codes such as 007, and numbers too long for a float, are text."""
     if words.null_count == len(words):
         return pa.null()
     if pc.any(pc.match_substring_regex(words, r"^[+-]?0[0-9]")).as_py():
@@ -290,9 +292,9 @@ def _can_be(words: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-def _carried_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
+def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind in (TEXT, pa.null()):
-        return blanked(cells, pc.equal(cells, ""))
+        return with_nulls(cells, pc.equal(cells, ""))
     return pc.cast(read_words(cells, ""), kind)
 
 
@@ -305,7 +307,7 @@ def _compression(file: Path) -> str | None:
 
 
 def _type_of(batch: pa.RecordBatch, name: str) -> dict[str, pa.DataType]:
-    """Return what the first cell of a column of text looks like; nothing, if all are missing."""
+    """Return the type of a column's first value, by its name; nothing if all are missing."""
     first = read_words(batch.column(name), name).drop_null()[:1]
     if len(first) == 0:
         return {}
@@ -326,11 +328,11 @@ class Tsv(Csv):
 
 
 class JsonLines(Table):
-    """Files with one JSON object a line; a key that is not there is a missing value."""
+    """Files with one JSON object in each line; a missing key is a missing value."""
 
     def _infer(self) -> pa.Schema:
         types: dict[str, pa.DataType] = {}
-        self._carried_types: dict[str, pa.DataType] = {}
+        self._copied_types: dict[str, pa.DataType] = {}
         n_rows = 0
         for file in self.files:
             for row, block in self._line_blocks(file):
@@ -341,14 +343,14 @@ class JsonLines(Table):
                     if types.get(name, pa.null()) == pa.null():  # the first value decides
                         types[name] = _read_as(kind)
                 for name, kind in whole.items():
-                    before = self._carried_types.get(name, pa.null())
-                    self._carried_types[name] = common_type(before, kind)
+                    before = self._copied_types.get(name, pa.null())
+                    self._copied_types[name] = common_type(before, kind)
         if n_rows == 0:
             raise TableError(f"{self.name} is empty: no rows")
         return pa.schema(types)
 
     def read_as_words(self, names: Iterable[str]) -> None:
-        """Read columns as words, whatever they hold."""
+        """Read columns as words, even if they hold numbers."""
         for name in set(names) & set(self.schema.names):
             at = self.schema.get_field_index(name)
             self.schema = self.schema.set(at, pa.field(name, TEXT))
@@ -361,7 +363,7 @@ class JsonLines(Table):
                     yield row, block
                     row += len(split_lines(block))
         except BAD_GZIP as error:
-            raise TableError(f"{self.called(file)}, after row {row}: {error}") from None
+            raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in columns])
@@ -370,8 +372,8 @@ class JsonLines(Table):
                 table = parse_json_lines(block, schema)
             yield from table.combine_chunks().to_batches()
 
-    def carried(self, columns: list[str], format: str) -> Iterator[Carried]:  # noqa: A002
-        """Return blocks as in `Table`; what is carried to JSON Lines are the lines themselves."""
+    def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+        """Return blocks as in `Table`; to JSON Lines, the lines are copied unchanged."""
         for name in columns:
             self.check_column(name)
         schema = pa.schema([self.schema.field(name) for name in columns])
@@ -381,19 +383,19 @@ class JsonLines(Table):
             for row, block in self._line_blocks(file):
                 with self._at(file, row):
                     table = parse_json_lines(block, schema)
-                    carried = (
+                    copy = (
                         json_texts(block) if format == "jsonl" else self._columns(json_rows(block))
                     )
-                yield start, one_batch(table), carried
+                yield start, one_batch(table), copy
                 start += table.num_rows
 
     def _columns(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        cells = {name: json_column(rows, name, kind) for name, kind in self._carried_types.items()}
+        cells = {name: json_column(rows, name, kind) for name, kind in self._copied_types.items()}
         return pa.RecordBatch.from_pydict(cells)
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
-    """Return what values of a type are read as: numbers, or text; a date is text."""
+    """Return the type to read values of a type as: numbers stay numbers, a date becomes text."""
     if pa.types.is_temporal(kind):
         return TEXT
     return {"number": NUMBER, "text": TEXT}.get(kind_of(kind), kind)
@@ -403,7 +405,7 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
 
 
 class Svmlight(Table):
-    """Files of svmlight or LIBSVM: a label, and features by their number as written."""
+    """Files of svmlight or LIBSVM: a label, and features with the numbers in the file."""
 
     def _infer(self) -> pa.Schema:
         width = 1 + max(
@@ -431,20 +433,20 @@ class Svmlight(Table):
                     yield part
                     row += len(part[1])
         except BAD_GZIP as error:
-            raise TableError(f"{self.called(file)}, after row {row}: {error}") from None
+            raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
 
     def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
         from sklearn.datasets import load_svmlight_file
 
         for line in block.splitlines():
-            if not line.partition(b"#")[0].strip():  # blank, or a remark: not a row
+            if not line.partition(b"#")[0].strip():  # blank, or a comment: not a row
                 continue
             row += 1
             try:
                 load_svmlight_file(io.BytesIO(line), zero_based=True)
             except (ValueError, OverflowError) as reason:
-                return TableError(f"{self.called(file)}, row {row}: {reason}: {line[:60]!r}")
-        return TableError(f"{self.called(file)} cannot be read as svmlight: {error}")
+                return TableError(f"{self.name_of(file)}, row {row}: {reason}: {line[:60]!r}")
+        return TableError(f"{self.name_of(file)} cannot be read as svmlight: {error}")
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         kind = self.schema.field("features").type
@@ -454,112 +456,3 @@ class Svmlight(Table):
             ).cast(kind)
             batch = pa.RecordBatch.from_arrays([pa.array(label), cells], schema=self.schema)
             yield batch.select(columns)
-
-
-# --- Opening --------------------------------------------------------------------------------------
-
-FORMATS: dict[str, type[Table]] = {
-    "csv": Csv,
-    "tsv": Tsv,
-    "parquet": Parquet,
-    "jsonl": JsonLines,
-    "svmlight": Svmlight,
-}
-SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-}
-
-
-def format_of(file: Path) -> str | None:
-    """Return the format that a file's suffix names, or what a copy of a pipe begins with."""
-    if file.suffix == SPOOL_SUFFIX:
-        return _sniffed(file)
-    name = file.name.removesuffix(".gz")
-    return SUFFIXES.get(Path(name).suffix.lower())
-
-
-def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
-    """Open a table: a file, a folder, a glob, or - for standard input.
-
-    Parameters
-    ----------
-    place : str
-        Where it is. Standard input is kept in a temporary file, since it is read more than once.
-    format : str, default=None
-        One of `FORMATS`. None goes by the suffix or, for standard input, by the first bytes.
-
-    Returns
-    -------
-    table : Table
-        Nothing but its columns has been read.
-    """
-    name = "<stdin>" if place == "-" else place
-    if place == "-":
-        files = [_spooled(sys.stdin.buffer)]
-    elif Path(place).is_fifo():
-        with open(place, "rb") as pipe:
-            files = [_spooled(pipe)]
-    else:
-        files = _files(place)
-    for file in files:
-        if file.stat().st_size == 0:
-            raise TableError(f"{name if len(files) == 1 else file} is empty")
-    if format is None:
-        found = {
-            _sniffed(file) if file.suffix == SPOOL_SUFFIX else format_of(file) for file in files
-        }
-        if len(found) > 1 or None in found:
-            raise TableError(
-                f"{name}: which format is it? The suffix does not say one of "
-                f"{', '.join(SUFFIXES)}; pass --format {'|'.join(FORMATS)}"
-            )
-        format = str(found.pop())  # noqa: A001
-    return FORMATS[format](files, name)
-
-
-def _files(place: str) -> list[Path]:
-    path = Path(place)
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and format_of(file))
-        files = [file for file in files if not _is_hidden(file.relative_to(path).parts)]
-        if not files:
-            raise TableError(f"{place}: no file in this folder has a suffix of a table")
-        return files
-    if path.exists():
-        return [path]
-    files = sorted(Path(found) for found in glob.glob(place, recursive=True))
-    # What the user names is meant; what stars find may be left over from a writer.
-    files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
-    files = [file for file in files if file.is_file()]
-    if not files:
-        raise FileNotFoundError(f"{place}: no such file")
-    return files
-
-
-def _is_hidden(parts: Iterable[str]) -> bool:
-    return any(part.startswith((".", "_")) for part in parts)
-
-
-def _spooled(pipe: IO[bytes]) -> Path:
-    """Copy a pipe to a temporary file, which lives as long as the process."""
-    with tempfile.NamedTemporaryFile(prefix="pril-", suffix=SPOOL_SUFFIX, delete=False) as file:
-        atexit.register(Path(file.name).unlink, missing_ok=True)
-        shutil.copyfileobj(pipe, file, READ_BYTES)
-    return Path(file.name)
-
-
-def _sniffed(file: Path) -> str:
-    with file.open("rb") as stream:
-        start = stream.read(READ_BYTES).removeprefix(BOM).lstrip()
-    if start.startswith(b"PAR1"):
-        return "parquet"
-    return "jsonl" if start.startswith(b"{") else "csv"

@@ -1,4 +1,4 @@
-"""JSON Lines as Arrow columns: pyarrow's fast way, and a slow one that knows its rows."""
+"""JSON Lines as Arrow columns: read fast by pyarrow, or slowly, row by row, to name a bad row."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow.json
 from pril.errors import LONGEST, RowError, shown
 from pril.tables.cells import TEXT, kind_of
 
-DEEPEST = 500  # brackets in a line that pyarrow may see: at some thousands, nested, it crashes
+DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
-CARRIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
+COPIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
 TYPES = {
     type(None): pa.null(),
     bool: pa.bool_(),
@@ -48,7 +48,7 @@ def parse_json_lines(block: bytes, schema: pa.Schema) -> pa.Table:
         if table.num_rows == len(lines):
             return table.select(schema.names)
     except (pa.ArrowException, UnicodeDecodeError):
-        pass  # the slow way knows more, and knows its rows
+        pass  # the slow way below accepts more, and its errors name the row
     rows = json_rows(block)
     cells = {
         field.name: [_json_cell(row.get(field.name), field, t) for t, row in enumerate(rows)]
@@ -92,7 +92,7 @@ def _start(line: bytes) -> str:
 
 
 def _json_cell(value: Any, field: pa.Field, row: int) -> Any:
-    """Return a value as its column has it: true is a number, 5 may be a word."""
+    """Return a value as its column's type: true becomes a number, 5 may become a word."""
     kind = kind_of(field.type)
     if value is None or kind not in ("number", "text"):
         return value
@@ -101,7 +101,8 @@ def _json_cell(value: Any, field: pa.Field, row: int) -> Any:
     if kind == "text" and isinstance(value, str):
         return _text(value, field.name, row)
     wanted = "a number" if kind == "number" else "text"
-    raise RowError("X", row, f"column {field.name!r} is {shown(value)}, not {wanted}")
+    reason = f"column {field.name!r} is {shown(value)}, not {wanted}"
+    raise RowError("X", row, reason, hint="text" if kind == "number" else None)
 
 
 def _float(value: float) -> float:
@@ -112,7 +113,7 @@ def _float(value: float) -> float:
 
 
 def _text(value: Any, name: str, row: int) -> str:
-    """Return a word as it is, anything else as JSON."""
+    """Return a string unchanged, anything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
@@ -131,7 +132,7 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
         options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         schema = pa.json.read_json(io.BytesIO(block), options).schema
         whole = {field.name: field.type for field in schema}
-        return whole, {name: _carried_type(kind) for name, kind in whole.items()}
+        return whole, {name: _copied_type(kind) for name, kind in whole.items()}
     except (pa.ArrowException, UnicodeDecodeError):
         pass
     first: dict[str, pa.DataType] = {}
@@ -143,7 +144,7 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
                 first[name] = kind
             if kind == pa.int64() and not -(2**63) <= value < 2**63:
                 kind = TEXT
-            whole[name] = common_type(whole.get(name, pa.null()), _carried_type(kind))
+            whole[name] = common_type(whole.get(name, pa.null()), _copied_type(kind))
     return first, whole
 
 
@@ -151,9 +152,9 @@ def _is_deep(lines: list[bytes]) -> bool:
     return any(line.count(b"[") + line.count(b"{") > DEEPEST for line in lines)
 
 
-def _carried_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column that holds such values: what is nested, or a date, is text."""
-    return kind if kind in CARRIED else TEXT
+def _copied_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type to copy values of a type as: nested values and dates become text."""
+    return kind if kind in COPIED else TEXT
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -1,16 +1,24 @@
-"""A model from a file, put to work on tables."""
+"""Use a model from a file on tables: predict and evaluate."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from sklearn.pipeline import Pipeline
 
-from pril import io
-from pril.tables.cells import column, kind_of, read_numbers, read_words
+from pril import _ranks, io
+from pril.errors import shown
+from pril.tables.cells import column, kind_of, read_labels, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
+from pril.tables.files import Table, TableError
+from pril.tables.formats import JsonLines, Tsv
+from pril.tables.opening import format_of
+from pril.tables.writing import TableWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +27,68 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+Progress = Callable[[str, int, "int | None"], None]  # what is done, rows done, rows in all
+ADDED = ("prediction", "score")  # columns that `predict` adds
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good predictions are: sums over rows that have a label."""
+
+    rows: int = 0
+    hits: int = 0
+    loss: int = 0
+    exact_rows: int = 0
+    exact_loss: int = 0
+    unlabelled: int = 0
+
+    @classmethod
+    def of(cls, intervals: Array, rank: Array, labelled: Array) -> Evaluation:
+        """Compare predicted ranks with intervals; rows without a label are only counted."""
+        intervals, rank = intervals[labelled], rank[labelled]
+        loss = _ranks.interval_loss(intervals, rank)
+        exact = intervals[:, 0] == intervals[:, 1]
+        return cls(
+            rows=len(rank),
+            hits=int((loss == 0).sum()),
+            loss=int(loss.sum()),
+            exact_rows=int(exact.sum()),
+            exact_loss=int(loss[exact].sum()),
+            unlabelled=int((~labelled).sum()),
+        )
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        return Evaluation(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the means, None where there is nothing to average."""
+        return {
+            "rows": self.rows,
+            "unlabelled_rows": self.unlabelled,
+            "interval_accuracy": self.hits / self.rows if self.rows else None,
+            "interval_absolute_error": self.loss / self.rows if self.rows else None,
+            "exact_rows": self.exact_rows,
+            "exact_absolute_error": self.exact_loss / self.exact_rows if self.exact_rows else None,
+        }
+
+
+def evaluate_rows(learner: Any, features: Any, labels: _ranks.Labels) -> Evaluation:
+    """Predict some rows and compare with their labels."""
+    intervals = _ranks.to_intervals(labels, learner.classes_)
+    if len(intervals) == 0:
+        return Evaluation()
+    return Evaluation.of(intervals, learner._rate(features)[0], labels.labelled())
+
+
+class Predictions(NamedTuple):
+    """What `LoadedModel.predict` has written."""
+
+    rows: int
+    unseen: dict[str, str]  # for columns with words never seen in training: a message on the first
+
 
 def pick_scores(rank: Array, scores: Array) -> Array:
-    """Return each row's score: the only one, or that of the class predicted."""
+    """Return one score for each row: the only one, or that of the predicted class."""
     return scores[:, 0] if scores.shape[1] == 1 else scores[np.arange(len(rank)), rank]
 
 
@@ -34,7 +101,7 @@ class LoadedModel:
         self.use(self.model)
 
     def use(self, model: Any) -> None:
-        """Take another model in its place, such as one that has learned more."""
+        """Replace the model, for example by one that has learned more."""
         self.model = model
         self.learner: Any = io.learner_of(model)
         self.is_frozen = False
@@ -54,7 +121,7 @@ class LoadedModel:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return the columns of the labels that it learned from, if they are known."""
+        """Return the label columns that it learned from, if they are known."""
         return tuple(self.about.notes.get("labels", ()))
 
     @property
@@ -63,8 +130,7 @@ class LoadedModel:
         names = getattr(self.model, "feature_names_in_", None)
         if names is None:
             raise ValueError(
-                f"{self.path}: the model does not know its columns by name; fit it on a DataFrame, "
-                "or with pril fit"
+                f"{self.path}: the model does not know its columns by name; fit it on a DataFrame"
             )
         return [str(name) for name in names]
 
@@ -74,7 +140,7 @@ class LoadedModel:
         return bool(self.learner.classes_.dtype.kind not in "biuf")
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
-        """Return what the learner sees of some rows; the schema says what text means."""
+        """Return the features of some rows; the schema tells numbers from words."""
         if self.encoder is not None:
             features = self.encoder.transform(batch)
             return self.steps[1:].transform(features) if len(self.steps) > 1 else features
@@ -98,13 +164,71 @@ class LoadedModel:
         rank, scores, _ = self.learner._rate(features)
         return rank, pick_scores(rank, scores)
 
-    def class_column(self, rank: Array) -> pa.Array:
-        """Return predicted classes as a column."""
-        return pa.array(self.learner.classes_[rank].tolist())
+    # --- Whole tables ---
+
+    def predict(
+        self,
+        table: Table,
+        stream: IO[bytes],
+        format: str,  # noqa: A002
+        progress: Progress,
+    ) -> Predictions:
+        """Write a table to a stream, with the columns prediction and score added."""
+        for name in ADDED:
+            if name in table.schema.names:
+                raise TableError(
+                    f"{table.name}: there is a column {name!r} already; rename it first"
+                )
+        self._read_words_of(table)
+        unseen: dict[str, str] = {}
+        rows = 0
+        with closing(TableWriter(stream, format)) as writer:
+            for first, used, block in table.blocks_to_copy(self.columns, format):
+                with table.naming_rows(first):
+                    rank, score = self.rate(self.features(used, table.schema))
+                    for name, message in self._unseen_words(table, first, used).items():
+                        unseen.setdefault(name, message)
+                    _check_text(block)
+                classes = pa.array(self.learner.classes_[rank].tolist())
+                writer.write(block, dict(zip(ADDED, (classes, pa.array(score)), strict=True)))
+                rows += len(rank)
+                progress("predicting", rows, table.n_rows)
+        if rows == 0:
+            raise TableError(f"{table.name} has no rows")
+        return Predictions(rows, unseen)
+
+    def _read_words_of(self, table: Table) -> None:
+        """Let a table read as words what the model has learned as words."""
+        table.read_as_words(self.encoder.words_ if self.encoder else ())
+
+    def _unseen_words(self, table: Table, first: int, block: pa.RecordBatch) -> dict[str, str]:
+        """Return a message for each column with a word never seen in training."""
+        unseen = self.encoder.unseen_words(block) if self.encoder else {}
+        return {
+            name: f"{table.where(first + row)}: column {name!r} is {shown(word)}, which the model "
+            "has never seen; it counts as no word"
+            for name, (row, word) in unseen.items()
+        }
+
+    def evaluate(self, table: Table, labels: tuple[str, ...], progress: Progress) -> Evaluation:
+        """Return how good the model is on the rows of a table."""
+        self._read_words_of(table)
+        evaluation, rows = Evaluation(), 0
+        for first, block in table.blocks([*self.columns, *labels]):
+            with table.naming_rows(first, labels):
+                y = read_labels(block, labels, text=self.has_text_labels)
+                evaluation += evaluate_rows(self.learner, self.features(block, table.schema), y)
+            rows += block.num_rows
+            progress("evaluating", rows, table.n_rows)
+        if rows == 0:
+            raise TableError(f"{table.name} has no rows")
+        return evaluation
+
+    # --- The model itself ---
 
     @property
     def feature_names(self) -> list[str]:
-        """Return the names of what the learner sees."""
+        """Return the names of the learner's features."""
         source = self.steps if self.steps else self.learner
         try:
             named = source.get_feature_names_out() if self.steps else source.feature_names_in_
@@ -120,3 +244,30 @@ class LoadedModel:
         size = np.abs(np.atleast_2d(coef)).max(axis=0)
         names = self.feature_names
         return [(names[j], coef[..., j]) for j in np.argsort(-size, kind="stable")]
+
+
+def output_format(file: Path | None, table: Table) -> str:
+    """Return the format to write: by the suffix of a file, else the text format of the table."""
+    if file is None:
+        if isinstance(table, JsonLines):
+            return "jsonl"
+        return "tsv" if isinstance(table, Tsv) else "csv"
+    name = format_of(file)
+    if name not in ("csv", "tsv", "jsonl", "parquet") or (
+        name == "parquet" and file.suffix == ".gz"
+    ):
+        raise ValueError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
+    return name
+
+
+def _check_text(block: pa.RecordBatch | list[str]) -> None:
+    """Refuse text that is not UTF-8, in any column."""
+    if isinstance(block, list):  # lines of JSON, which were decoded already
+        return
+    try:
+        block.validate(full=True)
+    except pa.ArrowInvalid:
+        for name in block.schema.names:
+            if kind_of(block.schema.field(name).type) == "text":
+                read_words(block.column(name), name)
+        raise

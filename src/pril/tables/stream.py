@@ -1,4 +1,4 @@
-"""Rows from a pipe: predict each, then learn from it if it carries a label."""
+"""Rows from a pipe: predict each, then learn from it if it has a label."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ import pyarrow.csv
 from pril import _ranks
 from pril.errors import RowError
 from pril.tables.cells import one_batch, read_labels
-from pril.tables.files import BOM, TableError
+from pril.tables.files import BOM, TableError, quote_columns
 from pril.tables.json_lines import parse_json_lines, split_lines
-from pril.tables.model import LoadedModel, pick_scores
-from pril.tables.survey import said_columns
-from pril.tables.training import Checkpoint, Verdict
+from pril.tables.model import Evaluation, LoadedModel, pick_scores
+from pril.tables.training import Checkpoint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
-# What is read at once is answered at once, so this bounds how long a row waits: some 10 ms of work.
-READ_BYTES = 1 << 19
+# Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
+CHUNK_BYTES = 1 << 19
 NAME = "<stdin>"
 
 
@@ -41,13 +40,13 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return what a pipe has, as soon as it has it, in whole lines."""
+    """Return whole lines from a pipe as soon as they arrive."""
     with suppress(ImportError, AttributeError, OSError):  # not Linux, or not a pipe
         import fcntl
 
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, READ_BYTES)  # it holds 64 KiB by itself
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
     rest = b""
-    while data := os.read(descriptor, READ_BYTES):
+    while data := os.read(descriptor, CHUNK_BYTES):
         whole, newline, rest_after = data.rpartition(b"\n")
         if newline:
             yield rest + whole + newline
@@ -62,13 +61,13 @@ def chunks(descriptor: int) -> Iterator[bytes]:
 
 
 class JsonRows:
-    """One JSON object a line, in and out."""
+    """One JSON object in each line, in and out."""
 
     def __init__(self, classes: Array, needed: list[str]) -> None:
-        self._said = [json.dumps(_ranks.plain(name), ensure_ascii=False) for name in classes]
+        self._classes = [json.dumps(_ranks.plain(name), ensure_ascii=False) for name in classes]
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
-        """Return what to write before the rows, and the lines after a header."""
+        """Return what to write before the answers, and the lines without their header."""
         return b"", lines
 
     def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -78,7 +77,7 @@ class JsonRows:
     def answer(self, rank: Array, score: Array) -> bytes:
         """Return the lines that answer some rows."""
         pairs = zip(rank.tolist(), score.tolist(), strict=True)
-        lines = [f'{{"prediction": {self._said[r]}, "score": {s!r}}}\n' for r, s in pairs]
+        lines = [f'{{"prediction": {self._classes[r]}, "score": {s!r}}}\n' for r, s in pairs]
         return "".join(lines).encode()
 
 
@@ -87,11 +86,11 @@ class CsvRows:
 
     def __init__(self, classes: Array, needed: list[str]) -> None:
         self._needed = needed
-        self._said = [_csv_line([_ranks.plain(name)]).rstrip("\n") for name in classes]
+        self._classes = [_csv_line([_ranks.plain(name)]).rstrip("\n") for name in classes]
         self._names: list[str] = []
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
-        """Return what to write before the rows, and the lines after a header."""
+        """Return what to write before the answers, and the lines without their header."""
         if self._names:
             return b"", lines
         first, _, rest = lines.lstrip().partition(b"\n")
@@ -128,12 +127,12 @@ class CsvRows:
         except pa.ArrowInvalid as error:
             self._refuse(lines)
             raise TableError(f"{NAME}: {error}") from None
-        if table.num_rows != len(split_lines(lines)):  # a quote that ends in another line
+        if table.num_rows != len(split_lines(lines)):  # a quoted cell goes on in the next line
             self._refuse(lines)
         return one_batch(table)
 
     def _refuse(self, lines: bytes) -> None:
-        """Raise an error for the first line that is no row by itself."""
+        """Raise an error for the first line that is not a whole row."""
         for row, line in enumerate(split_lines(lines)):
             shown = repr(line[:60].decode(errors="replace"))
             try:
@@ -147,7 +146,7 @@ class CsvRows:
     def answer(self, rank: Array, score: Array) -> bytes:
         """Return the lines that answer some rows."""
         pairs = zip(rank.tolist(), score.tolist(), strict=True)
-        return "".join([f"{self._said[r]},{s!r}\n" for r, s in pairs]).encode()
+        return "".join([f"{self._classes[r]},{s!r}\n" for r, s in pairs]).encode()
 
 
 def _csv_line(cells: list[Any]) -> str:
@@ -166,14 +165,14 @@ class Position:
     rows: int = 0
     checksum: int = 0
 
-    def pass_over(self, lines: list[bytes]) -> None:
+    def advance(self, lines: list[bytes]) -> None:
         """Count some lines."""
         self.rows += len(lines)
         self.checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
 
 
 class Stream:
-    """Rows in, answers out, a model that learns."""
+    """Answer rows from a pipe, and learn from those with labels."""
 
     def __init__(
         self,
@@ -189,10 +188,10 @@ class Stream:
         self.report = report
         self.checkpoint = checkpoint
         self.position = Position()
-        self.verdict = Verdict()
-        self._schema = self._needed()
+        self.evaluation = Evaluation()
+        self._schema = self._needed_columns()
 
-    def _needed(self) -> pa.Schema:
+    def _needed_columns(self) -> pa.Schema:
         both = set(self.names) & set(self.model.columns)
         if both:
             raise ValueError(f"the column {min(both)!r} cannot be a label: it is a feature")
@@ -207,12 +206,12 @@ class Stream:
     def run(self, descriptor: int, format: str | None) -> None:  # noqa: A002
         """Answer every row until the input ends."""
         rows: JsonRows | CsvRows | None = None
-        skip = self._restored()
+        skip = self._restore()
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
                     lines = lines.removeprefix(BOM).lstrip()
-                    if not lines:  # blank lines say nothing of the format
+                    if not lines:  # blank lines do not show the format
                         continue
                     json_lines = lines.startswith((b"{", b"["))
                     is_json = json_lines if format is None else format == "jsonl"
@@ -221,11 +220,12 @@ class Stream:
                 heading, lines = rows.header(lines)
                 if skip.rows == 0:
                     self._write(heading)
-                fresh = self._after(split_lines(lines), skip)
-                if fresh:
-                    self._answer(rows, fresh)
-        except (TableError, Stopped):  # between two rows: what was learned so far is whole
-            if self.checkpoint and self.position.rows >= skip.rows:  # else the model is ahead
+                new = self._new_lines(split_lines(lines), skip)
+                if new:
+                    self._answer(rows, new)
+        except (TableError, Stopped):  # the model has learned whole rows: save it
+            # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
+            if self.checkpoint and self.position.rows >= skip.rows:
                 self.checkpoint.save(self._state())
             raise
         if self.position.rows < skip.rows:
@@ -235,18 +235,18 @@ class Stream:
             )
 
     def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Return the chunks until a signal asks to stop: at once while waiting, else after one."""
-        waiting = asked = False
+        """Return chunks until a signal comes: it stops waiting at once, and work after a chunk."""
+        waiting = stopping = False
 
         def stop(*_: Any) -> None:
-            nonlocal asked
-            asked = True
+            nonlocal stopping
+            stopping = True
             if waiting:
                 raise Stopped
 
         handlers = {name: signal.signal(name, stop) for name in (signal.SIGTERM, signal.SIGINT)}
         try:
-            while not asked:
+            while not stopping:
                 waiting = True
                 chunk = next(chunks, None)
                 waiting = False
@@ -258,28 +258,28 @@ class Stream:
             for name, handler in handlers.items():
                 signal.signal(name, handler)
 
-    def _restored(self) -> Position:
+    def _restore(self) -> Position:
         state = self.checkpoint.restore() if self.checkpoint else None
         if state is None:
             return Position()
         self.model.use(state["model"])
-        self.verdict = Verdict(**state["verdict"])
+        self.evaluation = Evaluation(**state["evaluation"])
         return Position(state["rows"], state["checksum"])
 
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.model,
-            "verdict": vars(self.verdict),
+            "evaluation": vars(self.evaluation),
             "rows": self.position.rows,
             "checksum": self.position.checksum,
         }
 
-    def _after(self, lines: list[bytes], skip: Position) -> list[bytes]:
-        """Return the lines that the checkpoint has not seen; they must follow the ones it has."""
+    def _new_lines(self, lines: list[bytes], skip: Position) -> list[bytes]:
+        """Return the lines that the checkpoint has not seen; check that the others are the same."""
         old = max(0, skip.rows - self.position.rows)
         if old == 0:
             return lines
-        self.position.pass_over(lines[:old])
+        self.position.advance(lines[:old])
         if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
             raise ValueError(
                 f"{NAME}: the first {skip.rows} rows are not those that the checkpoint has seen: "
@@ -288,29 +288,29 @@ class Stream:
         return lines[old:]
 
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
-        """Answer some lines; if one is wrong, the lines before it, and then refuse."""
+        """Answer some lines; if one is wrong, answer those before it and raise an error."""
         try:
             with self.model.learner._unchanged_on_failure():
                 batch = rows.parse(b"\n".join([*lines, b""]), self._schema)
-                features, found, intervals = self._read(batch)
-                rank, score = self._learn(features, found, intervals)
+                features, labels, intervals = self._read(batch)
+                rank, score = self._learn(features, labels)
         except RowError as error:
             if error.row:
                 self._answer(rows, lines[: error.row])
-            about = f"{said_columns(self.names)}: " if error.args[0] == "y" else ""
-            raise TableError(f"{self._place()}: {about}{error.reason}") from None
+            columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
+            raise TableError(f"{self._place()}: {columns}{error.reason}", error.hint) from None
         except TableError:
             raise
-        except ValueError as error:  # of someone who does not know rows: one by one it is found
+        except ValueError as error:  # it has no row number: retry row by row to find it
             if len(lines) == 1:
                 raise TableError(f"{self._place()}: {error}") from None
             for line in lines:
                 self._answer(rows, [line])
             return
         before = self.position.rows
-        self._judge(intervals, rank, found)
+        self._evaluate(intervals, rank, labels)
         self._write(rows.answer(rank, score))
-        self.position.pass_over(lines)
+        self.position.advance(lines)
         if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
             self.checkpoint.save(self._state())
 
@@ -324,17 +324,16 @@ class Stream:
         rows = learner._read_rows(features, reset=False, min_rows=0)
         if not self.names:
             return features, None, np.empty(0)
-        found = read_labels(batch, self.names, text=self.model.has_text_labels)
-        intervals = _ranks.to_intervals(found, learner.classes_)
-        learner._match(rows, found, intervals)
-        return features, found, intervals
+        labels = read_labels(batch, self.names, text=self.model.has_text_labels)
+        intervals = _ranks.to_intervals(labels, learner.classes_)
+        learner._match(rows, labels, intervals)
+        return features, labels, intervals
 
-    def _learn(
-        self, features: Any, found: _ranks.Labels | None, intervals: Array
-    ) -> tuple[Array, Array]:
-        if found is None:
+    def _learn(self, features: Any, labels: _ranks.Labels | None) -> tuple[Array, Array]:
+        """Return rank and score of each row, each predicted before the row is learned."""
+        if labels is None:
             return self.model.rate(features)
-        labelled = found.labelled()
+        labelled = labels.labelled()
         edges = np.flatnonzero(np.diff(labelled)) + 1
         rank = np.empty(len(labelled), dtype=np.int64)
         score = np.empty(len(labelled))
@@ -342,12 +341,12 @@ class Stream:
             part = slice(start, stop)
             try:
                 if labelled[start]:
-                    y = found._replace(values=found.values[part])
+                    y = labels._replace(values=labels.values[part])
                     rank[part], score[part] = self._learn_all(features[part], y)
-                else:  # a row without a label is not a round: nothing changes
+                else:  # a row without a label changes nothing
                     rank[part], score[part] = self.model.rate(features[part])
             except RowError as error:
-                raise RowError("X", start + error.row, error.reason) from None
+                raise RowError(error.argument, start + error.row, error.reason) from None
         return rank, score
 
     def _learn_all(self, features: Any, y: _ranks.Labels) -> tuple[Array, Array]:
@@ -355,19 +354,19 @@ class Stream:
         record = self.model.learner._learn_once(features, y, None, recording=True)[1]
         return record.rank, pick_scores(record.rank, record.scores)
 
-    def _judge(self, intervals: Array, rank: Array, found: _ranks.Labels | None) -> None:
-        """Add up the losses, and report them whenever the count of labelled rows has doubled."""
-        if found is None:
+    def _evaluate(self, intervals: Array, rank: Array, labels: _ranks.Labels | None) -> None:
+        """Add up the losses; report them whenever the number of labelled rows has doubled."""
+        if labels is None:
             return
-        labelled = found.labelled()
+        labelled = labels.labelled()
         loss = _ranks.interval_loss(intervals[labelled], rank[labelled])
-        before, after = self.verdict.rows, self.verdict.rows + len(loss)
-        total = self.verdict.loss + np.cumsum(loss)
+        before, after = self.evaluation.rows, self.evaluation.rows + len(loss)
+        total = self.evaluation.loss + np.cumsum(loss)
         power = 1 << before.bit_length()
         while power <= after:
             self.report(power, int(total[power - before - 1]))
             power <<= 1
-        self.verdict.add(intervals, rank, labelled)
+        self.evaluation += Evaluation.of(intervals, rank, labelled)
 
     def _write(self, data: bytes) -> None:
         self.output.write(data)

@@ -1,12 +1,9 @@
-"""What a table holds: its columns, its labels, and the row in which it has a mistake."""
+"""The first pass over a table: which columns are features, and which labels there are."""
 
 from __future__ import annotations
 
 import json
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pril import _ranks
-from pril.errors import RowError
-from pril.tables.cells import MISSING, blanked, kind_of, read_labels, read_words
+from pril.errors import ClassOrderWarning, RowError
+from pril.tables.cells import MISSING, kind_of, read_labels, read_words, with_nulls
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError
+from pril.tables.files import Table, TableError, TableWarning, quote_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-TEXT_HINT = {"not a number": "; if the column holds words, pass --text"}
-ALPHABETICAL_HINT = "; the classes were taken in alphabetical order: pass --classes, lowest first"
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 
 
@@ -46,12 +41,13 @@ class Columns(NamedTuple):
 
 
 def choose_columns(table: Table, task: Task) -> Columns:
-    """Sort the columns of a table by what they hold and what was asked for."""
+    """Sort the columns of a table by what they hold and by what the task asks for."""
     for name in (*task.labels, *(task.features or ()), *task.drop, *task.text):
         table.check_column(name)
     if len(set(task.labels)) < len(task.labels):
         raise TableError(
-            f"{table.name}: {task.labels[0]!r} cannot be both ends; for exact labels pass --label"
+            f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
+            hint="label",
         )
     for name in task.features or ():
         if name in task.labels:
@@ -61,10 +57,10 @@ def choose_columns(table: Table, task: Task) -> Columns:
         name, kind = column.name, kind_of(column.type)
         if name in task.text and kind in ("number", "empty"):
             kind = "text"
-        asked = name in (task.features or ())
+        requested = name in (task.features or ())
         if name in task.labels:
             continue
-        if name in task.drop or (task.features is not None and not asked):
+        if name in task.drop or (task.features is not None and not requested):
             chosen.ignored[name] = "not asked for"
         elif kind == "number":
             chosen.numbers.append(name)
@@ -74,7 +70,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
             chosen.sparse.append(name)
         else:
             reason = {"text": "text", "empty": "no values"}.get(kind, f"holds {kind}")
-            if asked:
+            if requested:
                 raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
             chosen.ignored[name] = reason
     if not chosen.used:
@@ -100,29 +96,6 @@ def has_text_labels(table: Table, task: Task) -> bool:
     return "text" in kinds.values()
 
 
-@contextmanager
-def located(
-    table: Table,
-    first: int | Array,
-    names: tuple[str, ...] = (),
-    hints: dict[str, str] | None = None,
-) -> Iterator[None]:
-    """Say in which row of the table a block, or a list of rows, has its mistake, and what helps."""
-    try:
-        yield
-    except RowError as error:
-        row = first + error.row if isinstance(first, int) else int(first[error.row])
-        said = f"{said_columns(names)}: " if names and error.args[0] == "y" else ""
-        reason = error.reason.replace("pass classes=", "pass --classes")
-        hint = next((hint for mark, hint in (hints or {}).items() if mark in reason), "")
-        raise TableError(f"{table.where(row)}: {said}{reason}{hint}") from None
-
-
-def said_columns(names: tuple[str, ...]) -> str:
-    """Return columns as a message names them."""
-    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
-
-
 # --- Which labels there are ----------------------------------------------------------------------
 
 
@@ -132,12 +105,13 @@ class LabelCounts:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
+        self._unlabelled = (None,) * len(names)
 
     def add(self, block: pa.RecordBatch, first: int, table: Table) -> None:
         """Count the labels of one more block."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
         for name in self.names:
-            with located(table, first):
+            with table.naming_rows(first):
                 cells = _comparable(block.column(name), name)
             coded = cells.dictionary_encode(null_encoding="encode")
             words.append(coded.dictionary.to_pylist())
@@ -145,15 +119,15 @@ class LabelCounts:
         size = int(np.prod([len(word) for word in words]))
         if size <= MOST_LABELS:
             count = np.bincount(code, minlength=size)
-            found = np.flatnonzero(count)
-            count = count[found]
+            codes = np.flatnonzero(count)
+            count = count[codes]
         else:
-            found, count = np.unique(code, return_counts=True)
-        places = np.unravel_index(found, [len(word) for word in words])
-        for k, place in enumerate(zip(*places, strict=True)):
-            label = tuple(word[at] for word, at in zip(words, place, strict=True))
+            codes, count = np.unique(code, return_counts=True)
+        indices = np.unravel_index(codes, [len(word) for word in words])
+        for k, index in enumerate(zip(*indices, strict=True)):
+            label = tuple(word[at] for word, at in zip(words, index, strict=True))
             if label not in self.seen:
-                self.seen[label] = [0, first + int(np.argmax(code == found[k]))]
+                self.seen[label] = [0, first + int(np.argmax(code == codes[k]))]
             self.seen[label][0] += int(count[k])
 
     def are_too_many(self) -> bool:
@@ -164,12 +138,12 @@ class LabelCounts:
         """Refuse too many different labels."""
         if self.are_too_many():
             raise TableError(
-                f"{table.name}: {said_columns(self.names)}: over {MOST_LABELS} different "
-                "labels; rank them in bins first (pril.labels.from_bounds does)"
+                f"{table.name}: {quote_columns(self.names)}: over {MOST_LABELS} different "
+                "labels; group them into classes first (see pril.labels.from_bounds)"
             )
 
     def merge(self, other: LabelCounts, offset: int) -> None:
-        """Take in the labels of other rows, which lie that much further on in the table."""
+        """Add the labels of other rows, whose row numbers are `offset` higher in this table."""
         for label, (count, row) in other.seen.items():
             self.seen.setdefault(label, [0, row + offset])[0] += count
 
@@ -177,42 +151,46 @@ class LabelCounts:
         self, classes: tuple[str, ...] | None, *, text: bool, table: Table
     ) -> tuple[Array, Array, Array]:
         """Return the classes, the different labels as ranks, and how often each occurs."""
-        seen = sorted(self.seen.items(), key=lambda entry: entry[1][1])  # by first row
+        place = f"{table.name}: {quote_columns(self.names)}"
+        labelled = [entry for entry in self.seen.items() if entry[0] != self._unlabelled]
+        if not labelled:
+            raise TableError(f"{place}: no row has a label")
+        seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
         columns = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
-        place = f"{table.name}: {said_columns(self.names)}"
-        alphabetical = "" if classes or not text else ALPHABETICAL_HINT
-        if self.n_silent() == counts.sum():
-            raise TableError(f"{place}: no row has a label")
-        with (
-            located(table, rows, self.names, {**TEXT_HINT, "above upper end": alphabetical}),
-            warnings.catch_warnings(record=True) as caught,
-        ):
-            warnings.simplefilter("always")
+        with table.naming_rows(rows, self.names), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ClassOrderWarning)
             batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
-            found = read_labels(batch, self.names, text=text)
-            order, ranks = _ranks.encode(found, typed_classes(classes, text=text))
-        for entry in caught:  # it speaks of y, and of a row among the different labels
-            said = re.sub(r"^y, row \d+: ", "", str(entry.message))
-            said = said.replace("the classes of y", "the classes")
-            warnings.warn(f"{place}: {said}", entry.category, stacklevel=2)
+            labels = read_labels(batch, self.names, text=text)
+            try:
+                order, ranks = _ranks.encode(labels, typed_classes(classes, text=text))
+            except RowError as error:
+                if classes or not text:
+                    raise
+                reason = f"{error.reason}; the classes were taken in alphabetical order"
+                raise RowError("y", error.row, reason, hint="classes") from None
+        for entry in caught:
+            warning = entry.message
+            if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
+                warning = TableWarning(f"{place}: {warning.reason}", warning.hint)
+            warnings.warn(warning, stacklevel=2)
         return order, ranks, counts
 
-    def n_silent(self) -> int:
-        """Return how many rows say nothing."""
-        return self.seen.get((None,) * len(self.names), [0])[0]
+    def n_unlabelled(self) -> int:
+        """Return how many rows have no label."""
+        return self.seen.get(self._unlabelled, [0])[0]
 
     def to_json(self) -> str:
-        """Return all of it as text, for a checkpoint."""
+        """Return the counts as text, for a checkpoint."""
         return json.dumps([[list(cells), *entry] for cells, entry in self.seen.items()])
 
     def restore(self, text: str) -> None:
-        """Take back what `to_json` returned."""
+        """Read the counts from what `to_json` returned."""
         self.seen = {tuple(cells): entry for cells, *entry in json.loads(text)}
 
 
 def _comparable(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels as they can be told apart: not coded, not decimal, gaps as nulls."""
+    """Return labels in a type whose values can be compared: no codes, no decimals, NaN as null."""
     if kind_of(cells.type) == "text":
         return read_words(cells, name)
     if pa.types.is_dictionary(cells.type):
@@ -220,30 +198,30 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.float64())
     if pa.types.is_floating(cells.type):
-        cells = blanked(cells, pc.is_nan(cells))
+        cells = with_nulls(cells, pc.is_nan(cells))
     return cells
 
 
 def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:
-    """Return classes from the command line as the kind of label that the table has."""
+    """Return classes, given as text, as numbers if the labels of the table are numbers."""
     if classes is None:
         return None
     if text:
         missing = set(classes) & set(MISSING.to_pylist())
         if missing:
             raise ValueError(
-                f"--classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
-                "not a class; spell it otherwise there"
+                f"the classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
+                "not a class; choose another word for it"
             )
         return list(classes)
     try:
         numbers = [float(name) for name in classes]
     except ValueError:
         raise ValueError(
-            f"--classes {','.join(classes)}: the labels are numbers, the classes are not"
+            f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
         ) from None
     if not np.isfinite(numbers).all():
-        raise ValueError(f"--classes {','.join(classes)}: a class must be finite")
+        raise ValueError(f"the classes {','.join(classes)}: a class must be finite")
     return [int(number) if number.is_integer() else number for number in numbers]
 
 
@@ -259,26 +237,29 @@ def survey_block(
     block: pa.RecordBatch,
     learning: Array,
 ) -> None:
-    """Count the labels of a block; learn its columns from its rows for learning, check the rest."""
+    """Count the labels of a block and learn its columns.
+
+    Rows that are held out teach nothing, but their cells are checked.
+    """
     counts.add(block, first, table)
     features = block.drop_columns(list(dict.fromkeys(task.labels)))
     try:
-        with located(table, rows_of(first, learning), hints=TEXT_HINT):
-            encoder.partial_fit(kept(features, learning))
+        with table.naming_rows(row_numbers(first, learning)):
+            encoder.partial_fit(select_rows(features, learning))
     except TableError:
-        with located(table, first, hints=TEXT_HINT):  # a row held out may be wrong before it
+        with table.naming_rows(first):  # a row that is held out may be wrong before it
             encoder.check(features)
         raise
     if task.holdout:
-        with located(table, rows_of(first, ~learning), hints=TEXT_HINT):
-            encoder.check(kept(features, ~learning))
+        with table.naming_rows(row_numbers(first, ~learning)):
+            encoder.check(select_rows(features, ~learning))
 
 
-def kept(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
-    """Return the chosen rows of a block."""
+def select_rows(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
+    """Return the rows of a block for which a mask is true."""
     return block if chosen.all() else block.filter(pa.array(chosen))
 
 
-def rows_of(first: int, learning: Array) -> Array:
-    """Return the positions in the table of the rows for learning."""
-    return first + np.flatnonzero(learning)
+def row_numbers(first: int, chosen: Array) -> Array:
+    """Return the positions in the table of the rows of a block for which a mask is true."""
+    return first + np.flatnonzero(chosen)

@@ -1,14 +1,14 @@
-"""Learning from tables that need not fit in memory, in passes that can be taken up again.
+"""Learn from tables that need not fit in memory, in passes that can go on after a crash.
 
 The first pass surveys the table: it learns how to encode the columns and which labels there are.
-Each further pass learns from the blocks in order, the rows of a block shuffled. All that a run has
-learned and where it stands is one dict, which is what a checkpoint holds.
+Each further pass learns from the blocks in order, the rows of a block shuffled. A checkpoint holds
+one dict: all that a run has learned, and the row where it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,12 +23,12 @@ from pril._registry import BY_COMMAND
 from pril.tables.cells import one_batch, read_labels
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
+from pril.tables.model import Evaluation, Progress, evaluate_rows
 from pril.tables.survey import (
     LabelCounts,
     choose_columns,
     has_text_labels,
-    located,
-    rows_of,
+    row_numbers,
     survey_block,
 )
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-KEPT_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
+CACHE_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to learn and how: all that decides the model, beside the table."""
+    """What to learn and how. The model depends on this and on the table alone."""
 
     labels: tuple[str, ...]  # one column, or the lower and the upper end
     classes: tuple[str, ...] | None = None
@@ -60,67 +60,19 @@ class Task:
     seed: int = 0
 
 
-# --- Judging -------------------------------------------------------------------------------------
-
-
-@dataclass
-class Verdict:
-    """How good predictions are: sums over rows that carry a label."""
-
-    rows: int = 0
-    hits: int = 0
-    loss: int = 0
-    exact_rows: int = 0
-    exact_loss: int = 0
-    unlabelled: int = 0
-
-    def add(self, intervals: Array, rank: Array, labelled: Array) -> None:
-        """Judge some predictions."""
-        self.unlabelled += int((~labelled).sum())
-        intervals, rank = intervals[labelled], rank[labelled]
-        loss = _ranks.interval_loss(intervals, rank)
-        exact = intervals[:, 0] == intervals[:, 1]
-        self.rows += len(rank)
-        self.hits += int((loss == 0).sum())
-        self.loss += int(loss.sum())
-        self.exact_rows += int(exact.sum())
-        self.exact_loss += int(loss[exact].sum())
-
-    def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the means, None where there is nothing to average."""
-        return {
-            "rows": self.rows,
-            "unlabelled_rows": self.unlabelled,
-            "interval_accuracy": self.hits / self.rows if self.rows else None,
-            "interval_absolute_error": self.loss / self.rows if self.rows else None,
-            "exact_rows": self.exact_rows,
-            "exact_absolute_error": self.exact_loss / self.exact_rows if self.exact_rows else None,
-        }
-
-
-def judge(model: Any, features: Any, found: _ranks.Labels, verdict: Verdict) -> None:
-    """Add to a verdict what a learner says of some rows."""
-    intervals = _ranks.to_intervals(found, model.classes_)
-    if len(intervals):
-        verdict.add(intervals, model._rate(features)[0], found.labelled())
-
-
-# --- The run -------------------------------------------------------------------------------------
+# --- Parts of a run ------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):
     """Rows as a learner takes them."""
 
     features: Any
-    found: _ranks.Labels
+    labels: _ranks.Labels
 
     @property
     def num_rows(self) -> int:
-        """Number of rows, by the name that Arrow has for it."""
-        return len(self.found.values)
+        """Number of rows; the name is Arrow's."""
+        return len(self.labels.values)
 
     @property
     def nbytes(self) -> int:
@@ -129,35 +81,35 @@ class Rows(NamedTuple):
         parts = (
             [matrix.data, matrix.indices, matrix.indptr] if sparse.issparse(matrix) else [matrix]
         )
-        return sum(part.nbytes for part in [self.found.values, *parts])
+        return sum(part.nbytes for part in [self.labels.values, *parts])
 
     def take(self, chosen: Array) -> Rows:
-        """Return some of the rows, chosen by a mask."""
+        """Return the rows for which a mask is true."""
         if chosen.all():
             return self
-        found = self.found._replace(values=self.found.values[chosen])
-        return Rows(self.features[chosen], found)
+        labels = self.labels._replace(values=self.labels.values[chosen])
+        return Rows(self.features[chosen], labels)
 
 
 @dataclass
 class Checkpoint:
-    """A file with all that a run has learned, replaced as a whole every so many rows."""
+    """A file with all that a run has learned, written anew every so many rows."""
 
     path: Path
     every: int
-    origin: dict[str, Any]  # the table and the task that it belongs to
+    origin: dict[str, Any]  # identifies the run: its table and its task
 
     def restore(self) -> dict[str, Any] | None:
         """Return what the file holds, if there is one; remove what a killed process left behind."""
-        for rest in self.path.parent.glob(".pril-*.tmp"):
-            rest.unlink()
+        for leftover in self.path.parent.glob(".pril-*.tmp"):
+            leftover.unlink()
         if not self.path.exists():
             return None
         state, about = io.read(self.path, kind="checkpoint")
-        for what, value in self.origin.items():
-            if about.notes.get(what) != value:
+        for name, value in self.origin.items():
+            if about.notes.get(name) != value:
                 raise ValueError(
-                    f"{self.path} belongs to another run: the {what} differs; run the same "
+                    f"{self.path} belongs to another run: the {name} differs; run the same "
                     "command as before, or remove the folder"
                 )
         return dict(state)
@@ -173,33 +125,37 @@ class Checkpoint:
 
 
 def is_for_learning(task: Task, first: int, n: int) -> Array:
-    """Return which of the n rows from `first` on are for learning, not for judging."""
+    """Return which of the n rows from `first` on are for learning; the others are held out."""
     if task.holdout == 0.0:
         return np.broadcast_to(True, n)
-    draws = np.random.PCG64(task.seed).advance(first)  # one draw a row, wherever we begin
-    return np.random.Generator(draws).random(n) >= task.holdout
+    bits = np.random.PCG64(task.seed).advance(first)  # row k gets the k-th number
+    return np.random.Generator(bits).random(n) >= task.holdout
 
 
 def blank_model(task: Task, classes: Array) -> Any:
-    """Return the model that a task asks for, before it has learned anything."""
+    """Return the model of a task before it has learned anything."""
     kind = BY_COMMAND[task.model].load()
     passes = {"max_iter": task.epochs, "shuffle": task.shuffle, "random_state": task.seed}
-    taken = {"classes": classes, **passes, "tol": None, "n_iter_no_change": 3}
-    free = sorted(set(kind().get_params()) - set(taken))
+    reserved = {"classes", *passes, "tol", "n_iter_no_change"}
+    free = sorted(set(kind().get_params()) - reserved)
     for name in task.parameters:
         if name not in free:
-            raise ValueError(f"--set {name}: choose one of {', '.join(free)}")
+            raise ValueError(
+                f"the parameter {name!r} cannot be set for {kind.__name__}: choose one of "
+                f"{', '.join(free)}"
+            )
     model = kind(classes=classes, **passes, **task.parameters)
     model._validate_params()
     return model
 
 
-class Run:
-    """One run over a table: survey, passes, verdict."""
+# --- The run -------------------------------------------------------------------------------------
 
-    def __init__(
-        self, table: Table, task: Task, progress: Callable[[str, int, int | None], None]
-    ) -> None:
+
+class Run:
+    """One run over a table: survey, passes, evaluation."""
+
+    def __init__(self, table: Table, task: Task, progress: Progress) -> None:
         self.table = table
         self.task = task
         self.progress = progress
@@ -216,14 +172,14 @@ class Run:
         self.counts = LabelCounts(task.labels)
         self._encoded: tuple[Array, Array, Array] | None = None
         self.rng = check_random_state(task.seed)
-        self.model: Any = blank_model(task, np.array([0, 1]))  # refuses parameters at once
+        self.model: Any = blank_model(task, np.array([0, 1]))  # refuses wrong parameters at once
         self.phase, self.epoch = "survey", 0
         self.row = 0  # where the pass stands
         self.done = 0  # rows read in all passes
         self.n_rows = 0  # of the table, once it is known
         self.mistakes = 0
         self.checkpoint: Checkpoint | None = None
-        self._kept: list[tuple[int, Rows]] = []  # the whole table, or nothing
+        self._cache: list[tuple[int, Rows]] = []  # all blocks, or none
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline:
         """Go on from where the checkpoint is, or from the start; return the model."""
@@ -239,8 +195,8 @@ class Run:
 
     # --- Passes ---
 
-    def _counted(self, name: str, blocks: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Return the blocks of a pass; tell the bar and the checkpoint how far it has come."""
+    def _tracked(self, name: str, blocks: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Return the blocks of a pass; after each, report progress and save a checkpoint if due."""
         total = self.n_rows or self.table.n_rows
         for first, block in blocks:
             yield first, block
@@ -251,36 +207,35 @@ class Run:
                 self.checkpoint.save(self._state())
 
     def _rows(self) -> Iterator[tuple[int, Rows]]:
-        """Return first row, features and labels of each block, from the row where the pass stands.
+        """Return the first row of each block, and its rows, from where the pass stands.
 
-        What was read once is kept, if all of it fits: most passes over most tables read no file.
+        A small table is read once and kept in memory for the further passes.
         """
-        if self._kept:
-            yield from self._kept
+        if self._cache:
+            yield from self._cache
             return
-        more = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or self.task.holdout)
-        keeping, size, read = bool(more) and self.row == 0, 0, []
+        again = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or self.task.holdout)
+        keep, size, blocks = bool(again) and self.row == 0, 0, []
         names = [*self.encoder.feature_names_in_, *self.task.labels]
         for first, block in self.table.blocks(names, self.row):
-            with located(self.table, first):
+            with self.table.naming_rows(first):
                 rows = Rows(
                     self.encoder.transform(block),
                     read_labels(block, self.task.labels, text=self.text),
                 )
             size += rows.nbytes
-            # The rows so far tell early what all of them will take.
-            keeping &= size * self.n_rows <= KEPT_BYTES * (first + rows.num_rows)
-            if keeping:
-                read.append((first, rows))
+            # Estimate the size of the whole table from the rows so far.
+            keep &= size * self.n_rows <= CACHE_BYTES * (first + rows.num_rows)
+            if keep:
+                blocks.append((first, rows))
             else:
-                read.clear()
+                blocks.clear()
             yield first, rows
-        self._kept = read
+        self._cache = blocks
 
     def _survey(self) -> None:
-        used = self.columns.used
-        blocks = self.table.blocks([*used, *self.task.labels], self.row)
-        for first, block in self._counted("reading", blocks):
+        blocks = self.table.blocks([*self.columns.used, *self.task.labels], self.row)
+        for first, block in self._tracked("reading", blocks):
             learning = is_for_learning(self.task, first, block.num_rows)
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
             self.counts.check_number(self.table)
@@ -292,7 +247,7 @@ class Run:
     def _begin_learning(self) -> None:
         if not len(self.encoder.get_feature_names_out()):
             many = [f"{name!r} has too many words" for name in self.encoder.left_out_]
-            none = [f"{name!r} has none" for name in self.encoder.words_]
+            none = [f"{name!r} has no words" for name in self.encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
         self.model = blank_model(self.task, self.encode_labels()[0])
@@ -307,29 +262,66 @@ class Run:
 
     def _learn(self) -> None:
         name = f"pass {self.epoch + 1}/{self.task.epochs}"
-        for first, rows in self._counted(name, self._rows()):
+        for first, rows in self._tracked(name, self._rows()):
             learning = is_for_learning(self.task, first, rows.num_rows)
-            features, found = rows.take(learning)
-            order = self.rng.permutation(len(found.values)) if self.task.shuffle else None
-            with located(self.table, rows_of(first, learning), self.task.labels):
-                self.model._learn_once(features, found, None, recording=False, order=order)
+            features, labels = rows.take(learning)
+            order = self.rng.permutation(len(labels.values)) if self.task.shuffle else None
+            with self.table.naming_rows(row_numbers(first, learning), self.task.labels):
+                self.model._learn_once(features, labels, None, recording=False, order=order)
         if not hasattr(self.model, "classes_"):
-            raise TableError(f"{self.table.name}: every row was held out; make --holdout smaller")
+            raise all_held_out(self.table)
         self.epoch += 1
-        learned = self.model.n_mistakes_
-        done = self.epoch == self.task.epochs or learned == self.mistakes
-        self.row, self.mistakes = 0, learned
+        mistakes = self.model.n_mistakes_
+        done = self.epoch == self.task.epochs or mistakes == self.mistakes
+        self.row, self.mistakes = 0, mistakes
         self.phase = "done" if done else "learn"
 
-    def judge(self) -> Verdict:
+    def evaluate(self) -> Evaluation:
         """Return how good the model is on the rows that were held out."""
-        verdict = Verdict()
+        evaluation = Evaluation()
         self.row, self.checkpoint = 0, None
-        for first, rows in self._counted("judging", self._rows()):
-            held = ~is_for_learning(self.task, first, rows.num_rows)
-            features, found = rows.take(held)
-            judge(self.model, features, found, verdict)
-        return verdict
+        for first, rows in self._tracked("evaluating", self._rows()):
+            held_out = ~is_for_learning(self.task, first, rows.num_rows)
+            features, labels = rows.take(held_out)
+            evaluation += evaluate_rows(self.model, features, labels)
+        return evaluation
+
+    def describe(self, evaluation: Evaluation | None) -> dict[str, Any]:
+        """Return what was read and learned, and the evaluation of held-out rows, if there are any.
+
+        It holds only what JSON has: the command prints it, and the model file keeps it.
+        """
+        order, ranks, counts = self.encode_labels()
+        n_unlabelled = self.counts.n_unlabelled()
+        ends = [{"exact": 0, "lower": 0, "upper": 0} for _ in order]
+        widths: dict[int, int] = {}
+        for (lo, hi), count in zip(ranks.tolist(), counts.tolist(), strict=True):
+            widths[hi - lo + 1] = widths.get(hi - lo + 1, 0) + count
+            if lo == hi:
+                ends[lo]["exact"] += count
+            else:
+                ends[lo]["lower"] += count
+                ends[hi]["upper"] += count
+        left_out = dict.fromkeys(self.encoder.left_out_, "too many words")
+        return {
+            "table": self.table.name,
+            "labels": list(self.task.labels),
+            "rows": self.n_rows,
+            "columns": {
+                "numbers": self.encoder.numbers_,
+                "words": {name: len(words) for name, words in self.encoder.words_.items()},
+                "sparse": dict(self.encoder.widths_),
+                "ignored": self.columns.ignored | left_out,
+            },
+            "classes": [{"class": _ranks.plain(name), **ends[k]} for k, name in enumerate(order)],
+            "widths": {str(width): widths[width] for width in sorted(widths)},
+            "unlabelled_rows": n_unlabelled,
+            "passes": self.epoch,
+            "learned_rows": self.n_rows - n_unlabelled - (evaluation.rows if evaluation else 0),
+            "mistakes": self.model.n_mistakes_,
+            "holdout": evaluation and evaluation.to_dict(),
+            "options": {k: v for k, v in asdict(self.task).items() if k != "labels"},
+        }
 
     def gather(self) -> tuple[Any, _ranks.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""
@@ -360,13 +352,18 @@ class Run:
         vars(self).update(state)
 
     def origin(self) -> dict[str, Any]:
-        """Return what a checkpoint of this run belongs to."""
+        """Return what identifies this run, for its checkpoint."""
         return {
             "table": self.table.fingerprint(),
-            "task": {name: _plain(value) for name, value in asdict(self.task).items()},
+            "task": {name: _as_json(value) for name, value in asdict(self.task).items()},
             "version": __version__,
         }
 
 
-def _plain(value: Any) -> Any:
+def all_held_out(table: Table) -> TableError:
+    """Return the error of a run that has no row to learn from."""
+    return TableError(f"{table.name}: every row was held out", hint="holdout")
+
+
+def _as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value

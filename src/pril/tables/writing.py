@@ -1,27 +1,36 @@
-"""Tables written: CSV, JSON Lines and Parquet, batch by batch."""
+"""Write tables batch by batch: CSV, JSON Lines and Parquet."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from pril.io import replace_file
+
+
+@contextmanager
+def open_output(file: Path) -> Iterator[IO[bytes]]:
+    """Open a file to write a table to; the old file stays until all is written."""
+    with replace_file(file) as stream:
+        if file.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as zipped:
+                yield zipped  # type: ignore[misc]
+        else:
+            yield stream
+
 
 class TableWriter:
-    """Write batches to a binary stream in a format.
-
-    Parameters
-    ----------
-    stream : binary file
-        Where to write; it is not closed.
-    format : str
-        One of csv, tsv, jsonl, parquet.
-    """
+    """Write batches to a binary stream, as csv, tsv, jsonl or parquet."""
 
     def __init__(self, stream: IO[bytes], format: str) -> None:  # noqa: A002
         self._stream = stream
@@ -30,15 +39,7 @@ class TableWriter:
         self._is_first = True
 
     def write(self, block: pa.RecordBatch | list[str], added: dict[str, pa.Array]) -> None:
-        """Write some rows.
-
-        Parameters
-        ----------
-        block : RecordBatch or list of str
-            The rows; to JSON Lines also as the text of objects.
-        added : dict
-            Further columns.
-        """
+        """Write some rows, given as a batch or as lines of JSON, with further columns."""
         if isinstance(block, list):
             self._write_lines(block, _objects(pa.RecordBatch.from_pydict(added)))
             return
@@ -52,7 +53,7 @@ class TableWriter:
             self._write_csv(block)
 
     def _write_lines(self, texts: list[str], objects: list[str]) -> None:
-        """Write objects, each with the keys of another one after its own."""
+        """Write JSON objects; to each, add the keys of another one at the end."""
         lines = []
         for text, more in zip(texts, objects, strict=True):
             own = text[1:-1].rstrip()
@@ -74,7 +75,7 @@ class TableWriter:
         self._is_first = False
 
     def close(self) -> None:
-        """Write what the format has at its end."""
+        """Write the end of the file, where the format has one."""
         if self._parquet is not None:
             self._parquet.close()
 
@@ -95,8 +96,8 @@ def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
         rows = plain.getvalue()
     except pa.ArrowInvalid:  # a cell needs quotes; pyarrow would then put them around every cell
         rows = b"\r"
-    if b"\r" in rows:  # which pyarrow does not quote, but every reader takes for the end of a line
-        # Numbers as pyarrow spells them, so that blocks do not differ.
+    if b"\r" in rows:  # pyarrow does not quote it, but readers take it for the end of a line
+        # Write numbers as pyarrow does, so that all blocks look alike.
         columns = (column.cast(pa.string()).to_pylist() for column in batch.columns)
         cells = zip(*columns, strict=True)
         rows = "".join(

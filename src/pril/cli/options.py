@@ -1,0 +1,228 @@
+"""The options of the commands, and how their values are read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pril._registry import LEARNERS
+
+if TYPE_CHECKING:
+    from pril.tables.files import Table
+    from pril.tables.training import Checkpoint, Task
+
+
+class Format(StrEnum):
+    """How a table is written."""
+
+    csv = "csv"
+    tsv = "tsv"
+    parquet = "parquet"
+    jsonl = "jsonl"
+    svmlight = "svmlight"
+
+
+class StreamFormat(StrEnum):
+    """How rows come in a stream."""
+
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+class AuditedLearner(StrEnum):
+    """The learners for which the paper has bounds."""
+
+    pril = "pril"
+    mpril = "mpril"
+
+
+class Figure(StrEnum):
+    """The experiments of the paper."""
+
+    figure1 = "figure1"
+    figure2 = "figure2"
+    figure3 = "figure3"
+    all = "all"
+
+
+if TYPE_CHECKING:
+    Learner = StrEnum
+else:
+    Learner = StrEnum("Learner", {learner.command: learner.command for learner in LEARNERS})
+DEFAULT_LEARNER = Learner("pril")
+
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="A file, a folder, a glob in quotes, or - for stdin.")
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A file of pril fit.")]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="If the table's suffix does not say it.")
+]
+LabelOption = Annotated[str | None, typer.Option("--label", help="Column of exact labels.")]
+LowerOption = Annotated[str | None, typer.Option("--lower", help="Column of lower ends.")]
+UpperOption = Annotated[str | None, typer.Option("--upper", help="Column of upper ends.")]
+ClassesOption = Annotated[
+    str | None, typer.Option("--classes", help="All classes, lowest first: low,mid,high.")
+]
+ModelOption = Annotated[Learner, typer.Option("--model", help="What to learn.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model: average=false."),
+]
+FeaturesOption = Annotated[
+    str | None, typer.Option("--features", help="Columns to use, a,b,c; else all but the labels.")
+]
+DropOption = Annotated[str | None, typer.Option("--drop", help="Columns to leave out.")]
+TextOption = Annotated[
+    str | None, typer.Option("--text", help="Columns of numbers to read as words.")
+]
+ScaleOption = Annotated[bool, typer.Option("--scale/--no-scale", help="Standardise numbers.")]
+ImputeOption = Annotated[
+    bool, typer.Option("--impute/--no-impute", help="Fill missing numbers with the mean.")
+]
+OneHotOption = Annotated[
+    bool, typer.Option("--one-hot/--no-one-hot", help="Use columns of words, one feature a word.")
+]
+CheckpointOption = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Folder to go on from after a crash.")
+]
+EveryOption = Annotated[int, typer.Option("--every", min=1, help="Rows between two checkpoints.")]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", help="Learn on this Dask cluster: tcp://host:8786.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Learn in so many local processes (Dask).")
+]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all randomness.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON for machines.")]
+
+# What the hints of errors and warnings mean here, by the option that they are about.
+ADVICE = {
+    "classes": "pass --classes, lowest first",
+    "format": f"pass --format {'|'.join(Format)}",
+    "holdout": "make --holdout smaller",
+    "label": "for exact labels pass --label",
+    "text": "if the column holds words, pass --text",
+}
+
+
+# --- Reading values ------------------------------------------------------------------------------
+
+
+def split_names(text: str | None) -> tuple[str, ...] | None:
+    """Return the names in a list with commas; quotes protect commas and spaces, as in CSV."""
+    if text is None:
+        return None
+    names = tuple(next(csv.reader([text], skipinitialspace=True), []))
+    if not all(names) or not names:
+        raise ValueError(f"{text!r}: names, separated by commas, are expected")
+    return names
+
+
+def label_columns(label: str | None, lower: str | None, upper: str | None) -> tuple[str, ...]:
+    """Return the columns of the labels: one, or the lower and the upper end."""
+    if label and not (lower or upper):
+        return (label,)
+    if lower and upper and not label:
+        if lower == upper:
+            raise ValueError(f"--lower and --upper are both {lower}; for exact labels pass --label")
+        return (lower, upper)
+    if label:
+        raise ValueError("--label is for exact labels, --lower and --upper for ranges: choose one")
+    raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
+
+
+def make_task(
+    labels: tuple[str | None, str | None, str | None],
+    classes: str | None,
+    columns: tuple[str | None, str | None, str | None],
+    parameters: list[str] | None,
+    **options: Any,
+) -> Task:
+    """Return the task of the options: label, lower and upper; classes; features, drop and text."""
+    from pril.tables.training import Task
+
+    features, drop, text = (split_names(names) for names in columns)
+    return Task(
+        labels=label_columns(*labels),
+        classes=split_names(classes),
+        features=features,
+        drop=drop or (),
+        text=text or (),
+        parameters=_split_assignments(parameters or []),
+        **options,
+    )
+
+
+def _split_assignments(assignments: list[str]) -> dict[str, Any]:
+    """Return name=value pairs; a value is JSON, or else a string."""
+    parameters = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not (name and equals):
+            raise ValueError(f"--set {assignment}: NAME=VALUE is expected")
+        try:
+            parameters[name] = json.loads(value)
+        except ValueError:
+            parameters[name] = value
+    return parameters
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+def open_table(table: str, format: Format | None) -> Table:  # noqa: A002
+    """Open a table."""
+    from pril.tables import opening
+
+    return opening.open_table(table, format and format.value)
+
+
+def model_file(table: str) -> Path:
+    """Return the name of a table's model: without folder, suffix, and the signs of a glob."""
+    from pril.tables.opening import SUFFIXES
+
+    name = Path(table).name.removesuffix(".gz")
+    if Path(name).suffix.lower() in SUFFIXES:
+        name = Path(name).stem
+    stem = re.sub(r"[*?\[\]]", "", name).strip("-._ ") or "model"
+    return Path(f"{stem}.pril")
+
+
+def check_output(output: Path, inputs: list[Path]) -> None:
+    """Refuse, before any work, an output that is an input or cannot be written."""
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder, not a file to write")
+    if output.exists() and not output.is_file():
+        raise OSError(f"{output} is a device or a pipe, not a file to replace")
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{output}: there is no folder {folder}")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        reason = f"{output}: the folder {folder} is not writable: {error.strerror}"
+        raise PermissionError(reason) from None
+    if output.exists() and any(output.samefile(path) for path in inputs):
+        raise ValueError(f"{output} is the input: writing there would destroy it")
+
+
+def open_checkpoint(folder: Path | None, every: int, origin: dict[str, Any]) -> Checkpoint | None:
+    """Return the checkpoint in a folder, None without a folder."""
+    from pril.tables.training import Checkpoint
+
+    if folder is None:
+        return None
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"--checkpoint {folder}: this is a file, a folder is expected")
+    return Checkpoint(folder / "checkpoint.pril", every, origin)

@@ -1,0 +1,234 @@
+"""The commands that use a model: predict, evaluate, show, stream."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pril.cli import options as opt
+from pril.cli.printing import Printer, count, evaluation_lines
+
+if TYPE_CHECKING:
+    from pril.tables.model import LoadedModel
+
+
+def _load(model: Path) -> LoadedModel:
+    from pril.tables.model import LoadedModel
+
+    return LoadedModel(model)
+
+
+def predict(
+    model: opt.ModelArgument,
+    table: opt.TableArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Table to write; else stdout.")
+    ] = None,
+    format: opt.FormatOption = None,  # noqa: A002
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Add columns prediction and score to a table.
+
+    Example: pril predict flats.pril new.csv -o rated.csv
+    """
+    from pril.tables.model import output_format
+    from pril.tables.writing import open_output
+
+    # Without a file the table goes to stdout, and JSON about it to stderr.
+    printer = Printer(
+        quiet=quiet or not (output or json), json=json, stream=None if output else sys.stderr
+    )
+    loaded, opened = _load(model), opt.open_table(table, format)
+    written = output_format(output, opened)
+    with ExitStack() as stack:
+        stream = sys.stdout.buffer
+        if output:
+            opt.check_output(output, [*opened.files, model])
+            stream = stack.enter_context(open_output(output))
+        progress = stack.enter_context(printer.progress())
+        rows, unseen = loaded.predict(opened, stream, written, progress)
+    for message in unseen.values():
+        warnings.warn(message, stacklevel=1)
+    lines = [f"rated {count(rows, 'row')}", *([f"table {output}"] if output else [])]
+    result = {"rows": rows, "table": output and str(output), "unseen": list(unseen)}
+    printer.result(result, lines)
+
+
+def evaluate(
+    model: opt.ModelArgument,
+    table: opt.TableArgument,
+    lower: opt.LowerOption = None,
+    upper: opt.UpperOption = None,
+    label: opt.LabelOption = None,
+    format: opt.FormatOption = None,  # noqa: A002
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Evaluate a model on a table with labels, by default in the columns that it learned from.
+
+    Example: pril evaluate flats.pril more.csv
+    """
+    printer = Printer(quiet=quiet, json=json)
+    loaded, opened = _load(model), opt.open_table(table, format)
+    labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
+    if not labels:
+        raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
+    with printer.progress() as progress:
+        result = loaded.evaluate(opened, labels, progress).to_dict()
+    printer.result(result, evaluation_lines(result))
+
+
+def show(
+    model: opt.ModelArgument,
+    plot: Annotated[Path | None, typer.Option(help="Draw the model to this file.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many weights to print.")] = 10,
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Show what a model has learned, and from what.
+
+    Example: pril show flats.pril --plot flats.png
+    """
+    loaded = _load(model)
+    learner, about = loaded.learner, loaded.about
+    thresholds = getattr(learner, "thresholds_", None)
+    result = {
+        "model": about.model,
+        "classes": learner.classes_.tolist(),
+        "thresholds": None if thresholds is None else thresholds.tolist(),
+        "weights": {name: weight.tolist() for name, weight in loaded.weights()},
+        "rounds": learner.t_,
+        "mistakes": learner.n_mistakes_,
+        "versions": about.versions,
+        "notes": about.notes,
+    }
+    lines = _model_lines(loaded, top)
+    if plot:
+        opt.check_output(plot, [model])
+        _draw(loaded, plot, top)
+        result["plot"] = str(plot)
+        lines.append(f"picture     {plot}")
+    Printer(quiet=quiet, json=json).result(result, lines)
+
+
+def _model_lines(loaded: LoadedModel, top: int) -> list[str]:
+    """Return what a model has learned, for people."""
+    learner, about, weights = loaded.learner, loaded.about, loaded.weights()
+    classes = " < ".join(map(str, learner.classes_))
+    lines = [f"model       {about.model}", f"classes     {classes}"]
+    if hasattr(learner, "thresholds_"):
+        lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
+    width = max((len(name) for name, _ in weights[:top]), default=0)
+    for k, (name, weight) in enumerate(weights[:top]):
+        numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
+        lines.append(f"{'' if k else 'weights':<12}{name:<{width}}{numbers}")
+    if len(weights) > top:
+        lines.append(f"{'':<12}and {len(weights) - top} smaller")
+    if not weights:
+        lines.append(f"support     {count(len(learner.dual_coef_), 'row')}")
+    lines.append(
+        f"learned     {count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
+    )
+    if "table" in about.notes:
+        source = f"{count(about.notes['rows'], 'row')} of {about.notes['table']}"
+        lines.append(f"from        {source}, labels {', '.join(about.notes['labels'])}")
+    written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
+    return [*lines, f"written by  {written}"]
+
+
+def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
+    from pril.io import replace_file
+    from pril.plotting import plot_model
+
+    figure: Any = plot_model(loaded.learner, loaded.feature_names, top=top).figure
+    known = sorted(figure.canvas.get_supported_filetypes())
+    suffix = plot.suffix.lower().removeprefix(".")
+    if suffix not in known:
+        raise ValueError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
+    with replace_file(plot) as file:
+        figure.savefig(file, dpi=150, format=suffix)
+
+
+def stream(
+    model: opt.ModelArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Keep what was learned here; may be MODEL itself."),
+    ] = None,
+    lower: opt.LowerOption = None,
+    upper: opt.UpperOption = None,
+    label: opt.LabelOption = None,
+    checkpoint: opt.CheckpointOption = None,
+    every: opt.EveryOption = 100_000,
+    format: Annotated[  # noqa: A002
+        opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
+    ] = None,
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Answer rows from stdin, one line each, and learn from those that have a label.
+
+    Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
+    """
+    from hashlib import sha256
+
+    from pril import io
+    from pril.tables.stream import Stopped, Stream
+
+    printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
+    loaded = _load(model)
+    labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
+    if loaded.is_frozen and labels:
+        raise ValueError(f"{model} holds a FrozenEstimator, which does not learn")
+    if output:
+        opt.check_output(output, [])
+    elif labels:
+        printer.note("what is learned is not kept: pass -o FILE")
+    origin = {"model": sha256(model.read_bytes()).hexdigest(), "labels": list(labels)}
+    saved = opt.open_checkpoint(checkpoint, every, origin)
+    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved)
+
+    def keep() -> None:
+        notes = {"labels": list(labels), **loaded.about.notes}
+        notes["streamed"] = notes.get("streamed", 0) + rows.evaluation.rows
+        if output:
+            io.write(loaded.model, output, kind="model", notes=notes)
+
+    try:
+        rows.run(sys.stdin.fileno(), format and format.value)
+    except (ValueError, OSError, Stopped) as error:
+        if saved is None:  # the model has learned all rows before this one
+            keep()
+        if isinstance(error, Stopped):
+            printer.note("stopped; run the same command to go on" if saved else "stopped")
+            raise typer.Exit(1) from None
+        raise
+    keep()
+    if saved:
+        saved.path.unlink(missing_ok=True)
+    result = rows.evaluation.to_dict()
+    printer.result(result, evaluation_lines(result))
+
+
+class _LossTable:
+    """Print the mean loss of a stream, a line whenever the number of rows has doubled."""
+
+    def __init__(self, printer: Printer) -> None:
+        self.printer = printer
+        self.rows, self.loss = 0, 0
+
+    def __call__(self, rows: int, loss: int) -> None:
+        mean, recent = loss / rows, (loss - self.loss) / (rows - self.rows)
+        if self.rows == 0:
+            self.printer.note(f"{'mean loss':>10}{'since last':>12}{'rows':>12}")
+        self.printer.note(
+            f"{mean:>10.4f}{recent:>12.4f}{rows:>12,}",
+            {"rows": rows, "mean_loss": mean, "since_last": recent},
+        )
+        self.rows, self.loss = rows, loss

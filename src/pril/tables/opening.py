@@ -1,0 +1,111 @@
+"""Open a table: find its files, and the format they have."""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+from pril.tables.files import BOM, READ_BYTES, STDIN_SUFFIX, Table, TableError
+from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
+
+FORMATS: dict[str, type[Table]] = {
+    "csv": Csv,
+    "tsv": Tsv,
+    "parquet": Parquet,
+    "jsonl": JsonLines,
+    "svmlight": Svmlight,
+}
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+}
+
+
+def format_of(file: Path) -> str | None:
+    """Return the format by a file's suffix or, for standard input, by its first bytes."""
+    if file.suffix == STDIN_SUFFIX:
+        return _guess_format(file)
+    name = file.name.removesuffix(".gz")
+    return SUFFIXES.get(Path(name).suffix.lower())
+
+
+def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
+    """Open a table: a file, a folder, a glob, or - for standard input; read its columns' types.
+
+    Standard input is copied to a temporary file, since it is read more than once. Without a format,
+    the suffix decides or, for standard input, the first bytes.
+    """
+    name = "<stdin>" if place == "-" else place
+    if place == "-":
+        files = [_copy_of(sys.stdin.buffer)]
+    elif Path(place).is_fifo():
+        with open(place, "rb") as pipe:
+            files = [_copy_of(pipe)]
+    else:
+        files = _files(place)
+    for file in files:
+        if file.stat().st_size == 0:
+            raise TableError(f"{name if len(files) == 1 else file} is empty")
+    if format is None:
+        formats = {format_of(file) for file in files}
+        if len(formats) > 1 or None in formats:
+            raise TableError(
+                f"{name}: which format is it? The suffix is none, or several, of "
+                f"{', '.join(SUFFIXES)}",
+                hint="format",
+            )
+        format = str(formats.pop())  # noqa: A001
+    return FORMATS[format](files, name)
+
+
+def _files(place: str) -> list[Path]:
+    path = Path(place)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file() and format_of(file))
+        files = [file for file in files if not _is_hidden(file.relative_to(path).parts)]
+        if not files:
+            raise TableError(f"{place}: no file in this folder is a table, by its suffix")
+        return files
+    if path.exists():
+        return [path]
+    files = sorted(map(Path, glob.glob(place, recursive=True)))
+    # Skip hidden files that a star matches: they may be a writer's temporary files.
+    files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
+    files = [file for file in files if file.is_file()]
+    if not files:
+        raise FileNotFoundError(f"{place}: no such file")
+    return files
+
+
+def _is_hidden(parts: Iterable[str]) -> bool:
+    return any(part.startswith((".", "_")) for part in parts)
+
+
+def _copy_of(pipe: IO[bytes]) -> Path:
+    """Copy a pipe to a temporary file, which is removed when the process ends."""
+    with tempfile.NamedTemporaryFile(prefix="pril-", suffix=STDIN_SUFFIX, delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        shutil.copyfileobj(pipe, file, READ_BYTES)
+    return Path(file.name)
+
+
+def _guess_format(file: Path) -> str:
+    with file.open("rb") as stream:
+        start = stream.read(READ_BYTES).removeprefix(BOM).lstrip()
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    return "jsonl" if start.startswith(b"{") else "csv"
