@@ -826,16 +826,17 @@ def _step_likelihood(
     length = 4.0
     if sums[3] > 0.0:
         length = min(length, c * rule.cut_rate / sqrt(sums[3]))
-    violated = 0
-    while score < cut[lo - violated]:
-        violated += 1
-    while score >= cut[hi + 1 + violated]:
-        violated += 1
+    left = 0
+    while score < cut[lo - left]:
+        left += 1
+    right = 0
+    while score >= cut[hi + 1 + right]:
+        right += 1
     for k in range(hi - lo + 2):
         i = lo + k - 1
         if 0 <= i < K - 1:
             nudge(geometry, state, cut, mean, before, i, length * tau[k])
-    return violated, True
+    return left + right, True
 
 
 step = on_type(

@@ -122,6 +122,17 @@ class Batch:
         """Return which rows have a label."""
         return _ranks.is_labelled(self.intervals)
 
+    def shuffled(self, rng: Any) -> Array:
+        """Return the positions of the rows that have a label, in a new order."""
+        order: Array = rng.permutation(np.flatnonzero(self.labelled()))
+        return order
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        arrays = [self.intervals, self.weights, *self.rows]
+        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
+
     def interval_loss(self, order: Array | None, record: loop.Record | None) -> int:
         """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
         if record is None:
@@ -419,23 +430,27 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         rng = check_random_state(self.random_state)
         patience = Patience(self)
         labelled = batch.labelled()
-        rounds, others = np.flatnonzero(labelled), np.flatnonzero(~labelled)
+        others, n_rounds = np.flatnonzero(~labelled), np.count_nonzero(labelled)
         for n_iter in range(1, self.max_iter + 1):
             self.n_iter_ = n_iter
-            order = rng.permutation(len(rounds)) if self.shuffle else None
-            if len(others):
-                order = rounds if order is None else rounds[order]
-                if n_iter == 1:  # rows without a label are looked at once: they must be finite
-                    order = np.concatenate([others, order])
+            order = batch.shuffled(rng) if self.shuffle else None
+            if n_iter == 1 and order is not None and len(others):
+                order = np.concatenate([others, order])  # once: they must be finite, too
             record = None
             if self.tol is not None:
                 record = self._blank_record(len(batch) if order is None else len(order))
             mistakes = memory.state.counts[1]
             memory = self._learn(memory, batch, order, record)
             mistakes = memory.state.counts[1] - mistakes
-            if patience.ends(mistakes, batch.interval_loss(order, record) / len(rounds)):
+            if patience.ends(mistakes, batch.interval_loss(order, record) / n_rounds):
                 break
         return memory
+
+    def _begin(self, X: Any, classes: Any) -> None:
+        """Begin to learn with these features and classes, before there is any row."""
+        rows = self._read_rows(X, reset=True, min_rows=0)
+        self.classes_ = _ranks.check_classes(classes)
+        self._memory = self._blank_memory(rows)
 
     def _has_learned(self) -> bool:
         return hasattr(self, "_memory")
@@ -578,7 +593,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return the rank and the scores of each row, and the thresholds, as they are reported."""
         check_is_fitted(self)
         self._check_fixed()
-        rows = self._read_rows(X, reset=False, min_rows=1)
+        return self._rate_rows(self._read_rows(X, reset=False, min_rows=1))
+
+    def _rate_rows(self, rows: Any) -> tuple[Array, Array, Array]:
+        """Do the work of `_rate` for rows that have been checked."""
         w, cut, unit = self._parameters()
         ranks = np.empty(n_rows(rows), dtype=np.int64)
         scores = np.empty((n_rows(rows), len(w)))

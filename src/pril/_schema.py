@@ -48,6 +48,18 @@ if TYPE_CHECKING:
 # --- Learners ------------------------------------------------------------------------------------
 
 
+EVIDENCE = Record(
+    "pril._loop",
+    "Evidence",
+    {
+        "sums": Numbers("float64", (4,), (FINITE, NOT_NEGATIVE)),
+        "exact": Numbers("float64", ("classes",), (FINITE, NOT_NEGATIVE)),
+        "total": Numbers("float64", ("classes",), (FINITE, NOT_NEGATIVE)),
+        "ranges": Numbers("float64", ("ranges",), (FINITE, NOT_NEGATIVE)),
+    },
+)
+
+
 def _state(scores: int | str) -> Record:
     return Record(
         "pril._loop",
@@ -57,6 +69,9 @@ def _state(scores: int | str) -> Record:
             "n": Numbers("float64", ("classes-1",), (FINITE, DESCENDING)),
             "shift": Numbers("float64", (2,)),
             "counts": Numbers("int64", (3,), (NOT_NEGATIVE,)),
+            "clock": Numbers("float64", (2,), (FINITE, NOT_NEGATIVE)),
+            "lattice": FLAG,
+            "evidence": Optional(EVIDENCE),
         },
     )
 
@@ -142,6 +157,14 @@ def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
     if list(fixed) != list(blank._fixed):
         raise at.wrong(f"learned with {', '.join(blank._fixed)}", fixed)
     _as_learned(blank, fixed)._validate_params()
+    evidence, n_classes = memory["state"].parts["evidence"], len(learned["classes_"])
+    if (evidence is not None) != (type(blank).__name__ == "OrderedLogit"):
+        raise ValueError(f"{at.name} has evidence of ranges without use, or has none")
+    if evidence is not None:
+        from pril._loop import table_size
+
+        if len(evidence.parts["ranges"]) != table_size(n_classes):
+            raise ValueError(f"{at.name} has evidence that {n_classes} classes cannot have")
     averages, mean = fixed.get("average", False), memory["mean"]
     if mean is None:
         if averages and not blank._may_lose_mean:
@@ -150,8 +173,10 @@ def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
     if not averages:
         raise ValueError(f"{at.name} has sums of an average, but does not average")
     state = memory["state"].parts
-    rounds = max(1, state["counts"][0])
-    DESCENDING.check(state["n"] - mean.parts["n"] / rounds, at.inside("memory.mean.n"))
+    if state["clock"][0] > 0.0:
+        # Rounding may break the order in the last bits; `fill_cuts` mends that.
+        n = state["n"] - mean.parts["n"] / state["clock"][0]
+        DESCENDING.check(np.round(n, 6), at.inside("memory.mean.n"))
 
 
 def _check_kernel(blank: Any, learned: dict[str, Any], at: Place) -> None:
@@ -161,7 +186,7 @@ def _check_kernel(blank: Any, learned: dict[str, Any], at: Place) -> None:
     if has_positions != (fixed["kernel"] == "precomputed"):
         raise ValueError(f"{at.name} has support rows that kernel={fixed['kernel']!r} cannot have")
     if not has_positions:
-        _as_learned(blank, fixed)._named_params()
+        _as_learned(blank, fixed)._kernel()
     for name, value in (fixed["kernel_params"] or {}).items():
         if not is_number(value):
             raise at.inside(f"learned_with.kernel_params.{name}").wrong("a finite number", value)

@@ -396,16 +396,18 @@ class KernelPRIL(ThresholdClassifier):
         """
         check_is_fitted(self)
         self._check_fixed()
-        rows = self._read_rows(X, reset=False, min_rows=1).X
+        return self._score_rows(self._read_rows(X, reset=False, min_rows=1))
+
+    def _score_rows(self, rows: Points) -> Any:
         kernel, coef = self._kernel(), self.dual_coef_
         blocks = [
-            kernel.scores(rows[block, ...], self._memory.rows, coef)
-            for block in batches(rows.shape[0], BLOCK)
+            kernel.scores(rows.X[block, ...], self._memory.rows, coef)
+            for block in batches(rows.X.shape[0], BLOCK)
         ]
         return namespace(coef).concat(blocks)
 
-    def _rate(self, X: Any) -> tuple[Array, Array, Array]:
-        scores = to_numpy(self.latent(X))
+    def _rate_rows(self, rows: Points) -> tuple[Array, Array, Array]:
+        scores = to_numpy(self._score_rows(rows))
         w, cut, _ = self._parameters()
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)

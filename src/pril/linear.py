@@ -269,17 +269,15 @@ class OrderedLogit(ThresholdClassifier):
             mode=self.decision == "mode",
         )
 
-    def _inspect(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
-        if len(self.classes_) > MOST_CLASSES:
-            raise ValueError(
-                f"OrderedLogit takes at most {MOST_CLASSES} classes, got {len(self.classes_)}: put "
-                "them into bins, for example with pril.labels.from_bounds, or use PRIL"
-            )
-
     def _blank_memory(self, rows: Any) -> Memory:
         """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
-        memory: Memory = super()._blank_memory(rows)
         n_classes = len(self.classes_)
+        if n_classes > MOST_CLASSES:
+            raise ValueError(
+                f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
+                "into bins, for example with pril.labels.from_bounds, or use PRIL"
+            )
+        memory: Memory = super()._blank_memory(rows)
         below = np.arange(1, n_classes)
         memory.state.n[:] = np.log(n_classes - below) - np.log(below)
         evidence = loop.Evidence(

@@ -24,6 +24,7 @@ def fit(
     upper: opt.UpperOption = None,
     label: opt.LabelOption = None,
     classes: opt.ClassesOption = None,
+    weight: opt.WeightOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Model file; else TABLE's name, .pril.")
     ] = None,
@@ -73,6 +74,7 @@ def fit(
         epochs=epochs,
         holdout=holdout,
         seed=seed,
+        weight=weight,
     )
     opened = opt.open_table(table, format)
     output = output or opt.model_file(table)

@@ -66,6 +66,7 @@ FormatOption = Annotated[
     Format | None, typer.Option("--format", help="If the table's suffix does not say it.")
 ]
 LabelOption = Annotated[str | None, typer.Option("--label", help="Column of exact labels.")]
+WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of the rows' weights.")]
 LowerOption = Annotated[str | None, typer.Option("--lower", help="Column of lower ends.")]
 UpperOption = Annotated[str | None, typer.Option("--upper", help="Column of upper ends.")]
 ClassesOption = Annotated[

@@ -166,6 +166,10 @@ def stream(
     label: opt.LabelOption = None,
     checkpoint: opt.CheckpointOption = None,
     every: opt.EveryOption = 100_000,
+    half_life: Annotated[
+        float | None,
+        typer.Option("--half-life", help="Rows after which what was learned counts half."),
+    ] = None,
     format: Annotated[  # noqa: A002
         opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
     ] = None,
@@ -186,11 +190,17 @@ def stream(
     labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
     if loaded.is_frozen and labels:
         raise ValueError(f"{model} holds a FrozenEstimator, which does not learn")
+    if half_life is not None:
+        loaded.set_half_life(half_life)
     if output:
         opt.check_output(output, [])
     elif labels:
         printer.note("what is learned is not kept: pass -o FILE")
-    origin = {"model": sha256(model.read_bytes()).hexdigest(), "labels": list(labels)}
+    origin = {
+        "model": sha256(model.read_bytes()).hexdigest(),
+        "labels": list(labels),
+        "half-life": half_life,
+    }
     saved = opt.open_checkpoint(checkpoint, every, origin)
     rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved)
 

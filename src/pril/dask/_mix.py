@@ -167,9 +167,7 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
     with errors_name_block(b), collect_warnings() as collected:
         X, y, *weights = block
         batch = model._prepare(X, y, None, *weights)
-        order = None
-        if seed is not None:
-            order = np.random.default_rng(seed).permutation(np.flatnonzero(batch.labelled()))
+        order = None if seed is None else batch.shuffled(np.random.default_rng(seed))
         n = len(batch) if order is None else len(order)
         record = None if model.tol is None else model._blank_record(n)
         memory = model._learn(model._memory.copy(), batch, order, record)

@@ -34,7 +34,7 @@ from pril.tables.cells import one_batch, read_labels
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
-from pril.tables.model import Evaluation, evaluate_rows
+from pril.tables.model import Evaluation, evaluate_batch, read_batch
 from pril.tables.opening import FORMATS
 from pril.tables.survey import LabelCounts, row_numbers, select_rows, survey_block
 from pril.tables.training import Run, Task, all_held_out, is_for_learning
@@ -107,7 +107,7 @@ def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list
     """Learn the columns of a piece and count its labels and rows."""
     table, encoder, counts = piece.open(), clone(encoder), LabelCounts(task.labels)
     n_rows = n_learned = 0
-    for row, block, learning in piece.blocks(table, task, [*columns, *task.labels]):
+    for row, block, learning in piece.blocks(table, task, [*columns, *task.columns]):
         survey_block(table, task, encoder, counts, row, block, learning)
         n_rows += block.num_rows
         n_learned += int(learning.sum())
@@ -118,12 +118,13 @@ def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list
 
 def read_piece(
     piece: Piece, task: Task, encoder: ColumnEncoder, text: bool
-) -> tuple[Any, _ranks.Labels]:
-    """Return features and labels of the rows for learning."""
+) -> tuple[Any, _ranks.Labels, Array | None]:
+    """Return features, labels and weights of the rows for learning."""
     table = piece.open()
     batch, rows = _rows_for_learning(piece, table, task, encoder)
     with table.naming_rows(rows, task.labels):
-        return encoder.transform(batch), read_labels(batch, task.labels, text=text)
+        labels = read_labels(batch, task.labels, text=text)
+        return encoder.transform(batch), labels, task.read_weights(batch)
 
 
 @returning_errors
@@ -134,7 +135,8 @@ def try_piece(piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, mode
     with table.naming_rows(rows, task.labels):
         labels = read_labels(batch, task.labels, text=text)
         try:
-            clone(model)._learn_once(encoder.transform(batch), labels, None, recording=False)
+            weights = task.read_weights(batch)
+            clone(model)._learn_once(encoder.transform(batch), labels, None, weights)
         except RowError:
             raise
         except ValueError as error:  # an overflow without a row number
@@ -145,7 +147,7 @@ def _rows_for_learning(
     piece: Piece, table: Table, task: Task, encoder: ColumnEncoder
 ) -> tuple[pa.RecordBatch, Array]:
     """Return the rows for learning, and their positions in the file."""
-    names = [*encoder.feature_names_in_, *task.labels]
+    names = [*encoder.feature_names_in_, *task.columns]
     parts = [pa.schema([table.schema.field(name) for name in names]).empty_table()]
     rows = [np.empty(0, dtype=np.int64)]
     for row, block, learning in piece.blocks(table, task, names):
@@ -163,7 +165,8 @@ def evaluate_piece(
     for _, block, learning in piece.blocks(piece.open(), task, names):
         held_out = select_rows(block, ~learning)
         labels = read_labels(held_out, task.labels, text=text)
-        evaluation += evaluate_rows(model, encoder.transform(held_out), labels)
+        batch = read_batch(model, encoder.transform(held_out), labels)
+        evaluation += evaluate_batch(model, batch)
     return evaluation
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sklearn.pipeline import Pipeline
 
 from pril import _ranks, io
+from pril._online import Batch
 from pril.errors import shown
 from pril.tables.cells import column, kind_of, read_labels, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
@@ -43,8 +44,9 @@ class Evaluation:
     unlabelled: int = 0
 
     @classmethod
-    def of(cls, intervals: Array, rank: Array, labelled: Array) -> Evaluation:
+    def of(cls, intervals: Array, rank: Array) -> Evaluation:
         """Compare predicted ranks with intervals; rows without a label are only counted."""
+        labelled = _ranks.is_labelled(intervals)
         intervals, rank = intervals[labelled], rank[labelled]
         loss = _ranks.interval_loss(intervals, rank)
         exact = intervals[:, 0] == intervals[:, 1]
@@ -72,12 +74,17 @@ class Evaluation:
         }
 
 
-def evaluate_rows(learner: Any, features: Any, labels: _ranks.Labels) -> Evaluation:
+def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:
+    """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
+    rows = learner._read_rows(features, reset=False, min_rows=0)
+    return Batch(rows, _ranks.to_intervals(labels, learner.classes_))
+
+
+def evaluate_batch(learner: Any, batch: Batch) -> Evaluation:
     """Predict some rows and compare with their labels."""
-    intervals = _ranks.to_intervals(labels, learner.classes_)
-    if len(intervals) == 0:
+    if len(batch) == 0:
         return Evaluation()
-    return Evaluation.of(intervals, learner._rate(features)[0], labels.labelled())
+    return Evaluation.of(batch.intervals, learner._rate_rows(batch.rows)[0])
 
 
 class Predictions(NamedTuple):
@@ -118,6 +125,14 @@ class LoadedModel:
         self.steps: Any = Pipeline(named) if steps else None
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
+
+    def set_half_life(self, half_life: float) -> None:
+        """Let what was learned count half after so many rows."""
+        if "half_life" not in self.learner.get_params():
+            name = type(self.learner).__name__
+            raise ValueError(f"{self.path} holds {name}, which has no half-life")
+        self.learner.set_params(half_life=half_life)
+        self.learner._validate_params()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -217,7 +232,8 @@ class LoadedModel:
         for first, block in table.blocks([*self.columns, *labels]):
             with table.naming_rows(first, labels):
                 y = read_labels(block, labels, text=self.has_text_labels)
-                evaluation += evaluate_rows(self.learner, self.features(block, table.schema), y)
+                batch = read_batch(self.learner, self.features(block, table.schema), y)
+                evaluation += evaluate_batch(self.learner, batch)
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)
         if rows == 0:

@@ -292,8 +292,7 @@ class Stream:
         try:
             with self.model.learner._unchanged_on_failure():
                 batch = rows.parse(b"\n".join([*lines, b""]), self._schema)
-                features, labels, intervals = self._read(batch)
-                rank, score = self._learn(features, labels)
+                intervals, rank, score = self._learn(batch)
         except RowError as error:
             if error.row:
                 self._answer(rows, lines[: error.row])
@@ -308,7 +307,7 @@ class Stream:
                 self._answer(rows, [line])
             return
         before = self.position.rows
-        self._evaluate(intervals, rank, labels)
+        self._evaluate(intervals, rank)
         self._write(rows.answer(rank, score))
         self.position.advance(lines)
         if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
@@ -317,56 +316,29 @@ class Stream:
     def _place(self) -> str:
         return f"{NAME}, row {self.position.rows + 1}"
 
-    def _read(self, batch: pa.RecordBatch) -> tuple[Any, _ranks.Labels | None, Array]:
-        """Return features and labels, all of which the learner accepts."""
+    def _learn(self, cells: pa.RecordBatch) -> tuple[Array, Array, Array]:
+        """Return interval, rank and score of each row; it is predicted, and then learned."""
         learner = self.model.learner
-        features = self.model.features(batch, self._schema)
-        rows = learner._read_rows(features, reset=False, min_rows=0)
+        features = self.model.features(cells, self._schema)
         if not self.names:
-            return features, None, np.empty(0)
-        labels = read_labels(batch, self.names, text=self.model.has_text_labels)
-        intervals = _ranks.to_intervals(labels, learner.classes_)
-        learner._match(rows, labels, intervals)
-        return features, labels, intervals
+            rank, score = self.model.rate(features)
+            return np.full((len(rank), 2), _ranks.NO_LABEL), rank, score
+        labels = read_labels(cells, self.names, text=self.model.has_text_labels)
+        batch = learner._prepare(features, labels)
+        record = learner._blank_record(len(batch))
+        learner._learn_batch(batch, record=record)
+        return batch.intervals, record.rank, pick_scores(record.rank, record.scores)
 
-    def _learn(self, features: Any, labels: _ranks.Labels | None) -> tuple[Array, Array]:
-        """Return rank and score of each row, each predicted before the row is learned."""
-        if labels is None:
-            return self.model.rate(features)
-        labelled = labels.labelled()
-        edges = np.flatnonzero(np.diff(labelled)) + 1
-        rank = np.empty(len(labelled), dtype=np.int64)
-        score = np.empty(len(labelled))
-        for start, stop in zip([0, *edges], [*edges, len(labelled)], strict=True):
-            part = slice(start, stop)
-            try:
-                if labelled[start]:
-                    y = labels._replace(values=labels.values[part])
-                    rank[part], score[part] = self._learn_all(features[part], y)
-                else:  # a row without a label changes nothing
-                    rank[part], score[part] = self.model.rate(features[part])
-            except RowError as error:
-                raise RowError(error.argument, start + error.row, error.reason) from None
-        return rank, score
-
-    def _learn_all(self, features: Any, y: _ranks.Labels) -> tuple[Array, Array]:
-        """Learn from rows with labels; return what was predicted before each was learned."""
-        record = self.model.learner._learn_once(features, y, None, recording=True)[1]
-        return record.rank, pick_scores(record.rank, record.scores)
-
-    def _evaluate(self, intervals: Array, rank: Array, labels: _ranks.Labels | None) -> None:
+    def _evaluate(self, intervals: Array, rank: Array) -> None:
         """Add up the losses; report them whenever the number of labelled rows has doubled."""
-        if labels is None:
-            return
-        labelled = labels.labelled()
-        loss = _ranks.interval_loss(intervals[labelled], rank[labelled])
+        loss = _ranks.interval_loss(intervals, rank)[_ranks.is_labelled(intervals)]
         before, after = self.evaluation.rows, self.evaluation.rows + len(loss)
         total = self.evaluation.loss + np.cumsum(loss)
         power = 1 << before.bit_length()
         while power <= after:
             self.report(power, int(total[power - before - 1]))
             power <<= 1
-        self.evaluation += Evaluation.of(intervals, rank, labelled)
+        self.evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
         self.output.write(data)

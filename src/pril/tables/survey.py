@@ -42,8 +42,10 @@ class Columns(NamedTuple):
 
 def choose_columns(table: Table, task: Task) -> Columns:
     """Sort the columns of a table by what they hold and by what the task asks for."""
-    for name in (*task.labels, *(task.features or ()), *task.drop, *task.text):
+    for name in (*task.columns, *(task.features or ()), *task.drop, *task.text):
         table.check_column(name)
+    if task.weight in (*task.labels, *(task.features or ())):
+        raise TableError(f"{table.name}: the column {task.weight!r} is the weight, nothing else")
     if len(set(task.labels)) < len(task.labels):
         raise TableError(
             f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
@@ -58,7 +60,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
         if name in task.text and kind in ("number", "empty"):
             kind = "text"
         requested = name in (task.features or ())
-        if name in task.labels:
+        if name in task.columns:
             continue
         if name in task.drop or (task.features is not None and not requested):
             chosen.ignored[name] = "not asked for"
@@ -107,12 +109,16 @@ class LabelCounts:
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
         self._unlabelled = (None,) * len(names)
 
-    def add(self, block: pa.RecordBatch, first: int, table: Table) -> None:
-        """Count the labels of one more block."""
+    def add(
+        self, block: pa.RecordBatch, first: int, table: Table, used: Array | None = None
+    ) -> None:
+        """Count the labels of one more block; rows that are not used count as unlabelled."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
         for name in self.names:
             with table.naming_rows(first):
                 cells = _comparable(block.column(name), name)
+            if used is not None and not used.all():
+                cells = with_nulls(cells, pa.array(~used))
             coded = cells.dictionary_encode(null_encoding="encode")
             words.append(coded.dictionary.to_pylist())
             code = code * len(words[-1]) + coded.indices.to_numpy()
@@ -241,8 +247,10 @@ def survey_block(
 
     Rows that are held out teach nothing, but their cells are checked.
     """
-    counts.add(block, first, table)
-    features = block.drop_columns(list(dict.fromkeys(task.labels)))
+    with table.naming_rows(first):
+        weights = task.read_weights(block)
+    counts.add(block, first, table, None if weights is None else weights > 0.0)
+    features = block.drop_columns(list(dict.fromkeys(task.columns)))
     try:
         with table.naming_rows(row_numbers(first, learning)):
             encoder.partial_fit(select_rows(features, learning))

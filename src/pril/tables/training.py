@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from pril import __version__, _ranks, io
+from pril._online import Batch
 from pril._registry import BY_COMMAND
-from pril.tables.cells import one_batch, read_labels
+from pril.errors import RowError
+from pril.tables.cells import one_batch, read_labels, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.model import Evaluation, Progress, evaluate_rows
+from pril.tables.model import Evaluation, Progress, evaluate_batch, read_batch
 from pril.tables.survey import (
     LabelCounts,
     choose_columns,
@@ -58,37 +59,41 @@ class Task:
     epochs: int = 10
     holdout: float = 0.2
     seed: int = 0
+    weight: str | None = None  # a column
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read and are not features."""
+        return (*self.labels, *(() if self.weight is None else (self.weight,)))
+
+    def read_weights(self, block: pa.RecordBatch) -> Array | None:
+        """Return the rows' weights, None if there are none."""
+        if self.weight is None:
+            return None
+        weights: Array = read_numbers(block.column(self.weight), self.weight)
+        good = np.isfinite(weights) & (weights >= 0.0)
+        if not good.all():
+            row = int(np.argmin(good))
+            reason = f"column {self.weight!r} is {weights[row]}, which is not a weight"
+            raise RowError("sample_weight", row, reason)
+        return weights
 
 
 # --- Parts of a run ------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
-    """Rows as a learner takes them."""
+class Block(NamedTuple):
+    """Rows of a table as the learner takes them: those to learn from, and those held out."""
 
-    features: Any
-    labels: _ranks.Labels
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows; the name is Arrow's."""
-        return len(self.labels.values)
+    num_rows: int  # the name is Arrow's
+    places: Array  # of the rows to learn from, in the table
+    learning: Batch
+    held_out: Batch
 
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        matrix = self.features
-        parts = (
-            [matrix.data, matrix.indices, matrix.indptr] if sparse.issparse(matrix) else [matrix]
-        )
-        return sum(part.nbytes for part in [self.labels.values, *parts])
-
-    def take(self, chosen: Array) -> Rows:
-        """Return the rows for which a mask is true."""
-        if chosen.all():
-            return self
-        labels = self.labels._replace(values=self.labels.values[chosen])
-        return Rows(self.features[chosen], labels)
+        return self.learning.nbytes + self.held_out.nbytes
 
 
 @dataclass
@@ -179,7 +184,7 @@ class Run:
         self.n_rows = 0  # of the table, once it is known
         self.mistakes = 0
         self.checkpoint: Checkpoint | None = None
-        self._cache: list[tuple[int, Rows]] = []  # all blocks, or none
+        self._cache: list[tuple[int, Block]] = []  # all blocks, or none
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline:
         """Go on from where the checkpoint is, or from the start; return the model."""
@@ -206,35 +211,47 @@ class Run:
             if self.checkpoint and self.checkpoint.is_due(self.done - block.num_rows, self.done):
                 self.checkpoint.save(self._state())
 
-    def _rows(self) -> Iterator[tuple[int, Rows]]:
-        """Return the first row of each block, and its rows, from where the pass stands.
+    def _blocks(self) -> Iterator[tuple[int, Block]]:
+        """Return the first row of each block, and the block, from where the pass stands.
 
-        A small table is read once and kept in memory for the further passes.
+        A small table is read and checked once, and kept in memory for the further passes.
         """
         if self._cache:
             yield from self._cache
             return
         again = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or self.task.holdout)
         keep, size, blocks = bool(again) and self.row == 0, 0, []
-        names = [*self.encoder.feature_names_in_, *self.task.labels]
-        for first, block in self.table.blocks(names, self.row):
-            with self.table.naming_rows(first):
-                rows = Rows(
-                    self.encoder.transform(block),
-                    read_labels(block, self.task.labels, text=self.text),
-                )
-            size += rows.nbytes
+        names = [*self.encoder.feature_names_in_, *self.task.columns]
+        for first, cells in self.table.blocks(names, self.row):
+            block = self._prepare(first, cells)
+            size += block.nbytes
             # Estimate the size of the whole table from the rows so far.
-            keep &= size * self.n_rows <= CACHE_BYTES * (first + rows.num_rows)
+            keep &= size * self.n_rows <= CACHE_BYTES * (first + block.num_rows)
             if keep:
-                blocks.append((first, rows))
+                blocks.append((first, block))
             else:
                 blocks.clear()
-            yield first, rows
+            yield first, block
         self._cache = blocks
 
+    def _prepare(self, first: int, cells: pa.RecordBatch) -> Block:
+        """Return a block of the table as the learner takes it."""
+        with self.table.naming_rows(first):
+            features = self.encoder.transform(cells)
+            labels = read_labels(cells, self.task.labels, text=self.text)
+            weights = self.task.read_weights(cells)
+        learning = is_for_learning(self.task, first, cells.num_rows)
+        places = row_numbers(first, learning)
+        held_out = read_batch(self.model, features[~learning], labels.take(~learning))
+        if not learning.all():
+            features, labels = features[learning], labels.take(learning)
+            weights = None if weights is None else weights[learning]
+        with self.table.naming_rows(places, self.task.labels):
+            batch = self.model._prepare(features, labels, None, weights)
+        return Block(cells.num_rows, places, batch, held_out)
+
     def _survey(self) -> None:
-        blocks = self.table.blocks([*self.columns.used, *self.task.labels], self.row)
+        blocks = self.table.blocks([*self.columns.used, *self.task.columns], self.row)
         for first, block in self._tracked("reading", blocks):
             learning = is_for_learning(self.task, first, block.num_rows)
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
@@ -250,7 +267,9 @@ class Run:
             none = [f"{name!r} has no words" for name in self.encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
-        self.model = blank_model(self.task, self.encode_labels()[0])
+        classes = self.encode_labels()[0]
+        self.model = blank_model(self.task, classes)
+        self.model._begin(np.empty((0, len(self.encoder.get_feature_names_out()))), classes)
         self.phase, self.row = "learn", 0
 
     def encode_labels(self) -> tuple[Array, Array, Array]:
@@ -262,17 +281,16 @@ class Run:
 
     def _learn(self) -> None:
         name = f"pass {self.epoch + 1}/{self.task.epochs}"
-        for first, rows in self._tracked(name, self._rows()):
-            learning = is_for_learning(self.task, first, rows.num_rows)
-            features, labels = rows.take(learning)
-            order = self.rng.permutation(len(labels.values)) if self.task.shuffle else None
-            with self.table.naming_rows(row_numbers(first, learning), self.task.labels):
-                self.model._learn_once(features, labels, None, recording=False, order=order)
-        if not hasattr(self.model, "classes_"):
+        for _, block in self._tracked(name, self._blocks()):
+            order = block.learning.shuffled(self.rng) if self.task.shuffle else None
+            with self.table.naming_rows(block.places):
+                self.model._learn_batch(block.learning, order)
+        if self.model.t_ == 0:
             raise all_held_out(self.table)
         self.epoch += 1
         mistakes = self.model.n_mistakes_
-        done = self.epoch == self.task.epochs or mistakes == self.mistakes
+        perfect = mistakes == self.mistakes and self.model._stops_without_mistakes
+        done = self.epoch == self.task.epochs or perfect
         self.row, self.mistakes = 0, mistakes
         self.phase = "done" if done else "learn"
 
@@ -280,10 +298,8 @@ class Run:
         """Return how good the model is on the rows that were held out."""
         evaluation = Evaluation()
         self.row, self.checkpoint = 0, None
-        for first, rows in self._tracked("evaluating", self._rows()):
-            held_out = ~is_for_learning(self.task, first, rows.num_rows)
-            features, labels = rows.take(held_out)
-            evaluation += evaluate_rows(self.model, features, labels)
+        for _, block in self._tracked("evaluating", self._blocks()):
+            evaluation += evaluate_batch(self.model, block.held_out)
         return evaluation
 
     def describe(self, evaluation: Evaluation | None) -> dict[str, Any]:
