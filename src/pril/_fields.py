@@ -187,13 +187,14 @@ class Count:
     """A whole number, not negative; it may be the size of a dimension."""
 
     dimension: str | None = None
+    high: int = 2**63 - 1
 
     def write(self, value: Any, file: Writer) -> Any:
         return int(value)
 
     def check(self, plain: Any, at: Place) -> Any:
-        if type(plain) is not int or not 0 <= plain < 2**63:
-            raise at.wrong("a whole number, not negative", plain)
+        if type(plain) is not int or not 0 <= plain <= self.high:
+            raise at.wrong(f"a whole number within 0..{self.high}", plain)
         if (size := at.agreed(self.dimension, plain)) != plain:
             raise at.wrong(str(size), plain)
         return plain
@@ -517,7 +518,7 @@ ANYTHING = Anything()
 ITEMS = Pairs(ANYTHING)
 RANDOM_STATE: dict[str, Field] = {
     "key": Numbers("uint32", (624,)),
-    "pos": Choice(tuple(range(625))),
+    "pos": Count(high=624),
     "has_gauss": Choice((0, 1)),
     "gauss": Number(),
 }

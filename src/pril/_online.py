@@ -75,15 +75,6 @@ class Memory(NamedTuple):
         return all(np.isfinite(part).all() for part in parts)
 
 
-def check_learned_array(array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
-    """Refuse what is not an array of finite numbers, of this shape and type."""
-    if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
-        kind = getattr(array, "dtype", type(array).__name__)
-        raise ValueError(f"learned {kind}, shape {np.shape(array)}, where {shape} should be")
-    if not np.isfinite(array).all():
-        raise ValueError(f"learned numbers of shape {shape} that are not finite")
-
-
 def _aligned_zeros(*shape: int) -> Array:
     """Return zeros that begin on a cache line, which makes wide updates a third faster."""
     size = int(np.prod(shape))
@@ -517,29 +508,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return Memory.blank(
             self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
         )
-
-    def _check_memory(self) -> None:
-        """Refuse what does not fit: a file may hold anything, and the compiled loop trusts it."""
-        state, mean = self._memory.state, self._memory.mean
-        if list(self._learned_with) != list(self._fixed):
-            raise ValueError("the parameters it was learned with are missing")
-        if type(self.classes_) is not np.ndarray or self.classes_.ndim != 1:
-            raise ValueError("its classes are not an array of labels")
-        u, n = (self._n_scores(), self.n_features_in_ + 1), (len(self.classes_) - 1,)
-        check_learned_array(state.u, u)
-        check_learned_array(state.n, n)
-        check_learned_array(state.shift, (2,))
-        check_learned_array(state.counts, (3,), np.int64)
-        if mean is not None:
-            check_learned_array(mean.u, u)
-            check_learned_array(mean.n, n)
-        if type(state.lattice) is not bool:
-            raise ValueError(f"lattice is {state.lattice!r}, where True or False should be")
-        if not all(part.flags.carray for part in (*state[:-1], *(mean or ()))):
-            raise ValueError("learned arrays that are not in C order")
-        averages = self._learned_with.get("average", False)
-        if (mean is None) == averages and not (mean is None and self._may_lose_mean):
-            raise ValueError("it averages without sums, or has sums without averaging")
 
     def _blank_record(self, n: int) -> loop.Record:
         rank = np.empty(n, dtype=np.int64)

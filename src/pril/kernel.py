@@ -7,16 +7,16 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _loop as loop
 from pril._kernel_values import Kernel
-from pril._online import Batch, OnlineClassifier, ThresholdClassifier, check_learned_array
+from pril._online import Batch, OnlineClassifier, ThresholdClassifier
 from pril._rows import not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace
-from pril._support import Support, batches, like, namespace, on_host, taken, to_numpy
+from pril._support import Support, batches, like, namespace, taken, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -246,36 +246,6 @@ class KernelPRIL(ThresholdClassifier):
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
         place = np.full(rows.X.shape[0], -1)
         return Support(first, empty, empty, none, 0, place, blank.state, blank.mean)
-
-    def _check_memory(self) -> None:
-        if callable(self.kernel) or callable(self._learned_with.get("kernel")):
-            raise ValueError(
-                f"kernel={self.kernel!r} is a function, and a file holds data, no code: use a "
-                "kernel that has a name"
-            )
-        rows, coef, sums, source, *_ = self._memory
-        if not (on_host(rows) and on_host(coef)):
-            raise ValueError(
-                f"its support rows are of type {type(rows).__name__}, and a file holds NumPy "
-                "arrays: fit on NumPy arrays"
-            )
-        super()._check_memory()
-        n_support = len(source)
-        check_learned_array(source, (n_support,), np.int64)
-        check_learned_array(coef, (n_support,))
-        check_learned_array(sums, (n_support,))
-        if self.kernel == "precomputed":
-            check_learned_array(rows, (n_support,), np.int64)
-            if not ((rows >= 0) & (rows < self.n_features_in_)).all():
-                raise ValueError("its support rows are not among the rows of fit")
-            return
-        shape = (n_support, self.n_features_in_)
-        if isinstance(rows, csr_array) and rows.shape == shape:
-            rows.check_format(full_check=True)
-            rows = rows.data
-            shape = rows.shape
-        single = getattr(rows, "dtype", None) == np.float32
-        check_learned_array(rows, shape, np.float32 if single else np.float64)
 
     def _learn(
         self, memory: Support, batch: Batch, order: Array | None, record: loop.Record | None
