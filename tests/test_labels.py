@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
 
 from pril import _ranks
-from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals
+from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals, to_ranks
 
 NAN, NONE = np.nan, None
 NO_LABEL = list(_ranks.NO_LABEL)
@@ -333,3 +333,46 @@ def test_intervals_keep_the_spelling_and_the_seed():
 def test_make_intervals_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_intervals(*arguments)
+
+
+# --- to_ranks ---
+
+
+GRADES = ["poor", "fair", "good", "great"]
+
+
+def test_ranks_close_open_ends_and_give_unlabelled_rows_the_whole_scale():
+    y = [("poor", "fair"), ("good", None), (None, "fair"), (None, None), ("great", None)]
+    ranks = to_ranks(y, GRADES)
+    assert ranks.tolist() == [[0, 1], [2, 3], [0, 1], [0, 3], [3, 3]]
+    assert ranks.dtype == np.int64
+    assert to_ranks(ordered(["good", "poor"], GRADES), exact=True).tolist() == [2, 0]
+    assert to_ranks([("great", None), ("fair", "fair")], GRADES, exact=True).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (
+            [("poor", "poor"), ("poor", "fair")],
+            r"y, row 1: \('poor', 'fair'\) is a range, and exact",
+        ),
+        (["poor", None], "y, row 1: the label is missing, and exact"),
+        (["poor", "bad"], "y, row 1: 'bad' is not one of the classes"),
+    ],
+)
+def test_exact_ranks_refuse_ranges_and_gaps(y, message):
+    with pytest.raises(ValueError, match=message):
+        to_ranks(y, GRADES, exact=True)
+
+
+@pytest.mark.parametrize("classes", [GRADES, [1, 2, 3, 4], [0.5, 1.5, 2.5, 3.5]])
+def test_labels_numbered_by_others_point_to_to_ranks(classes):
+    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*to_ranks"):
+        encoded(np.array([3, 0, 2, 1]), classes)
+
+
+@pytest.mark.parametrize("y", [[3, 0, 9], [0.5, 0.0], ["0", "1"], [-1, 0]])
+def test_other_strange_labels_do_not_point_to_to_ranks(y):
+    with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
+        encoded(y, GRADES)

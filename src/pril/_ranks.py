@@ -488,7 +488,16 @@ def _check_ranks(
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
     reason = f"{shown(value)} is not one of the classes {named(classes)}"
-    raise RowError(name, t, reason, labels.place(t))
+    hint = "ranks" if _are_ranks(labels, len(classes)) else None
+    raise RowError(name, t, reason, labels.place(t), hint)
+
+
+def _are_ranks(labels: Labels, n_classes: int) -> bool:
+    """Tell whether all labels are whole numbers in 0..K-1, as meta-estimators write them."""
+    values = labels.values
+    if labels.vocabulary is not None or values.dtype.kind == "f":
+        return False
+    return bool((values >= 0).all() and (values < n_classes).all())
 
 
 def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:

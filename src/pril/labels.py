@@ -18,7 +18,60 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
-__all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals"]
+__all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals", "to_ranks"]
+
+
+def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
+    """Turn labels into ranks, whole numbers from 0 for the lowest class.
+
+    scikit-learn's meta-estimators number the labels in alphabetical order before they hand them to
+    a learner, and some of its splitters refuse missing values. Ranks survive both.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals, as `fit` takes them.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y, as `fit` does.
+    exact : bool, default=False
+        Whether to return one rank for each row, and to refuse ranges and missing labels.
+        `BaggingClassifier`, `VotingClassifier`, `StackingClassifier` and `StratifiedKFold` take
+        nothing else.
+
+    Returns
+    -------
+    ranks : ndarray of shape (n_samples, 2), or (n_samples,) if `exact`
+        Lowest and highest rank. An open end reaches to the end of the scale; a row without a label
+        has the whole scale.
+
+    Notes
+    -----
+    Give the learner ``classes=range(n_classes)``. Meta-estimators number the labels that occur,
+    so every class must occur in y.
+
+    Examples
+    --------
+    >>> from pril.labels import to_ranks
+    >>> sizes = ["small", "medium", "large"]
+    >>> to_ranks([("small", "medium"), ("medium", None), (None, None)], sizes)
+    array([[0, 1],
+           [1, 2],
+           [0, 2]])
+    >>> to_ranks(["large", "small"], sizes, exact=True)
+    array([2, 0])
+    """
+    labels = _ranks.read(y)
+    order, ranks = _ranks.encode(labels, classes)
+    if not exact:
+        ranks[~_ranks.is_labelled(ranks)] = (0, len(order) - 1)
+        return ranks
+    wrong = ranks[:, 0] != ranks[:, 1]
+    if wrong.any():
+        t = int(np.argmax(wrong))
+        if not labels.labelled()[t]:
+            raise RowError("y", t, "the label is missing, and exact=True wants one in every row")
+        raise RowError("y", t, f"{labels.row(t)!r} is a range, and exact=True wants one class")
+    return ranks[:, 0]
 
 
 def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
