@@ -335,6 +335,19 @@ def test_make_intervals_refuses(arguments, message):
         make_intervals(*arguments)
 
 
+@pytest.mark.parametrize("kind", [1, 2])
+def test_ranges_do_not_come_first_in_a_learner_with_the_same_seed(kind):
+    """The learner's first pass: ranges would take its first 750 places if the draws were shared."""
+    n = 1000
+    for seed in range(5):
+        made = make_intervals([2] * n, kind, classes=[1, 2, 3], random_state=seed)
+        wide = made[:, 0] < made[:, 1]
+        order = np.random.RandomState(seed).permutation(np.arange(n))
+        assert abs(wide[order][:500].mean() - 0.75) < 6 * np.sqrt(0.75 * 0.25 / 500)
+    again = [make_intervals(range(9), random_state=5).tolist() for _ in range(2)]
+    assert again[0] == again[1] != make_intervals(range(9), random_state=6).tolist()
+
+
 # --- to_ranks ---
 
 

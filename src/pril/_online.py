@@ -156,7 +156,8 @@ def naming_rows(rows: Array) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        raise RowError(error.args[0], int(rows[error.row]), error.reason) from None
+        row = int(rows[error.row])
+        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
 
 
 class Patience:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
+
+STREAM = 1  # tells the draws of `make_intervals` from those of learners
 
 __all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals", "to_ranks"]
 
@@ -225,7 +227,8 @@ def make_intervals(
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     random_state : int, RandomState instance or None, default=None
-        Chooses the rows and the sides.
+        Chooses the rows and the sides. The draws of a number are not those of a learner with the
+        same number.
 
     Returns
     -------
@@ -249,7 +252,7 @@ def make_intervals(
     order = _ranks.find_classes(labels, classes)
     ranks = _ranks.to_intervals(labels, order)
     _ranks.require_labels(labels)
-    rng = check_random_state(random_state)
+    rng = _own_stream(random_state)
     top = len(order) - 1
     rank = ranks[:, 0]
     sides = np.array([[-1, 0], [0, 1]]) if kind == 1 else np.array([[-1, 1]])
@@ -260,3 +263,15 @@ def make_intervals(
     widened = rng.permutation(len(rank))[: round(fraction * len(rank))]
     ranks[widened] = wide[widened]
     return order[ranks]
+
+
+def _own_stream(random_state: Any) -> np.random.RandomState:
+    """Return a generator whose draws differ from those of a learner with the same number.
+
+    Otherwise both would draw the same permutation, and the learner would see all ranges first.
+    """
+    if isinstance(random_state, Integral):
+        seeds = np.random.SeedSequence([int(random_state), STREAM])
+        return np.random.RandomState(np.random.MT19937(seeds))
+    rng: np.random.RandomState = check_random_state(random_state)
+    return rng
