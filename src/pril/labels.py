@@ -13,7 +13,7 @@ from pril import _ranks
 from pril.errors import ClassOrderWarning, RowError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
@@ -143,7 +143,7 @@ def _spell(ranks: Ranks, classes: Array, silent: NDArray[np.bool_]) -> Array:
     return labels
 
 
-def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
+def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
     """Turn numeric ranges into intervals of ordered bins.
 
     Bin 0 holds what is below ``edges[0]``, bin k what is in ``[edges[k - 1], edges[k])``, the last
@@ -153,7 +153,8 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
     Parameters
     ----------
     lower, upper : array-like of shape (n_samples,)
-        Ends of each range; a missing or infinite one is open.
+        Ends of each range; a missing or infinite one is open. In place of both, `lower` may hold
+        Intervals of pandas, such as `pandas.cut` returns; their `closed` says which ends they hold.
     edges : array-like of shape (n_bins - 1,)
         The cut points between the bins, ascending. Infinite ones change nothing.
 
@@ -171,12 +172,18 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
            [4, 4],
            [0, 0],
            [3, 3]])
+    >>> import pandas as pd
+    >>> from_bounds(pd.arrays.IntervalArray.from_tuples([(30, 40), (20, 30)]), edges=[30, 40])
+    array([[1, 2],
+           [0, 1]])
     """
+    if edges is None:
+        raise TypeError("from_bounds needs edges=, the cut points between the bins")
     cuts = _numbers(edges, "edges")
     if np.isnan(cuts).any() or (np.diff(cuts) <= 0).any():
         raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
     cuts = cuts[np.isfinite(cuts)]
-    low, high = (_numbers(end, name) for end, name in ((lower, "lower"), (upper, "upper")))
+    low, high, holds_upper = _bounds(lower, upper)
     if low.shape != high.shape:
         raise ValueError(f"lower has {len(low)} values, upper has {len(high)}")
     low = np.where(np.isnan(low), -np.inf, low)
@@ -189,7 +196,21 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
         )
     first = np.searchsorted(cuts, low, side="right")
     last = np.searchsorted(cuts, high, side="left")
+    last = np.where(holds_upper, np.searchsorted(cuts, high, side="right"), last)
     return np.column_stack([first, np.maximum(first, last)])
+
+
+def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
+    """Return the ends of ranges, and whether a range holds its upper end."""
+    if upper is not None:
+        return _numbers(lower, "lower"), _numbers(upper, "upper"), False
+    table = _ranks.read(lower, name="lower", columns=(1,))
+    words = table.vocabulary
+    if words is None or not all(map(_ranks.is_range, words)):
+        raise TypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
+    ends = [(word.left, word.right, word.closed in ("right", "both")) for word in words]
+    low, high, closed = np.array([*ends, (np.nan, np.nan, False)])[table.values[:, 0]].T
+    return low, high, closed.astype(bool)
 
 
 def _numbers(values: Any, name: str) -> Array:
