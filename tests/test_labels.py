@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 
-from pril import _ranks
-from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals, to_ranks
+from pril import PRIL, _ranks
+from pril.labels import (
+    ClassOrderWarning,
+    from_bounds,
+    from_strings,
+    from_votes,
+    make_intervals,
+    to_ranks,
+)
 
 NAN, NONE = np.nan, None
 NO_LABEL = list(_ranks.NO_LABEL)
@@ -29,6 +36,7 @@ def ordered(values, categories):
 
 
 SIZES = ["S", "M", "L"]
+GRADES = ["poor", "fair", "good", "great"]
 SIZE = pl.Enum(SIZES)
 AGES = pd.arrays.IntervalArray.from_breaks([0, 18, 65])
 CODED = pa.DictionaryArray.from_arrays([2, None, 0], SIZES, ordered=True)
@@ -207,6 +215,24 @@ def test_guessed_classes_warn_of_gaps_and_open_ends(y, row):
         encoded(y)
 
 
+def test_classes_against_the_order_of_a_categorical_warn():
+    y = ordered(["S", "L", "M"], SIZES)
+    X = np.arange(3.0).reshape(-1, 1)
+    said = r"y is a Categorical ordered \['S', 'M', 'L'\], against classes=\['L', 'M', 'S'\], which is used"
+    for call in (
+        lambda: encoded(y, SIZES[::-1]),
+        lambda: PRIL(classes=SIZES[::-1]).fit(X, y),
+        lambda: PRIL(classes=SIZES[::-1]).partial_fit(X, y),
+        lambda: PRIL().partial_fit(X, y, classes=SIZES[::-1]),
+    ):
+        with pytest.warns(ClassOrderWarning, match=said):
+            call()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PRIL(classes=["XS", *SIZES, "XL"]).fit(X, y).partial_fit(X, y)
+    assert model.classes_.tolist() == ["XS", *SIZES, "XL"]
+
+
 def test_named_or_declared_classes_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -305,6 +331,72 @@ def test_trimmed_votes_are_quantiles(votes, trim):
 def test_votes_refused(votes, options, message):
     with pytest.raises(ValueError, match=message):
         from_votes(votes, **options)
+
+
+# --- from_strings ---
+
+
+CREDIT = ["C", "BBB-", "BBB", "A", "A+"]
+SPELLED = {
+    "3-4": (3, 4), "3 to 4": (3, 4), "3..4": (3, 4), "3\N{EN DASH}4": (3, 4), "3 or 4": (3, 4), "4 or 3": (3, 4),
+    "4+": (4, 5), "\N{GREATER-THAN OR EQUAL TO} 4": (4, 5), ">=4": (4, 5), "at least 4": (4, 5), "4 or more": (4, 5),
+    "<2": (1, 1), "< 3": (1, 2), "below 3": (1, 2), "> 3": (4, 5), "more than 3": (4, 5),
+    "<= 2": (1, 2), "At Most 2": (1, 2), "2 or less": (1, 2), "up to 2": (1, 2),
+    " 3 ": (3, 3), "3.0": (3, 3), 3: (3, 3), "": (NAN, NAN), None: (NAN, NAN), " ": (NAN, NAN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_written_ranges_of_numbers(text):
+    np.testing.assert_array_equal(from_strings([text], range(1, 6))[0], SPELLED[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        *((name, (name, name)) for name in CREDIT),
+        ("BBB--A", ("BBB-", "A")),
+        ("BBB- to A+", ("BBB-", "A+")),
+        ("at least BBB-", ("BBB-", "A+")),
+        ("A++", ("A+", "A+")),
+        ("a or bbb", ("BBB", "A")),
+        ("C+", ("C", "A+")),
+        ("<A", ("C", "BBB")),
+    ],
+)
+def test_written_ranges_of_grades(text, pair):
+    assert from_strings([text], CREDIT).tolist() == [list(pair)]
+
+
+def test_written_ranges_in_any_column():
+    column = ["poor or fair", None, "at least good", "great"]
+    expected = [["poor", "fair"], [None, None], ["good", "great"], ["great", "great"]]
+    for y in (
+        column,
+        np.array(column, dtype=object),
+        pd.Series(column),
+        pl.Series(column),
+        pa.array(column),
+    ):
+        assert from_strings(y, GRADES).tolist() == expected
+    assert from_strings(["b-B", "B"], ["b", "B"]).tolist() == [["b", "B"], ["B", "B"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["bad", "3-4", "great-poor", "< poor", "above great", "poor or", "-"]
+)
+def test_what_cannot_be_read_is_named_with_its_row(text):
+    with pytest.raises(
+        ValueError, match=rf"y, row 1: '{text}' is neither one of the classes .* nor a"
+    ):
+        from_strings(["poor", text], GRADES)
+
+
+def test_only_a_column_of_text_is_read():
+    with pytest.raises(ValueError, match="y should be a 1d array of strings, got 'poor' instead"):
+        from_strings("poor", GRADES)
+    with pytest.raises(ValueError, match="1d array of strings"):
+        from_strings([("poor", "fair")], GRADES)
 
 
 # --- from_bounds ---
@@ -451,9 +543,6 @@ def test_ranges_do_not_come_first_in_a_learner_with_the_same_seed(kind):
 
 
 # --- to_ranks ---
-
-
-GRADES = ["poor", "fair", "good", "great"]
 
 
 def test_ranks_close_open_ends_and_give_unlabelled_rows_the_whole_scale():

@@ -488,7 +488,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 )
             known = given
         self._agreed = self.classes
-        if table.ordered and self.classes is None and classes is None:
+        if known is not None and not (self.classes is None and classes is None):
+            _ranks.warn_of_order(table, known)
+        elif table.ordered:
             if known is None:
                 known = table.vocabulary
             elif not _ranks.same_order(table, known):

@@ -270,7 +270,7 @@ def _as_objects(y: Any, name: str) -> Array:
     for t, row in enumerate(rows):
         if pairs[t] and len(row) != width:
             raise RowError(name, t, f"{row!r} has {len(row)} values, others have {width}")
-        if not pairs[t] and not _is_missing(row):
+        if not pairs[t] and not is_missing(row):
             raise TypeError(
                 f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
                 f"{rows[first]!r}; write an exact label as a pair too, such as (4, 4)"
@@ -285,7 +285,7 @@ def _read_objects(array: Array, name: str) -> Labels:
     known: dict[type, str] = {}
     flat = np.empty(array.size, dtype=np.int64)
     for p, cell in enumerate(array.ravel().tolist()):
-        if _is_missing(cell):
+        if is_missing(cell):
             flat[p] = -1
             continue
         value = plain(cell)
@@ -325,7 +325,7 @@ def is_range(value: Any) -> bool:
     return hasattr(value, "closed") and hasattr(value, "overlaps")
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Tell None, NaN, NaT and pandas' NA from a label."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
@@ -618,7 +618,19 @@ def require_labels(labels: Labels, *, name: str = "y") -> None:
 
 def find_classes(labels: Labels, classes: Any = None, *, name: str = "y") -> Array:
     """Return the classes that were given or, without any, those of the labels, lowest first."""
-    return order_classes(labels, name=name) if classes is None else check_classes(classes)
+    if classes is None:
+        return order_classes(labels, name=name)
+    given = check_classes(classes)
+    warn_of_order(labels, given, name=name)
+    return given
+
+
+def warn_of_order(labels: Labels, classes: Array, *, name: str = "y") -> None:
+    """Warn if labels have an order of their own that contradicts the classes given."""
+    if labels.ordered and not same_order(labels, classes):
+        reason = f"{name} is a Categorical ordered {named(labels.vocabulary)}"
+        message = f"{reason}, against classes={named(classes)}, which is used"
+        warnings.warn(ClassOrderWarning(message), stacklevel=3)
 
 
 def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril import _ranks
-from pril.errors import ClassOrderWarning, RowError
+from pril.errors import ClassOrderWarning, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
 STREAM = 1  # tells the draws of `make_intervals` from those of learners
 
-__all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals", "to_ranks"]
+__all__ = [
+    "ClassOrderWarning",
+    "from_bounds",
+    "from_strings",
+    "from_votes",
+    "make_intervals",
+    "to_ranks",
+]
 
 
 def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
@@ -90,7 +98,8 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
         One column a rater; a missing value (None, NaN) is a rater who did not vote.
     trim : float, default=0.0
         Share of the votes to leave out at each end, below 0.5. With 0.25 an interval reaches from
-        the lower to the upper quartile; it always begins and ends at a vote that was cast.
+        the lower to the upper quartile; it always begins and ends at a vote that was cast. Trim if
+        there are many raters, see the notes.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from the votes, as `fit` does.
 
@@ -98,6 +107,13 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     -------
     y : ndarray of shape (n_samples, 2)
         Lower and upper end; both missing where nobody voted.
+
+    Notes
+    -----
+    The more raters there are, the wider their whole range. On four public sets of ratings, with 3
+    raters the whole range teaches as much as their median. With 9 to 23 raters it is clearly worse,
+    by 0.05 to 0.47 ranks of mean absolute error, and ``trim=0.25``, the middle half of the votes,
+    recovers most of it.
 
     Examples
     --------
@@ -113,11 +129,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     table = _ranks.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
         raise ValueError("votes needs at least one column, one for each rater")
-    order = (
-        _ranks.check_classes(classes)
-        if classes is not None
-        else _ranks.order_classes(table, name="votes")
-    )
+    order = _ranks.find_classes(table, classes, name="votes")
     cast = ~table.missing()
     ranks: Array = np.empty(table.values.shape, dtype=np.int64)
     for rater in range(ranks.shape[1]):
@@ -222,6 +234,117 @@ def _numbers(values: Any, name: str) -> Array:
     if table.vocabulary is not None:
         raise ValueError(f"{name}, row 0: {table.row(0)!r} is not a number")
     return table.values[:, 0].astype(np.float64)
+
+
+# Words and signs between the two classes of a range, and beside the one class of an open range.
+BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
+OPEN = {
+    "at least": re.compile(
+        r"(?:>=|\u2265|at least )(.+)|(.+?)(?:\+| or (?:more|higher|better))", re.I
+    ),
+    "at most": re.compile(r"(?:<=|\u2264|at most |up to )(.+)|(.+) or (?:less|lower|worse)", re.I),
+    "above": re.compile(r"(?:>|above |over |more than |better than )(.+)", re.I),
+    "below": re.compile(r"(?:<|below |under |less than |worse than )(.+)", re.I),
+}
+
+
+def from_strings(y: Any, classes: Any) -> Array:
+    """Read ranges that people wrote as text.
+
+    Text that is equal to a class is that class, whatever characters it has ("A+", "BBB-").
+    Otherwise these forms are read, in which 3 and 4 stand for any two classes:
+
+    - ``3-4``, ``3 to 4``, ``3..4``, ``3 or 4``: a range;
+    - ``4+``, ``>= 4``, ``\u2265 4``, ``at least 4``, ``4 or more``: that class or a higher one;
+    - ``<= 4``, ``\u2264 4``, ``at most 4``, ``up to 4``, ``4 or less``: that class or a lower one;
+    - ``> 4``, ``above 4``, ``more than 4`` and ``< 4``, ``below 4``, ``less than 4``: without it;
+    - empty text: no label.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Text; a missing value is no label. Capital and small letters are the same, unless there are
+        classes that differ in nothing else.
+    classes : array-like
+        The ordered classes, lowest first: strings or numbers.
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples, 2)
+        Lower and upper ends, in the labels of `classes`; both missing where there is no label.
+
+    Examples
+    --------
+    >>> from pril.labels import from_strings
+    >>> from_strings(["3-4", "at least 4", "< 2", "5"], classes=range(1, 6))
+    array([[3, 4],
+           [4, 5],
+           [1, 1],
+           [5, 5]])
+    >>> from_strings(["A+", "A or B", ""], classes=["C", "B", "A", "A+"])
+    array([['A+', 'A+'],
+           ['B', 'A'],
+           [None, None]], dtype=object)
+    """
+    order = _ranks.check_classes(classes)
+    scale = _Scale(order)
+    if isinstance(y, str) or np.ndim(y) != 1:
+        raise ValueError(f"y should be a 1d array of strings, got {shown(y)} instead")
+    read: dict[str, tuple[int, int]] = {"": _ranks.NO_LABEL}
+    ranks = np.empty((len(y), 2), dtype=np.int64)
+    for t, cell in enumerate(y.to_pylist() if hasattr(y, "to_pylist") else y):
+        text = "" if _ranks.is_missing(cell) else " ".join(str(cell).split())
+        if text not in read:
+            interval = scale.interval(text)
+            if interval is None:
+                reason = f"{shown(cell)} is neither one of the classes {_ranks.named(order)}"
+                raise RowError("y", t, f"{reason} nor a range of them")
+            read[text] = interval
+        ranks[t] = read[text]
+    return _spell(ranks, order, silent=~_ranks.is_labelled(ranks))
+
+
+class _Scale:
+    """The classes as people write them."""
+
+    def __init__(self, classes: Array) -> None:
+        self.are_numbers = classes.dtype.kind in "biuf"
+        names = [_ranks.plain(name) for name in classes]
+        self.fold = len({str(name).casefold() for name in names}) == len(names)
+        self.ranks = {self.key(name): r for r, name in enumerate(names)}
+
+    def key(self, name: Any) -> Any:
+        """Return what equal spellings of a class have in common."""
+        if self.are_numbers:
+            try:
+                return float(name)
+            except ValueError:
+                return None
+        name = " ".join(str(name).split())
+        return name.casefold() if self.fold else name
+
+    def rank(self, text: str) -> int | None:
+        return self.ranks.get(self.key(text))
+
+    def interval(self, text: str) -> tuple[int, int] | None:
+        """Return the lowest and the highest rank that a text means; None if it means nothing."""
+        rank, top = self.rank(text), len(self.ranks) - 1
+        if rank is not None:
+            return rank, rank
+        for kind, form in OPEN.items():
+            match = form.fullmatch(text)
+            rank = self.rank(match[match.lastindex or 0]) if match else None
+            if rank is not None:
+                low = {"at least": rank, "above": rank + 1}.get(kind, 0)
+                high = {"at most": rank, "below": rank - 1}.get(kind, top)
+                return (low, high) if low <= high else None
+        for between in BETWEEN.finditer(text):  # a class may have a hyphen, too
+            first, last = self.rank(text[: between.start()]), self.rank(text[between.end() :])
+            if first is not None and last is not None:
+                if between[0].lower() == "or":
+                    first, last = sorted((first, last))
+                return (first, last) if first <= last else None
+        return None
 
 
 def make_intervals(
