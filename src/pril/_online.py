@@ -449,7 +449,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        return None if half_life is None else float(2.0 ** (1.0 / half_life))
+        if half_life is None:
+            return None
+        if not (isinstance(half_life, Real) and half_life > 0):  # it may change between calls
+            self._validate_params()
+        return float(2.0 ** (1.0 / half_life))
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:

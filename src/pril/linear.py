@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import log_expit
+from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
@@ -334,6 +335,7 @@ class OrderedLogit(ThresholdClassifier):
             score to the nearer threshold of each class, negative outside; for the mode, the
             logarithms of the probabilities.
         """
+        check_is_fitted(self)
         if self.decision == "mode" and len(self.classes_) > 2:
             return self.predict_log_proba(X)
         return super().decision_function(X)
