@@ -226,6 +226,7 @@ class OrderedLogit(ThresholdClassifier):
         "noise": [Interval(Real, 0, 1, closed="both")],
         "decision": [StrOptions({"median", "mode"})],
     }
+    _whole_steps = False
     _stops_without_mistakes = False  # the probabilities still get better
 
     def __init__(
@@ -287,7 +288,7 @@ class OrderedLogit(ThresholdClassifier):
             total=np.zeros(n_classes),
             ranges=np.zeros(loop.table_size(n_classes)),
         )
-        return memory._replace(state=memory.state._replace(lattice=False, evidence=evidence))
+        return memory._replace(state=memory.state._replace(evidence=evidence))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities of the classes.
