@@ -622,7 +622,8 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
     stream = _read(X, y, _named_classes(learner, classes))
     norm = _positive("norm", norm)
     learner.set_params(classes=None)
-    loss = float(progressive(learner, stream.X, stream.y, classes=stream.classes).hinge_losses.sum())
+    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
+    loss = float(progress.hinge_losses.sum())
     T, K, c = len(stream.X), len(stream.classes), stream.min_width
     gradient = _gradient(stream.radius, _constraints(K, c))
     step = norm / (gradient * math.sqrt(T)) if gradient > 0 else math.inf
