@@ -3,11 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from pril import PRIL, OrderedLogit
+from pril import MPRIL, PRIL, KernelPRIL, OrderedLogit, PRank, WidrowHoff
 from pril.labels import to_ranks
 
 GRADES = ["poor", "fair", "good", "great"]  # not in alphabetical order
@@ -77,3 +80,40 @@ def test_integer_cv_and_stratified_folds_take_ranks():
     assert scores.mean() > 0.85
     splits = StratifiedKFold(4).split(X, to_ranks(np.array(GRADES)[rank], GRADES, exact=True))
     assert len(list(splits)) == 4
+
+
+# --- Inspecting models ---
+
+
+def test_the_score_of_a_pipeline_takes_two_lines():
+    X, y, _ = survey()
+    model = make_pipeline(StandardScaler(), PRIL(classes=GRADES, random_state=0)).fit(X, y)
+    features = model[:-1].transform(X)
+    scores = model[-1].latent(features)
+    rank = np.searchsorted(model[-1].thresholds_, scores, side="right")
+    np.testing.assert_array_equal(np.array(GRADES, dtype=object)[rank], model.predict(X))
+
+
+@pytest.mark.parametrize("kind", [PRIL, PRank, MPRIL, OrderedLogit, WidrowHoff])
+def test_score_is_weights_and_intercept(kind):
+    X, _, rank = survey()
+    X /= np.abs(X).max()
+    for model in [
+        kind().fit(X, rank),
+        *([kind(signed=False).fit(X, rank)] if kind is MPRIL else []),
+    ]:
+        scores = X @ model.coef_ + model.intercept_
+        np.testing.assert_allclose(model.latent(X), scores, atol=1e-9)
+        assert isinstance(model.intercept_, float)
+        assert (model.intercept_ == 0.0) == (kind is not WidrowHoff)
+
+
+@pytest.mark.parametrize("kind", [PRIL, PRank, MPRIL, OrderedLogit, WidrowHoff, KernelPRIL])
+def test_errors_about_arguments_name_the_class(kind):
+    with pytest.raises(
+        TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected keyword"
+    ):
+        kind(colour=1)
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) takes 1 positional"):
+        kind([1, 2])
+    assert clone(kind(max_iter=3)).max_iter == 3

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import update_wrapper
 from numbers import Integral, Real
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -239,6 +241,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.half_life = half_life
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):  # Python then names this class in errors about arguments
+            inherited: Any = cls.__init__
+            own = FunctionType(inherited.__code__, inherited.__globals__)
+            update_wrapper(own, inherited)
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
 
     # --- What a learner is made of ---
 
@@ -638,6 +650,12 @@ class ThresholdClassifier(OnlineClassifier):
         """Weights of the features."""
         coef: Array = super().coef_[0]
         return coef
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the constant feature, 0.0 if there is none."""
+        w, _, unit = self._parameters()
+        return float(w[0, -1] / unit) if getattr(self, "fit_intercept", False) else 0.0
 
     def latent(self, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
