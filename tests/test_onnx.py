@@ -115,10 +115,9 @@ def test_columns_are_inputs(options):
     table = pd.DataFrame(make_rows(200, 0))[["size", "age", "town"]]
     y = np.arange(200) % 4
     model = make_pipeline(ColumnEncoder(**options), PRIL(random_state=0)).fit(table, y)
+    table.loc[0, "town"] = "never seen"
     inputs = {name: table[[name]].to_numpy(np.float64) for name in ("size", "age")}
     inputs["town"] = table[["town"]].fillna("").to_numpy(object)
-    inputs["town"][0] = "never seen"
-    table.loc[0, "town"] = "never seen"
     found = run(to_onnx(model), inputs)
     scores = model[-1].latent(model[:-1].transform(table))
     np.testing.assert_allclose(found["scores"][:, 0], scores, rtol=1e-9, atol=1e-9)
