@@ -572,7 +572,7 @@ def test_a_full_disk(tmp_path):
         assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing_behind(tmp_path, stop):
     table = write(tmp_path / "t.csv", make_rows() * 100)
     command = [*PRIL, "fit", "-", *RANGES, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]

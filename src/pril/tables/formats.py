@@ -123,6 +123,8 @@ class Parquet(Table):
                         yield batch.slice(skip)
                     skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
+                if getattr(error, "errno", None) is not None:  # of the disk, not of the content
+                    raise
                 raise TableError(f"{self.name_of(file)} is damaged: {error}") from None
 
 
@@ -366,6 +368,7 @@ class JsonLines(Table):
                     )
                 yield start, one_batch(table), copy
                 start += table.num_rows
+            self.check_unchanged(file)
 
     def _columns(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         cells = {name: json_column(rows, name, kind) for name, kind in self._copied_types.items()}
