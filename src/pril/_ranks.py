@@ -155,6 +155,11 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
 
 def _read_array(y: Any, name: str) -> Labels:
     """Read one array, list or pandas column; its shape is checked by the caller."""
+    if isinstance(y, np.ma.MaskedArray):  # a masked label is a missing one
+        hidden = np.ma.getmaskarray(y)
+        cells: Any = y.data.astype(object)  # a copy
+        cells[hidden] = None
+        y = cells if hidden.any() else y.data
     dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
         vocabulary = np.asarray(dtype.categories)
