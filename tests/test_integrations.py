@@ -252,6 +252,17 @@ def test_skops_with_our_trusted_types():
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+def test_mlflow_with_our_trusted_types(tmp_path):
+    mlflow = pytest.importorskip(
+        "mlflow", reason="MLflow pins older libraries: run this on its own"
+    )
+    X, y, _ = survey()
+    model = make_pipeline(StandardScaler(), PRIL(classes=GRADES, random_state=0)).fit(X, y)
+    path = str(tmp_path / "model")
+    mlflow.sklearn.save_model(model, path, skops_trusted_types=pril.io.trusted_types())
+    np.testing.assert_array_equal(mlflow.sklearn.load_model(path).predict(X), model.predict(X))
+
+
 def test_polars_and_pyarrow_tables_are_rows_and_labels():
     X, y, _ = survey()
     expected = PRIL(classes=GRADES, random_state=0).fit(X, y)
