@@ -32,8 +32,9 @@ from math import copysign, exp, expm1, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
 
 _njit: Any = njit  # its types do not know `_nrt`
 
@@ -72,6 +73,33 @@ def on_type(
         return table.get(getattr(first, "instance_class", None), default)
 
     return call
+
+
+AHEAD = 12  # rows: how far ahead a shuffled pass asks for its rows; measured
+
+
+def prefetch(array, i):
+    """Tell the processor that element i of a contiguous array will be read soon."""
+
+
+@intrinsic
+def _prefetch_instruction(context, array, i):
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        # To read, soon and more than once, data.
+        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@overload(prefetch, jit_options=INLINE)
+def _prefetch_compiled(array, i):
+    return lambda array, i: _prefetch_instruction(array, i)
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
@@ -132,6 +160,25 @@ def _dot_csr(rows, t, w, k):
 
 def _dot_gram(rows, t, w, k):
     return rows.scores[t]
+
+
+def _fetch_dense(rows, t):
+    width = rows.X.shape[1]
+    for j in range(0, min(width, 64), 8):
+        prefetch(rows.X, t * width + j)
+
+
+def _fetch_csr(rows, t):
+    prefetch(rows.data, rows.indptr[t])
+    prefetch(rows.indices, rows.indptr[t])
+
+
+def _fetch_nothing(rows, t):
+    pass
+
+
+# Ask for a row that will be needed soon.
+fetch = on_type({Dense: _fetch_dense, Csr: _fetch_csr}, default=_fetch_nothing)
 
 
 dot = on_type({Dense: _dot_dense, Csr: _dot_csr, Gram: _dot_gram})
@@ -651,11 +698,12 @@ hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 # `step` moves the thresholds, sets `alpha`, and returns how many constraints were violated and
 # whether the weights are to move. A row of weight c moves the model c times as far. `before` is the
-# weight of the iterates so far in the mean, `omega` that of the iterate that this round makes.
+# weight of the iterates so far in the mean, `omega` that of the iterate that this round makes, `t`
+# the number of the round.
 
 
 def _step_pril(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     if (cut[lo] < score) & (score < cut[hi + 1]):
         return 0, False
@@ -674,7 +722,7 @@ def _step_pril(
 
 
 def _step_widrow_hoff(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     says_nothing = lo == 0 and hi == cut.shape[0] - 2  # though the score may be off the scale
@@ -685,7 +733,7 @@ def _step_widrow_hoff(
 
 
 def _step_multiclass(
-    rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     winner = best_in(scores, 0, scores.shape[0] - 1)
     if lo <= winner <= hi:
@@ -807,11 +855,11 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
 
 
 def _step_likelihood(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     above, q, tau = work.above, work.q, work.tau
     K = cut.shape[0] - 1
-    a = climb(rule, score, cut, lo, hi, state.counts[0], c * omega, state.evidence, above, q, tau)
+    a = climb(rule, score, cut, lo, hi, t, c * omega, state.evidence, above, q, tau)
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
@@ -1006,6 +1054,7 @@ def walk(
     alpha = work.alpha
     before = state.clock[0]
     scale = state.clock[1]
+    rounds = state.counts[0]
     mistakes = 0
     updates = 0
     for i in range(intervals.shape[0] if order is None else order.shape[0]):
@@ -1013,6 +1062,9 @@ def walk(
             t = i
         else:
             t = order[i]
+            later = order[min(i + AHEAD, order.shape[0] - 1)]
+            fetch(rows, later)
+            prefetch(intervals, 2 * later)
         scores, total = measure(rule, rows, t, w, work.scores)
         squared = squared_length(rule, rows, t)
         if not isfinite(total + squared):
@@ -1023,8 +1075,8 @@ def walk(
             note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before, work)
         if hi < lo:
             continue
-        state.counts[0] += 1
-        omega = age(rule, state.counts[0])
+        rounds += 1
+        omega = age(rule, rounds)
         if growth is not None:
             fade(rule, state.evidence, 1.0 / growth)
             scale *= growth
@@ -1034,7 +1086,21 @@ def walk(
         else:
             c = importance[t]
         violated, moves = step(
-            rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+            rule,
+            scores,
+            squared,
+            c,
+            cut,
+            lo,
+            hi,
+            alpha,
+            work,
+            geometry,
+            state,
+            mean,
+            before,
+            omega,
+            rounds,
         )
         if violated > 0:
             mistakes += 1
@@ -1058,6 +1124,7 @@ def walk(
                     multiply(mean.n, 1.0 / MAX_GROWTH)
     state.clock[0] = before
     state.clock[1] = scale
+    state.counts[0] = rounds
     state.counts[1] += mistakes
     state.counts[2] += updates
     return -1
