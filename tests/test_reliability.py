@@ -397,3 +397,36 @@ def test_a_missing_column_is_told_with_the_nearest_names(bad, tmp_path):
         "t.csv: there is no column 'rating'; the nearest of 58 columns are 'Rating', "
     )
     assert said.count("'") == 12
+
+
+# --- How the command ends ------------------------------------------------------------------------
+
+
+def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("never")
+
+    monkeypatch.setattr("pril.tables.training.Run._survey", fail)
+    line = "pril: this is a bug in pril, please report it (ZeroDivisionError: never)"
+    assert call("fit", "t.csv", *RANGES) == (70, "", f"{line}; --traceback shows where\n")
+    code, out, err = call("fit", "t.csv", *RANGES, "--traceback")
+    assert (code, out) == (70, "")
+    assert err.startswith("Traceback")
+    assert err.endswith(f"{line}\n")
+
+
+def test_errors_are_json_where_results_are(call, table):
+    for arguments in (["fit", "t.csv", "--label", "none"], ["fit"], ["fit", "t.csv", "--nothing"]):
+        code, out, err = call(*arguments, "--json")
+        assert (code, out) == (2, "")
+        assert list(json.loads(err)) == ["error"]
+
+
+def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):
+    (tmp_path / "loop.pril").symlink_to("loop.pril")
+    assert bad("fit", "t.csv", *RANGES, "-o", "loop.pril").startswith("loop.pril: ")
+    good("fit", "t.csv", *RANGES)
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    assert bad("predict", "t.pril", "t.csv", "-o", "loop.csv").startswith("loop.csv: ")
+    assert bad("stream", "t.pril", "-o", "loop.pril").startswith("loop.pril: ")
+    assert bad("show", "t.pril", "--plot", "loop.csv").startswith("loop.csv: ")
