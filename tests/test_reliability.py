@@ -19,6 +19,7 @@ from scipy import sparse
 
 import pril
 from pril import io
+from pril.metrics import interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import lock_of
 from tables import GRADES, make_rows, write
@@ -430,3 +431,18 @@ def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):
     assert bad("predict", "t.pril", "t.csv", "-o", "loop.csv").startswith("loop.csv: ")
     assert bad("stream", "t.pril", "-o", "loop.pril").startswith("loop.pril: ")
     assert bad("show", "t.pril", "--plot", "loop.csv").startswith("loop.csv: ")
+
+
+def test_the_best_constant_stands_beside_every_score(good, table):
+    fitted = json.loads(good("fit", "t.csv", *RANGES, "--json"))["holdout"]
+    model, frame = pril.load("t.pril"), pd.DataFrame(make_rows())
+    y = frame[["low", "high"]].astype(object)
+    result = json.loads(good("evaluate", "t.pril", "t.csv", "--json"))
+    shares = [interval_accuracy(y, [name] * len(y), classes=GRADES) for name in GRADES]
+    assert result["constant"] == GRADES[int(np.argmax(shares))]
+    assert result["constant_accuracy"] == pytest.approx(max(shares))
+    assert 0 < fitted["constant_accuracy"] < 1
+    constant = f"(always {result['constant']!r} {max(shares):.1%})"
+    assert constant in good("evaluate", "t.pril", "t.csv")
+    assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
+    assert model.classes_.tolist() == GRADES

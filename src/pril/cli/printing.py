@@ -100,9 +100,10 @@ def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
     """Return how good a model is, for people."""
     if not evaluation["rows"]:
         return ["no rows with a label"]
+    constant = f"always {evaluation['constant']!r} {evaluation['constant_accuracy']:.1%}"
     lines = [
         f"{count(evaluation['rows'], 'row')}: {evaluation['interval_accuracy']:.1%} inside their "
-        f"range, off by {evaluation['interval_absolute_error']:.4f} ranks on average"
+        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average"
     ]
     if evaluation["exact_rows"]:
         lines.append(

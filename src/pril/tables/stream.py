@@ -268,7 +268,8 @@ class Stream:
         if state is None:
             return Position()
         self.model.use(state["model"])
-        self.evaluation = Evaluation(**state["evaluation"])
+        sums = state["evaluation"]
+        self.evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
         return Position(state["rows"], state["checksum"])
 
     def save_end(self, written: str | None) -> None:
@@ -279,7 +280,7 @@ class Stream:
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.model,
-            "evaluation": vars(self.evaluation),
+            "evaluation": vars(self.evaluation) | {"inside": list(self.evaluation.inside)},
             "rows": self.position.rows,
             "checksum": self.position.checksum,
         }

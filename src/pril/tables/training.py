@@ -355,7 +355,7 @@ class Run:
             "passes": self.epoch,
             "learned_rows": self.n_rows - n_unlabelled - (evaluation.rows if evaluation else 0),
             "mistakes": self.model.n_mistakes_,
-            "holdout": evaluation and evaluation.to_dict(),
+            "holdout": evaluation and evaluation.to_dict(order),
             "options": {k: v for k, v in asdict(self.task).items() if k != "labels"},
         }
 
