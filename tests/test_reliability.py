@@ -5,6 +5,7 @@ import datetime
 import errno
 import json
 import pickle
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -446,3 +447,19 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     assert constant in good("evaluate", "t.pril", "t.csv")
     assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
     assert model.classes_.tolist() == GRADES
+
+
+def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 150)
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
+    code, _, err = call("fit", "t.csv", *RANGES, "--epochs", 2, "--holdout", 0)
+    assert code == 0
+    said = [line.rsplit(", ", 1) for line in err.splitlines()]
+    assert [text for text, _ in said] == [
+        "reading: 150 rows", "reading: 300 rows",
+        "pass 1/2: 150 rows (50%)", "pass 1/2: 300 rows (100%)",
+        "pass 2/2: 150 rows (50%)", "pass 2/2: 300 rows (100%)",
+    ]  # fmt: skip
+    assert all(re.fullmatch(r"[\d,]+ rows/s", speed) for _, speed in said)
+    for silent in ("--quiet", "--json"):
+        assert call("fit", "t.csv", *RANGES, silent)[2] == ""

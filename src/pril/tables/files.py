@@ -35,7 +35,7 @@ READ_BYTES = 1 << 20  # read from a file at once
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
-MOST_NAMED = 5  # columns in a message
+MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 BOM = b"\xef\xbb\xbf"
 
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
@@ -238,7 +238,7 @@ class Table(ABC):
 
 def no_column(name: str, known: list[str]) -> str:
     """Return the reason why a column cannot be used that is not there: name those like it."""
-    if len(known) <= MOST_NAMED:
+    if len(known) <= MOST_LISTED:
         return f"there is no column {name!r}; the columns are {', '.join(map(repr, known))}"
     lower = {column.lower(): column for column in known}
     near = difflib.get_close_matches(name.lower(), lower, MOST_NAMED, cutoff=0.0)
