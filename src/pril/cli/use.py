@@ -81,7 +81,8 @@ def evaluate(
     if not labels:
         raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
     with printer.progress() as progress:
-        result = loaded.evaluate(opened, labels, progress).to_dict()
+        evaluation = loaded.evaluate(opened, labels, progress)
+    result = evaluation.to_dict(loaded.learner.classes_)
     printer.result(result, evaluation_lines(result))
 
 
@@ -252,7 +253,7 @@ def _stream(
             raise typer.Exit(1) from None
         raise
     keep()
-    return rows.evaluation.to_dict()
+    return rows.evaluation.to_dict(loaded.learner.classes_)
 
 
 class _LossTable:

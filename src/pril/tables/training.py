@@ -33,6 +33,7 @@ from pril.tables.survey import (
     has_text_labels,
     row_numbers,
     survey_block,
+    warn_of_row_numbers,
 )
 
 if TYPE_CHECKING:
@@ -273,6 +274,8 @@ class Run:
             learning = is_for_learning(self.task, first, block.num_rows)
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
             self.counts.check_number(self.table)
+            if first == 0:
+                warn_of_row_numbers(self.table, self.columns.numbers, block)
         if self.row == 0:
             raise TableError(f"{self.table.name} has no rows")
         self.n_rows = self.row
@@ -352,7 +355,7 @@ class Run:
             "passes": self.epoch,
             "learned_rows": self.n_rows - n_unlabelled - (evaluation.rows if evaluation else 0),
             "mistakes": self.model.n_mistakes_,
-            "holdout": evaluation and evaluation.to_dict(),
+            "holdout": evaluation and evaluation.to_dict(order),
             "options": {k: v for k, v in asdict(self.task).items() if k != "labels"},
         }
 
