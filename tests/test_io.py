@@ -75,6 +75,7 @@ FRONTS = {
     "table": columns(),
     "table, pandas out": columns().set_output(transform="pandas"),
     "map": pril.PolynomialMap(degree=2),
+    "landmarks": pril.LandmarkFeatures(9, random_state=0),
     "frozen": FrozenEstimator(StandardScaler().fit(X)),
 }
 

@@ -27,6 +27,7 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",
+    "LandmarkFeatures": "pril.features",
     "PolynomialMap": "pril.features",
     "load": "pril.io",
     "save": "pril.io",

@@ -253,6 +253,15 @@ def _finish_map(estimator: Any) -> None:
     estimator._monomials = monomials.fit(np.zeros((1, estimator.n_features_in_)))
 
 
+def _check_landmarks(blank: Any, learned: dict[str, Any], at: Place) -> None:
+    fixed, rows = learned["_learned_with"], learned["landmarks_"]
+    if list(fixed) != ["kernel", "gamma"] or fixed["gamma"] is None:
+        raise at.wrong("learned with a kernel and gamma", fixed)
+    _as_learned(blank, fixed)._validate_params()
+    if isinstance(rows, np.ndarray) and rows.ndim == 1:
+        raise ValueError(f"{at.name} has landmarks without features")
+
+
 class SparseColumn(NamedTuple):
     """What an encoder has learned of a sparse column: the state of scikit-learn's scaler."""
 
@@ -350,6 +359,20 @@ TYPES = {
             dropped=("_monomials",),
             check_more=_check_map,
             finish=_finish_map,
+        ),
+        Type(
+            "LandmarkFeatures",
+            "pril.features",
+            learned={
+                "n_features_in_": Count("features"),
+                "feature_names_in_": Optional(Names("features", as_array=True)),
+                "landmarks_": Rows(),
+                "_learned_with": Pairs(ANYTHING),
+                "_projection": Numbers("float64", ("support", "support")),
+                "_offset": Numbers("float64", ("support",)),
+                **OUTPUT,
+            },
+            check_more=_check_landmarks,
         ),
         Type(
             "ColumnEncoder",

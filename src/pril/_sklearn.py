@@ -7,10 +7,12 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
 from sklearn.utils._array_api import get_namespace
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 
 __all__ = [
     "Interval",
     "StrOptions",
+    "check_feature_names_in",
     "convert_to_numpy",
     "fit_context",
     "get_namespace",
