@@ -51,7 +51,9 @@ class Memory(NamedTuple):
     mean: loop.Mean | None
 
     @classmethod
-    def blank(cls, n_scores: int, n_weights: int, n_thresholds: int, average: bool) -> Memory:
+    def blank(
+        cls, n_scores: int, n_weights: int, n_thresholds: int, *, average: bool, lattice: bool
+    ) -> Memory:
         """Return the zero start."""
         u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
         state = loop.State(
@@ -60,7 +62,7 @@ class Memory(NamedTuple):
             shift=np.zeros(2),
             counts=np.zeros(3, dtype=np.int64),
             clock=np.array([0.0, 1.0]),
-            lattice=True,
+            lattice=lattice,
             evidence=None,
         )
         return cls(state, loop.Mean(_aligned_copy(u), n.copy()) if average else None)
@@ -199,6 +201,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _may_lose_mean: ClassVar[bool] = False
+    # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
+    _whole_steps: ClassVar[bool] = True
     # Whether a pass without a mistake is the last, because nothing would change any more.
     _stops_without_mistakes: ClassVar[bool] = True
 
@@ -449,7 +453,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        return None if half_life is None else float(2.0 ** (1.0 / half_life))
+        if half_life is None:
+            return None
+        if not (isinstance(half_life, (int, float)) and half_life > 0):  # it may have changed
+            self._validate_params()
+        return float(2.0 ** (1.0 / half_life))
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
@@ -506,7 +514,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._learned_with = {name: getattr(self, name) for name in self._fixed}
         average = getattr(self, "average", False)
         return Memory.blank(
-            self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
+            self._n_scores(),
+            self.n_features_in_ + 1,
+            len(self.classes_) - 1,
+            average=average,
+            lattice=self._whole_steps,
         )
 
     def _blank_record(self, n: int) -> loop.Record:

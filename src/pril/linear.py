@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import log_expit, softmax
+from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
@@ -225,6 +226,7 @@ class OrderedLogit(ThresholdClassifier):
         "noise": [Interval(Real, 0, 1, closed="both")],
         "decision": [StrOptions({"median", "mode"})],
     }
+    _whole_steps = False
     _stops_without_mistakes = False  # the probabilities still get better
 
     def __init__(
@@ -286,7 +288,7 @@ class OrderedLogit(ThresholdClassifier):
             total=np.zeros(n_classes),
             ranges=np.zeros(loop.table_size(n_classes)),
         )
-        return memory._replace(state=memory.state._replace(lattice=False, evidence=evidence))
+        return memory._replace(state=memory.state._replace(evidence=evidence))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities of the classes.
@@ -377,6 +379,7 @@ class OrderedLogit(ThresholdClassifier):
             score to the nearer threshold of each class, negative outside; for the mode, the
             logarithms of the probabilities.
         """
+        check_is_fitted(self)
         if self.decision == "mode" and len(self.classes_) > 2:
             return self.predict_log_proba(X)
         return super().decision_function(X)

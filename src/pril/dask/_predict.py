@@ -63,13 +63,13 @@ def score_lazily(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
-    """Return the number of predictions inside their interval, and the number of rows."""
+    """Return the number of predictions inside their interval, and of rows with a label."""
     X, y = block
     with errors_name_block(b):
-        if X.shape[0] == 0:  # `score` refuses this; labels without rows are still an error
-            _ranks.check_length(_ranks.read(y).values, range(0))
-            return 0, 0
-        return round(model.score(X, y) * X.shape[0]), X.shape[0]
+        labels = _ranks.read(y)
+        _ranks.check_length(labels.values, range(X.shape[0]))
+        rows = int(labels.labelled().sum())
+        return (round(model.score(X, labels) * rows), rows) if rows else (0, 0)
 
 
 def add_hits(parts: list[tuple[int, int]]) -> tuple[int, int]:
