@@ -334,6 +334,41 @@ def _finish_encoder(encoder: Any) -> None:
         encoder.widths_[name], encoder._sparse_scalers[name] = len(mean), scaler
 
 
+class Share:
+    """A number between 0 and 1."""
+
+    def write(self, value: Any, file: Writer) -> Any:
+        return ANYTHING.write(value, file)
+
+    def check(self, plain: Any, at: Place) -> Any:
+        number = ANYTHING.check(plain, at)
+        if not is_number(number) or not 0.0 < number < 1.0:
+            raise at.wrong("a number between 0 and 1", plain)
+        return number
+
+
+def _ranges_attributes(ranges: Any) -> dict[str, Any]:
+    """Return the attributes; a frozen estimator is the fitted one, and is kept once."""
+    attributes = dict(vars(ranges))
+    if attributes.get("estimator_") is ranges.estimator:
+        attributes["estimator_"] = None
+    return attributes
+
+
+def _check_ranges(blank: Any, learned: dict[str, Any], at: Place) -> None:
+    margin = learned["margin_"]
+    if not (isinstance(margin, float) and margin >= 0.0):
+        raise at.inside("margin").wrong("a number that is not negative", margin)
+
+
+def _finish_ranges(ranges: Any) -> None:
+    from pril.ranges import learner_of
+
+    if not hasattr(ranges, "estimator_"):
+        ranges.estimator_ = ranges.estimator
+    ranges.classes_ = learner_of(ranges.estimator_).classes_
+
+
 def _check_steps(pipeline: Any) -> None:
     if not pipeline.steps:
         raise ValueError("a Pipeline has no steps")
@@ -397,6 +432,26 @@ TYPES = {
             attributes=_encoder_attributes,
             check_more=_check_encoder,
             finish=_finish_encoder,
+        ),
+        Type(
+            "PredictionRanges",
+            "pril.ranges",
+            parameters={
+                "estimator": Step(),
+                "coverage": Share(),
+                "guarantee": Choice(("exact", "contain", "touch")),
+                "calibration_size": Share(),
+            },
+            has_constraints=False,
+            learned={
+                "estimator_": Optional(Step()),
+                "margin_": ANYTHING,
+                "n_calibration_": Count(),
+            },
+            dropped=("classes_",),  # those of the learner
+            attributes=_ranges_attributes,
+            check_more=_check_ranges,
+            finish=_finish_ranges,
         ),
         Type(
             "Pipeline",
