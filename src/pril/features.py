@@ -262,7 +262,8 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
             **self._learned_with,
         ).fit(X)
         self.landmarks_ = nystroem.components_
-        self._projection = nystroem.normalization_.T.astype(np.float64)
+        # In the order that a file restores, so that products round the same.
+        self._projection = nystroem.normalization_.T.astype(np.float64, order="C")
         self._offset = np.zeros(len(self._projection))
         mean, square = self._offset.copy(), 0.0
         for _, similar in self._similarities(X):

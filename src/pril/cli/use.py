@@ -33,7 +33,7 @@ def predict(
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
-    """Add columns prediction and score to a table.
+    """Add columns prediction and score to a table; lower and upper, if the model has ranges.
 
     Example: pril predict flats.pril new.csv -o rated.csv
     """
@@ -188,6 +188,8 @@ def stream(
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     loaded = _load(model)
     labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
+    if loaded.ranges and labels:
+        raise ValueError(f"{model} holds calibrated ranges: what it learned now would void them")
     if loaded.is_frozen and labels:
         raise ValueError(f"{model} holds a FrozenEstimator, which does not learn")
     if half_life is not None:
