@@ -217,13 +217,31 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
             assert (np.diff(n + sums.n / sums.rows) <= 0).all()
 
 
+def block_sums(rows, n, off_lattice=0):
+    """Return the sums of blocks in which only thresholds have changed."""
+    return _mix.BlockSums(
+        rows=rows,
+        u=np.zeros((1, 2)),
+        n=n,
+        weight=float(rows),
+        mean_u=0,
+        mean_n=0,
+        counts=np.zeros(3, dtype=np.int64),
+        evidence=0,
+        slopes=0,
+        off_lattice=off_lattice,
+        loss=0,
+        collected={},
+    )
+
+
 @pytest.mark.parametrize("lattice", [True, False])
 def test_a_mean_out_of_order_is_projected(lattice):
     """Where thresholds close up in a round, a stride beyond the mean makes them cross."""
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
     model._memory.state.n[:] = 6, 2, -6
     change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
-    sums = _mix.BlockSums(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), int(not lattice), 0, {})
+    sums = block_sums(1, change, off_lattice=int(not lattice))
     memory, carry = _mix.move_common_model(model, sums, 1.5, np.zeros(3))
     projected = -reference.ascending(np.array([3.0, 1.0, -3.0]))  # each is a third
     assert memory.state.lattice == lattice
@@ -246,7 +264,7 @@ def test_small_changes_of_thresholds_add_up():
     """A third of a mistake a round is one in three rounds, not none in any of them."""
     model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
     change = np.array([1.0, -1.0])
-    sums = _mix.BlockSums(3, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0, 0, {})
+    sums = block_sums(3, change)
     carry, thresholds = np.zeros(2), []
     for _ in range(6):
         model._memory, carry = _mix.move_common_model(model, sums, 1.0, carry)

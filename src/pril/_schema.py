@@ -475,7 +475,7 @@ TYPES = {
         ),
     )
 }
-RECORDS = (_state(1), _mean(1), _memory(1), SUPPORT, MOMENTS)
+RECORDS = (_state(1), EVIDENCE, _mean(1), _memory(1), SUPPORT, MOMENTS)
 
 
 # --- Whole files ---------------------------------------------------------------------------------

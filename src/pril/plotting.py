@@ -66,6 +66,8 @@ def plot_scores(estimator: ThresholdClassifier, X: Any, y: Any, *, ax: Axes | No
     table = _ranks.read(y)
     intervals = _ranks.to_intervals(table, estimator.classes_)
     _ranks.check_length(intervals, rank)
+    labelled = _ranks.is_labelled(intervals)
+    intervals, rank, score = intervals[labelled], rank[labelled], score[labelled]
     inside = _ranks.interval_loss(intervals, rank) == 0
     for hits, color, name in ((inside, INSIDE, "inside"), (~inside, OUTSIDE, "outside")):
         lo, hi = intervals[hits].T
