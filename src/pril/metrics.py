@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -288,40 +288,42 @@ def calibration_error(
     >>> calibration_error([1, 2, 2, 2], [[0.25, 0.75]] * 4)
     0.0
     """
-    intervals, proba = _read_probabilities(y_true, y_proba, classes)
-    exact = _is_exact(intervals)
-    weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
-    mean_over_rows(weights, exact, sample_weight, kind="an exact label")  # checks the weights
-    expected, observed = _cumulated(intervals[exact], proba[exact])
-    if expected.shape[1] == 0:
-        return 0.0
-    weights = weights[exact]
-    errors = [
-        np.abs(share * (mean - seen)).sum()
-        for mean, seen, share in (
-            bin_probabilities(*columns, weights)
-            for columns in zip(expected.T, observed.T, strict=True)
-        )
-    ]
-    return float(np.mean(errors))
+    curves = reliability_curves(y_true, y_proba, classes, sample_weight)
+    errors = [(share * np.abs(mean - seen)).sum() for mean, seen, share in curves]
+    return float(np.mean(errors)) if errors else 0.0
 
 
 N_BINS = 10  # of the probabilities
 
 
-def bin_probabilities(
-    expected: NDArray[Any], observed: NDArray[Any], weights: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return for each bin that is not empty: mean probability, share that is true, share of rows.
+class Reliability(NamedTuple):
+    """What P(y <= i) says and what is then observed, for each bin that is not empty."""
 
-    The bins have equal width.
-    """
-    bins = np.minimum((expected * N_BINS).astype(np.int64), N_BINS - 1)
-    size, mean, seen = (
-        np.bincount(bins, weights * values, N_BINS) for values in (1.0, expected, observed)
-    )
-    used = size > 0.0
-    return mean[used] / size[used], seen[used] / size[used], size[used] / size.sum()
+    mean: NDArray[Any]  # probability
+    seen: NDArray[Any]  # share of the rows for which y <= i is true
+    share: NDArray[Any]  # of all rows
+
+
+def reliability_curves(
+    y_true: Any, y_proba: ArrayLike, classes: Any, sample_weight: ArrayLike | None
+) -> list[Reliability]:
+    """Return the curve of each class i but the last, over rows with exact labels."""
+    intervals, proba = _read_probabilities(y_true, y_proba, classes)
+    exact = _is_exact(intervals)
+    weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
+    mean_over_rows(weights, exact, sample_weight, kind="an exact label")  # checks the weights
+    weights = weights[exact]
+    curves = []
+    columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
+    for expected, observed in zip(*columns, strict=True):
+        bins = np.minimum((expected * N_BINS).astype(np.int64), N_BINS - 1)
+        size, mean, seen = (
+            np.bincount(bins, weights * values, N_BINS) for values in (1.0, expected, observed)
+        )
+        used = size > 0.0
+        size, mean, seen = size[used], mean[used], seen[used]
+        curves.append(Reliability(mean / size, seen / size, size / size.sum()))
+    return curves
 
 
 class IntervalScorer(BaseEstimator):
