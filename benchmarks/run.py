@@ -17,6 +17,7 @@ import dask_quality
 import dask_speed
 import dense_speed
 import kernel_speed
+import labels_speed
 import latency
 import quality
 import sparse_speed
@@ -40,6 +41,7 @@ if __name__ == "__main__":
         dense_speed,
         sparse_speed,
         latency,
+        labels_speed,
         kernel_speed,
         quality,
         dask_quality,

@@ -479,6 +479,28 @@ def test_cells_that_cannot_be_used(bad, good, tmp_path, suffix):
         assert "there is a column 'score' already" in bad("predict", "t.pril", "new.csv")
 
 
+def test_weights_and_half_life(good, bad, tmp_path):
+    rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
+    write(tmp_path / "t.csv", rows)
+    result = json.loads(good("fit", "t.csv", *RANGES, "--weight", "w", "-o", "w.pril", "--json"))
+    assert "w" not in result["columns"]["numbers"]
+    assert result["options"]["weight"] == "w"
+    assert "there is no column 'v'" in bad("fit", "t.csv", *RANGES, "--weight", "v")
+    assert "'low' is the weight, nothing else" in bad("fit", "t.csv", *RANGES, "--weight", "low")
+    good("fit", "t.csv", *RANGES, "--model", "mpril", "-o", "m.pril", "-q")
+    wrong = [*PRIL, "stream", "m.pril", "--half-life", "9"]
+    done = subprocess.run(wrong, input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "pril: m.pril holds MPRIL, which has no half-life\n",
+    )
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    for option in ([], ["--half-life", "9"]):
+        command = [*PRIL, "stream", "w.pril", "-q", "-o", "new.pril", *option]
+        subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+        assert pril.load("new.pril")[-1].half_life == (9 if option else None)
+
+
 def test_options_that_make_no_sense(bad, call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     assert "where are the labels?" in bad("fit", "t.csv")
@@ -506,7 +528,10 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
         (["fit"], "Missing argument 'TABLE'"),
         (["fit", "t.csv", "--epochs", "0"], "'--epochs'"),
         (["fit", "t.csv", "--holdout", "2"], "'--holdout'"),
-        (["fit", "t.csv", "--model", "forest"], "'forest' is not one of 'pril', 'mpril'"),
+        (
+            ["fit", "t.csv", "--model", "forest"],
+            "'forest' is not one of 'pril', 'ordered-logit', 'mpril'",
+        ),
         (["fit", "t.csv", "--nonsense"], "--nonsense"),
         (["dance"], "No such command 'dance'"),
     ):

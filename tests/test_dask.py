@@ -34,7 +34,16 @@ from sklearn.preprocessing import StandardScaler
 
 import pril.dask
 import reference
-from pril import MPRIL, PRIL, KernelPRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
+from pril import (
+    MPRIL,
+    PRIL,
+    ColumnEncoder,
+    KernelPRIL,
+    MulticlassPerceptron,
+    PolynomialMap,
+    PRank,
+    WidrowHoff,
+)
 from pril.dask import _blocks, _cluster, _mix
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
@@ -519,10 +528,50 @@ def test_what_cannot_be_learned_is_refused_with_a_sentence(X, y, options, says):
         pril.dask.fit(estimator, X, y, **options)
 
 
+def test_a_pipeline_with_fitted_steps_learns_what_its_learner_learns_after_them():
+    scaler = StandardScaler().fit(X[:60])
+    blocks = da.concatenate([lazy(X), lazy(X[:0])]), da.concatenate([lazy(Y), lazy(Y[:0])])
+    for mode in ("chain", "mix"):
+        estimator = PRIL(classes=CLASSES, random_state=0)
+        model = pril.dask.fit(make_pipeline(scaler, estimator), *blocks, mode=mode)
+        alone = pril.dask.fit(estimator, lazy(scaler.transform(X)), lazy(Y), mode=mode)
+        assert_same(model[-1], alone)
+        np.testing.assert_array_equal(
+            pril.dask.predict(model, blocks[0]).compute(), model.predict(X)
+        )
+        scores = alone.latent(scaler.transform(X))
+        np.testing.assert_array_equal(pril.dask.latent(model, blocks[0]).compute(), scores)
+        assert pril.dask.score(model, *blocks).compute() == model.score(X, Y)
+
+
+def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client, tmp_path):
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        town=np.where(Y > 2, "Rome", "Oslo"), rating=Y
+    )
+    frame.loc[99, "town"] = "Bern"  # in the last block only
+    for start in range(0, 100, 25):
+        frame[start : start + 25].to_parquet(tmp_path / f"{start:02}.parquet", index=False)
+    lazily = dd.read_parquet(tmp_path)
+    estimator = make_pipeline(ColumnEncoder(), PRIL(classes=CLASSES, random_state=0))
+    model = pril.dask.fit(estimator, lazily, "rating", mode="chain", epochs=1, client=client)
+    features = frame.drop(columns="rating")
+    whole = ColumnEncoder().fit(features)
+    assert model[0].get_feature_names_out().tolist() == whole.get_feature_names_out().tolist()
+    np.testing.assert_allclose(model[0].transform(features), whole.transform(features), atol=1e-12)
+    expected = PRIL(classes=CLASSES).partial_fit(model[0].transform(features), Y)
+    assert_same(model[-1], expected)
+    predicted = pril.dask.predict(model, lazily.drop(columns="rating"))
+    np.testing.assert_array_equal(predicted.compute(), model.predict(features))
+
+
 def test_learners_that_cannot_are_refused_with_a_sentence():
     pipeline = make_pipeline(StandardScaler(), PRIL())
-    with pytest.raises(TypeError, match=r"other steps to X first.*map_partitions.*map_blocks"):
+    with pytest.raises(
+        NotFittedError, match=r"step 'standardscaler' .* X.head\(10_000\), or use a C"
+    ):
         pril.dask.fit(pipeline, lazy(X), lazy(Y))
+    with pytest.raises(TypeError, match=r"or a Pipeline that ends in one, got StandardScaler"):
+        pril.dask.fit(make_pipeline(StandardScaler()), lazy(X), lazy(Y))
     with pytest.raises(ValueError, match=r"cannot learn KernelPRIL: .* the support rows of all"):
         pril.dask.fit(KernelPRIL(), lazy(X), lazy(Y))
     with pytest.raises(NotFittedError):

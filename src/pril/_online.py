@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import update_wrapper
 from numbers import Integral, Real
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -158,7 +160,8 @@ def naming_rows(rows: Array) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        raise RowError(error.args[0], int(rows[error.row]), error.reason) from None
+        row = int(rows[error.row])
+        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
 
 
 class Patience:
@@ -238,6 +241,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.half_life = half_life
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):  # Python then names this class in errors about arguments
+            inherited: Any = cls.__init__
+            own = FunctionType(inherited.__code__, inherited.__globals__)
+            update_wrapper(own, inherited)
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
 
     # --- What a learner is made of ---
 
@@ -495,7 +508,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 )
             known = given
         self._agreed = self.classes
-        if table.ordered and self.classes is None and classes is None:
+        if known is not None and not (self.classes is None and classes is None):
+            _ranks.warn_of_order(table, known)
+        elif table.ordered:
             if known is None:
                 known = table.vocabulary
             elif not _ranks.same_order(table, known):
@@ -635,6 +650,12 @@ class ThresholdClassifier(OnlineClassifier):
         """Weights of the features."""
         coef: Array = super().coef_[0]
         return coef
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the constant feature, 0.0 if there is none."""
+        w, _, unit = self._parameters()
+        return float(w[0, -1] / unit) if getattr(self, "fit_intercept", False) else 0.0
 
     def latent(self, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.

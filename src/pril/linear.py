@@ -76,6 +76,8 @@ class PRIL(ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -173,6 +175,8 @@ class OrderedLogit(ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -434,6 +438,8 @@ class PRank(ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -520,6 +526,8 @@ class MPRIL(ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -650,7 +658,7 @@ class WidrowHoff(ThresholdClassifier):
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
     intercept_ : float
-        Weight of the constant feature.
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -716,11 +724,6 @@ class WidrowHoff(ThresholdClassifier):
 
     def _geometry(self) -> loop.FixedThresholds:
         return loop.FixedThresholds()
-
-    @property
-    def intercept_(self) -> float:
-        """Weight of the constant feature."""
-        return float(self._parameters()[0][0, -1])
 
 
 class MulticlassPerceptron(OnlineClassifier):

@@ -14,6 +14,7 @@ import typer
 from typer.main import get_command
 
 from pril.cli.demo import demo
+from pril.cli.export import export
 from pril.cli.learn import fit
 from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for _command in (fit, predict, evaluate, show, stream, audit, reproduce, demo):
+for _command in (fit, predict, evaluate, show, export, stream, audit, reproduce, demo):
     app.command()(_command)
 
 

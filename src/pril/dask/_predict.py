@@ -12,6 +12,7 @@ from dask.utils import is_dataframe_like
 from pril import _ranks
 from pril.dask._blocks import blocks_of, errors_name_block, not_lazy_error, row_blocks
 from pril.dask._cluster import tree_sum
+from pril.dask._steps import apply_steps, split_pipeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +41,9 @@ def predict_block(X: Any, model: Any, method: str, dtype: Any, block_id: Any = N
     if X.shape[0] == 0:
         return np.empty(0, dtype=dtype)
     with errors_name_block(None if block_id is None else block_id[0]):
+        if not hasattr(model, method):  # a Pipeline has no `latent`
+            steps, model = split_pipeline(model)
+            X = apply_steps([step for _, step in steps], X)
         predicted: Array = getattr(model, method)(X)
     return predicted
 
