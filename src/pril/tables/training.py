@@ -95,13 +95,14 @@ class Block(NamedTuple):
     num_rows: int  # the name is Arrow's
     places: Array  # of the rows to learn from, in the table
     learning: Batch
-    calibration: Batch
     held_out: Batch
+    calibration: Batch | None  # None if there are to be no ranges
 
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return self.learning.nbytes + self.calibration.nbytes + self.held_out.nbytes
+        calibration = self.calibration.nbytes if self.calibration else 0
+        return self.learning.nbytes + self.held_out.nbytes + calibration
 
 
 @dataclass
@@ -175,9 +176,9 @@ class Calibration(NamedTuple):
     rows: int
 
     @classmethod
-    def of(cls, task: Task, learner: Any, batch: Batch) -> Calibration:
+    def of(cls, task: Task, learner: Any, batch: Batch | None) -> Calibration:
         """Score some rows, which the learner has not learned from."""
-        if len(batch) == 0:
+        if not batch:
             return cls(np.empty(0), 0)
         distances = distances_of(*learner._rate_rows(batch.rows)[1:])
         scores = calibration_scores(distances, batch.intervals, task.guarantee)
@@ -323,15 +324,18 @@ class Run:
             features = self.front.transform(cells)
             labels = read_labels(cells, self.task.labels, text=self.text)
             weights = self.task.read_weights(cells)
-        learning, *others = uses_of(self.task, first, cells.num_rows)
+        learning, calibrating, apart = uses_of(self.task, first, cells.num_rows)
         places = row_numbers(first, learning)
-        batches = [read_batch(self.model, features[rows], labels.take(rows)) for rows in others]
+        held_out = read_batch(self.model, features[apart], labels.take(apart))
+        calibration = None
+        if self.task.coverage is not None:
+            calibration = read_batch(self.model, features[calibrating], labels.take(calibrating))
         if not learning.all():
             features, labels = features[learning], labels.take(learning)
             weights = None if weights is None else weights[learning]
         with self.table.naming_rows(places, self.task.labels):
             batch = self.model._prepare(features, labels, None, weights)
-        return Block(cells.num_rows, places, batch, *batches)
+        return Block(cells.num_rows, places, batch, held_out, calibration)
 
     def _survey(self) -> None:
         blocks = self.table.blocks([*self.columns.used, *self.task.columns], self.row)
