@@ -22,13 +22,16 @@ if _typing.TYPE_CHECKING:
     from pril.io import save as save
     from pril.kernel import *
     from pril.linear import *
+    from pril.ranges import *
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",
+    "LandmarkFeatures": "pril.features",
     "PolynomialMap": "pril.features",
+    "PredictionRanges": "pril.ranges",
     "load": "pril.io",
     "save": "pril.io",
 }

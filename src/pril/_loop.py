@@ -801,6 +801,18 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
             q[k] *= most
 
 
+@njit(nogil=True, cache=True)
+def label_chances(trust, evidence, intervals, q):
+    """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
+    for t in range(intervals.shape[0]):
+        lo, hi = intervals[t]
+        q[t] = 0.0
+        if lo == hi:
+            q[t, lo] = 1.0
+        elif lo < hi:
+            weigh_classes(trust, evidence, lo, hi, q.shape[1], q[t, lo:])
+
+
 @part_of_loop
 def count_range(evidence, lo, hi, K, weight, shares):
     """Add a row to what is known of ranges, divided among its classes by their shares."""

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import log_expit
+from scipy.special import log_expit, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
@@ -324,6 +324,49 @@ class OrderedLogit(ThresholdClassifier):
             In the order of `classes_`; each row adds up to 1.
         """
         return np.exp(self.predict_log_proba(X))
+
+    def posterior(self, X: Any, y: Any) -> Array:
+        """Return the probabilities of the classes, given the features and the label of each row.
+
+        A range weighs its classes by how often rows of each class are given that range, as far as
+        the learner knows it. With the probabilities as weights, any classifier can learn from
+        ranges: see `docs/choosing.md`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals. For a row without a label, the probabilities are those of
+            `predict_proba`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; each row adds up to 1, and is 0 outside its label.
+
+        Examples
+        --------
+        >>> from pril import OrderedLogit
+        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
+        >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
+        >>> model.posterior([[0.0], [0.0]], [(3, 3), (1, 2)]).round(1)
+        array([[0. , 0. , 1. ],
+               [0.1, 0.9, 0. ]])
+        """
+        logs = self.predict_log_proba(X)
+        intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
+        _ranks.check_length(intervals, logs)
+        chances = np.empty_like(logs)
+        loop.label_chances(float(self.trust), self._memory.state.evidence, intervals, chances)
+        chances[~_ranks.is_labelled(intervals)] = 1.0
+        with np.errstate(divide="ignore"):
+            joint = logs + np.log(chances)
+            # Where thresholds tie, no class of the label may have a probability: use the label.
+            certain = np.isneginf(joint.max(axis=1))
+            joint[certain] = np.log(chances[certain])
+        probabilities: Array = softmax(joint, axis=1)
+        return probabilities
 
     def decision_function(self, X: Any) -> Array:
         """Return how strongly each class is preferred, by the rule that `decision` names.
