@@ -199,6 +199,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _may_lose_mean: ClassVar[bool] = False
+    # Whether `_inspect` looks at features, and not at labels alone.
+    _inspects_rows: ClassVar[bool] = False
     # Whether a pass without a mistake is the last, because nothing would change any more.
     _stops_without_mistakes: ClassVar[bool] = True
 
