@@ -15,6 +15,7 @@ if _typing.TYPE_CHECKING:
     from pril import labels as labels
     from pril import metrics as metrics
     from pril import plotting as plotting
+    from pril import river as river
     from pril import theory as theory
     from pril.features import *
     from pril.io import load as load
@@ -41,6 +42,7 @@ _MODULES = (
     "labels",
     "metrics",
     "plotting",
+    "river",
     "theory",
 )
 
