@@ -18,6 +18,7 @@ import dask_speed
 import dense_speed
 import kernel_speed
 import latency
+import one_row
 import quality
 import sparse_speed
 import table_speed
@@ -40,6 +41,7 @@ if __name__ == "__main__":
         dense_speed,
         sparse_speed,
         latency,
+        one_row,
         kernel_speed,
         quality,
         dask_quality,
