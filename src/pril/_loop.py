@@ -32,8 +32,8 @@ from math import copysign, exp, expm1, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, typeof
-from numba.extending import overload
+from numba import config, njit, typeof, types
+from numba.extending import intrinsic, overload
 
 _njit: Any = njit  # its types do not know `_nrt`
 
@@ -1151,6 +1151,37 @@ def part_sizes(geometry: Any, memory: Any) -> list[int]:
     return [state.u.shape[1] - 1, 1, 1, 1, *rating, *scratch, *changing, sum(changing)]
 
 
+@intrinsic
+def _unchecked_matrix(_, values, start, n_rows, n_columns):
+    # numba's own reshape calls a function that looks for a way to avoid a copy: a tenth of a row.
+    matrix = types.Array(values.dtype, 2, "C")
+
+    def generate(context, builder, signature, arguments):
+        flat, start, n_rows, n_columns = arguments
+        source = context.make_array(signature.args[0])(context, builder, flat)
+        view = context.make_array(matrix)(context, builder)
+        size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
+        context.populate_array(
+            view,
+            data=builder.gep(source.data, [start]),
+            shape=[n_rows, n_columns],
+            strides=[builder.mul(n_columns, size), size],
+            itemsize=size,
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return matrix(values, types.intp, types.intp, types.intp), generate
+
+
+def _checked_matrix(values, start, n_rows, n_columns):
+    return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
+
+
+# A part of a flat array as a matrix.
+matrix_at = _checked_matrix if config.DISABLE_JIT else _unchecked_matrix
+
+
 class OneRow(NamedTuple):
     """A linear model, the next row and the loop's working space: views of two arrays."""
 
@@ -1190,23 +1221,25 @@ evidence_of = on_type({Likelihood: _evidence_of_ranges}, default=_no_evidence)
 @part_of_loop
 def lay_out(rule, geometry, averages, numbers, integers):
     """Return the parts of a model. `averages` is None where there is no mean."""
-    shape = (integers[N_SCORES], integers[N_FEATURES] + 1)
-    u = _part(numbers, integers, U).reshape(shape)
+    n_scores = integers[N_SCORES]
+    width = integers[N_FEATURES] + 1
+    u = matrix_at(numbers, integers[STARTS + U], n_scores, width)
     if averages is None:
         mean = None
     else:
         mean = Mean(
-            _part(numbers, integers, MEAN_U).reshape(shape), _part(numbers, integers, MEAN_N)
+            matrix_at(numbers, integers[STARTS + MEAN_U], n_scores, width),
+            _part(numbers, integers, MEAN_N),
         )
     w = u
     if not shares_u(geometry):
-        w = _part(numbers, integers, W).reshape(shape)
+        w = matrix_at(numbers, integers[STARTS + W], n_scores, width)
     return OneRow(
         rows=Dense(
-            _part(numbers, integers, ROW).reshape((1, integers[N_FEATURES])),
+            matrix_at(numbers, integers[STARTS + ROW], 1, width - 1),
             numbers[integers[STARTS + CONSTANT]],
         ),
-        intervals=integers[LOW : HIGH + 1].reshape((1, 2)),
+        intervals=matrix_at(integers, LOW, 1, 2),
         importance=_part(numbers, integers, IMPORTANCE),
         state=State(
             u=u,
@@ -1229,7 +1262,7 @@ def lay_out(rule, geometry, averages, numbers, integers):
             q=_part(numbers, integers, SCRATCH_Q),
             tau=_part(numbers, integers, SCRATCH_TAU),
         ),
-        rating_w=_part(numbers, integers, RATING_W).reshape(shape),
+        rating_w=matrix_at(numbers, integers[STARTS + RATING_W], n_scores, width),
         rating_cut=_part(numbers, integers, RATING_CUT),
     )
 
