@@ -1179,7 +1179,8 @@ def _checked_matrix(values, start, n_rows, n_columns):
 
 
 # A part of a flat array as a matrix.
-matrix_at = _checked_matrix if config.DISABLE_JIT else _unchecked_matrix
+_compiles = not config.DISABLE_JIT  # type: ignore[attr-defined]
+matrix_at = _unchecked_matrix if _compiles else _checked_matrix
 
 
 class OneRow(NamedTuple):
