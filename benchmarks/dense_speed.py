@@ -11,9 +11,10 @@ from workloads import K, best_times, dense, table
 
 
 def loop_alone(X, intervals):
-    memory = Memory.blank(1, X.shape[1] + 1, K - 1, average=False)
+    memory = Memory.blank(1, X.shape[1] + 1, K - 1, average=False, lattice=True)
     rows = Dense(X, 0.0)
-    _loop.run(rows, intervals, None, _loop.Pril(False), _loop.Additive(), memory.state, None, None)
+    rule, geometry = _loop.Pril(False), _loop.Additive()
+    _loop.run(rows, intervals, None, None, rule, geometry, None, memory.state, None, None)
     return memory.state
 
 

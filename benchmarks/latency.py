@@ -51,7 +51,7 @@ def main():
         "— ranks and their checks": lambda: _ranks.to_intervals(known, model.classes_),
         "— copying the memory, so that a failure changes nothing": model._memory.copy,
         "— the compiled loop, its arguments unpacked": lambda: _loop.run(
-            rows, label, None, model._rule(), model._geometry(), *memory, None
+            rows, label, None, None, model._rule(), model._geometry(), None, *memory, None
         ),
         "— checking whether a sum has overflowed": memory.is_finite,
         "`predict`": lambda: model.predict(x),

@@ -17,6 +17,7 @@ import dask_quality
 import dask_speed
 import dense_speed
 import kernel_speed
+import labels_speed
 import latency
 import one_row
 import quality
@@ -42,6 +43,7 @@ if __name__ == "__main__":
         sparse_speed,
         latency,
         one_row,
+        labels_speed,
         kernel_speed,
         quality,
         dask_quality,

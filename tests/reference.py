@@ -248,6 +248,9 @@ class Twin(NamedTuple):
         return f"{self.learner} {self.options}"
 
 
+# Their steps are no multiples of anything: two orders of a sum differ in the last bits.
+UNEVEN = ("WidrowHoff", "OrderedLogit")
+
 LAST = {"average": False}
 TWINS = [
     Twin("PRIL", LAST, pril, {}),

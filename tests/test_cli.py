@@ -19,61 +19,13 @@ from typer.main import get_command
 
 import pril
 from pril import io
-from pril.cli.main import app, main
-from tables import GRADES, make_rows, write
+from pril.cli.main import app
+from tables import GRADES, make_rows, snapshot, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
 RANGES = [*ENDS, "--classes", ",".join(GRADES), "--drop", "id,grade"]
 PRIL = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 COMMANDS = sorted(get_command(app).commands)
-
-
-@pytest.fixture
-def call(capfdbinary, tmp_path, monkeypatch):
-    """Run the command in an empty folder; return exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return ended.value.code, out.decode(), err.decode()
-
-    return run
-
-
-@pytest.fixture
-def good(call):
-    """Run the command, which must succeed; return its output."""
-
-    def run(*arguments):
-        code, out, err = call(*arguments)
-        assert code == 0, err
-        assert err == ""
-        return out
-
-    return run
-
-
-@pytest.fixture
-def bad(call, tmp_path):
-    """Run the command, which must fail with one line and change no file; return the line."""
-
-    def run(*arguments):
-        before = snapshot(tmp_path)
-        code, out, err = call(*arguments)
-        assert code == 2, out + err
-        assert out == ""
-        assert err.startswith("pril: ")
-        assert err.count("\n") == 1
-        assert snapshot(tmp_path) == before
-        return err[len("pril: ") : -1]
-
-    return run
-
-
-def snapshot(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # --- Commands ------------------------------------------------------------------------------------
@@ -440,6 +392,28 @@ def test_cells_that_cannot_be_used(bad, good, tmp_path, suffix):
         assert "there is a column 'score' already" in bad("predict", "t.pril", "new.csv")
 
 
+def test_weights_and_half_life(good, bad, tmp_path):
+    rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
+    write(tmp_path / "t.csv", rows)
+    result = json.loads(good("fit", "t.csv", *RANGES, "--weight", "w", "-o", "w.pril", "--json"))
+    assert "w" not in result["columns"]["numbers"]
+    assert result["options"]["weight"] == "w"
+    assert "there is no column 'v'" in bad("fit", "t.csv", *RANGES, "--weight", "v")
+    assert "'low' is the weight, nothing else" in bad("fit", "t.csv", *RANGES, "--weight", "low")
+    good("fit", "t.csv", *RANGES, "--model", "mpril", "-o", "m.pril", "-q")
+    wrong = [*PRIL, "stream", "m.pril", "--half-life", "9"]
+    done = subprocess.run(wrong, input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "pril: m.pril holds MPRIL, which has no half-life\n",
+    )
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    for option in ([], ["--half-life", "9"]):
+        command = [*PRIL, "stream", "w.pril", "-q", "-o", "new.pril", *option]
+        subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+        assert pril.load("new.pril")[-1].half_life == (9 if option else None)
+
+
 def test_options_that_make_no_sense(bad, call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     assert "where are the labels?" in bad("fit", "t.csv")
@@ -467,7 +441,10 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
         (["fit"], "Missing argument 'TABLE'"),
         (["fit", "t.csv", "--epochs", "0"], "'--epochs'"),
         (["fit", "t.csv", "--holdout", "2"], "'--holdout'"),
-        (["fit", "t.csv", "--model", "forest"], "'forest' is not one of 'pril', 'mpril'"),
+        (
+            ["fit", "t.csv", "--model", "forest"],
+            "'forest' is not one of 'pril', 'ordered-logit', 'mpril'",
+        ),
         (["fit", "t.csv", "--nonsense"], "--nonsense"),
         (["dance"], "No such command 'dance'"),
     ):
@@ -620,7 +597,7 @@ def test_a_full_disk(tmp_path):
         assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing_behind(tmp_path, stop):
     table = write(tmp_path / "t.csv", make_rows() * 100)
     command = [*PRIL, "fit", "-", *RANGES, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]

@@ -34,7 +34,16 @@ from sklearn.preprocessing import StandardScaler
 
 import pril.dask
 import reference
-from pril import MPRIL, PRIL, KernelPRIL, MulticlassPerceptron, PolynomialMap, PRank, WidrowHoff
+from pril import (
+    MPRIL,
+    PRIL,
+    ColumnEncoder,
+    KernelPRIL,
+    MulticlassPerceptron,
+    PolynomialMap,
+    PRank,
+    WidrowHoff,
+)
 from pril.dask import _blocks, _cluster, _mix
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
@@ -217,13 +226,31 @@ def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
             assert (np.diff(n + sums.n / sums.rows) <= 0).all()
 
 
+def block_sums(rows, n, off_lattice=0):
+    """Return the sums of blocks in which only thresholds have changed."""
+    return _mix.BlockSums(
+        rows=rows,
+        u=np.zeros((1, 2)),
+        n=n,
+        weight=float(rows),
+        mean_u=0,
+        mean_n=0,
+        counts=np.zeros(3, dtype=np.int64),
+        evidence=0,
+        slopes=0,
+        off_lattice=off_lattice,
+        loss=0,
+        collected={},
+    )
+
+
 @pytest.mark.parametrize("lattice", [True, False])
 def test_a_mean_out_of_order_is_projected(lattice):
     """Where thresholds close up in a round, a stride beyond the mean makes them cross."""
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
     model._memory.state.n[:] = 6, 2, -6
     change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
-    sums = _mix.BlockSums(1, np.zeros((1, 2)), change, 0, 0, np.zeros(3), int(not lattice), 0, {})
+    sums = block_sums(1, change, off_lattice=int(not lattice))
     memory, carry = _mix.move_common_model(model, sums, 1.5, np.zeros(3))
     projected = -reference.ascending(np.array([3.0, 1.0, -3.0]))  # each is a third
     assert memory.state.lattice == lattice
@@ -246,7 +273,7 @@ def test_small_changes_of_thresholds_add_up():
     """A third of a mistake a round is one in three rounds, not none in any of them."""
     model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
     change = np.array([1.0, -1.0])
-    sums = _mix.BlockSums(3, np.zeros((1, 2)), change, 0, 0, np.zeros(3), 0, 0, {})
+    sums = block_sums(3, change)
     carry, thresholds = np.zeros(2), []
     for _ in range(6):
         model._memory, carry = _mix.move_common_model(model, sums, 1.0, carry)
@@ -501,10 +528,50 @@ def test_what_cannot_be_learned_is_refused_with_a_sentence(X, y, options, says):
         pril.dask.fit(estimator, X, y, **options)
 
 
+def test_a_pipeline_with_fitted_steps_learns_what_its_learner_learns_after_them():
+    scaler = StandardScaler().fit(X[:60])
+    blocks = da.concatenate([lazy(X), lazy(X[:0])]), da.concatenate([lazy(Y), lazy(Y[:0])])
+    for mode in ("chain", "mix"):
+        estimator = PRIL(classes=CLASSES, random_state=0)
+        model = pril.dask.fit(make_pipeline(scaler, estimator), *blocks, mode=mode)
+        alone = pril.dask.fit(estimator, lazy(scaler.transform(X)), lazy(Y), mode=mode)
+        assert_same(model[-1], alone)
+        np.testing.assert_array_equal(
+            pril.dask.predict(model, blocks[0]).compute(), model.predict(X)
+        )
+        scores = alone.latent(scaler.transform(X))
+        np.testing.assert_array_equal(pril.dask.latent(model, blocks[0]).compute(), scores)
+        assert pril.dask.score(model, *blocks).compute() == model.score(X, Y)
+
+
+def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client, tmp_path):
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        town=np.where(Y > 2, "Rome", "Oslo"), rating=Y
+    )
+    frame.loc[99, "town"] = "Bern"  # in the last block only
+    for start in range(0, 100, 25):
+        frame[start : start + 25].to_parquet(tmp_path / f"{start:02}.parquet", index=False)
+    lazily = dd.read_parquet(tmp_path)
+    estimator = make_pipeline(ColumnEncoder(), PRIL(classes=CLASSES, random_state=0))
+    model = pril.dask.fit(estimator, lazily, "rating", mode="chain", epochs=1, client=client)
+    features = frame.drop(columns="rating")
+    whole = ColumnEncoder().fit(features)
+    assert model[0].get_feature_names_out().tolist() == whole.get_feature_names_out().tolist()
+    np.testing.assert_allclose(model[0].transform(features), whole.transform(features), atol=1e-12)
+    expected = PRIL(classes=CLASSES).partial_fit(model[0].transform(features), Y)
+    assert_same(model[-1], expected)
+    predicted = pril.dask.predict(model, lazily.drop(columns="rating"))
+    np.testing.assert_array_equal(predicted.compute(), model.predict(features))
+
+
 def test_learners_that_cannot_are_refused_with_a_sentence():
     pipeline = make_pipeline(StandardScaler(), PRIL())
-    with pytest.raises(TypeError, match=r"other steps to X first.*map_partitions.*map_blocks"):
+    with pytest.raises(
+        NotFittedError, match=r"step 'standardscaler' .* X.head\(10_000\), or use a C"
+    ):
         pril.dask.fit(pipeline, lazy(X), lazy(Y))
+    with pytest.raises(TypeError, match=r"or a Pipeline that ends in one, got StandardScaler"):
+        pril.dask.fit(make_pipeline(StandardScaler()), lazy(X), lazy(Y))
     with pytest.raises(ValueError, match=r"cannot learn KernelPRIL: .* the support rows of all"):
         pril.dask.fit(KernelPRIL(), lazy(X), lazy(Y))
     with pytest.raises(NotFittedError):

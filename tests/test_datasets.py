@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
@@ -83,6 +84,36 @@ def test_parkinsons():
     assert leaks[0] > 0.9 > 0.5 > leaks[1]
     _, deciles = load_parkinsons(parts="deciles", folder=folder)
     assert np.ptp(np.bincount(deciles)[1:]) < 60
+
+
+@pytest.mark.parametrize("load", [load_abalone, load_parkinsons])
+def test_scikit_learns_forms_of_a_data_set(load):
+    X, y = load(folder=real_folder())
+    bunch = load(folder=real_folder(), return_X_y=False)
+    np.testing.assert_array_equal(bunch.data, X)
+    np.testing.assert_array_equal(bunch.target, y)
+    assert len(bunch.feature_names) == X.shape[1]
+    assert len(bunch.target_names) == len(set(y))
+    frame, series = load(folder=real_folder(), as_frame=True)
+    np.testing.assert_array_equal(frame, X)
+    assert frame.columns.tolist() == bunch.feature_names
+    np.testing.assert_array_equal(series, y)
+    whole = load(folder=real_folder(), return_X_y=False, as_frame=True).frame
+    assert whole.columns.tolist() == [*bunch.feature_names, "rank"]
+
+
+def test_columns_have_the_names_of_the_files():
+    frame, _ = load_parkinsons(folder=real_folder(), as_frame=True)
+    raw = pd.read_csv(real_folder() / "parkinsons_updrs.data")
+    for name in frame:
+        assert np.corrcoef(frame[name], raw[name])[0, 1] > 1 - 1e-9
+    assert (
+        load_parkinsons(drop="motor", folder=real_folder(), as_frame=True)[0].columns[0]
+        == "subject#"
+    )
+    shells, _ = load_abalone(sex="one-hot", folder=real_folder(), as_frame=True)
+    assert shells[["sex=M", "sex=F", "sex=I"]].sum().tolist() == [1528, 1307, 1342]
+    assert (shells["whole_weight"] > shells["shell_weight"]).mean() > 0.99
 
 
 @pytest.mark.parametrize(

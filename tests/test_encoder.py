@@ -10,6 +10,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril.errors import RowError
 from pril.tables.cells import read_labels, read_sparse, read_words, to_batch
@@ -82,8 +83,28 @@ def test_any_table_gives_the_same_features():
     from_text = ColumnEncoder(numbers=["size", "age"]).fit(text)
     np.testing.assert_array_equal(from_text.transform(arrow), expected)
     assert encoder.transform(table[:0]).shape == (0, 5)
-    with pytest.raises(TypeError, match="named columns"):
+    with pytest.raises(ValueError, match="X has 2 features, but ColumnEncoder is expecting 3"):
         encoder.transform(np.zeros((2, 2)))
+
+
+@parametrize_with_checks(
+    [ColumnEncoder(), ColumnEncoder(impute=False), ColumnEncoder(bounded=True)]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_columns_of_an_array_are_numbered():
+    table = frame()
+    encoder = ColumnEncoder().fit(table.to_numpy())
+    np.testing.assert_array_equal(
+        encoder.transform(table.to_numpy()), ColumnEncoder().fit_transform(table)
+    )
+    assert encoder.feature_names_in_.tolist() == ["x0", "x1", "x2"]
+    assert encoder.get_feature_names_out()[2] == "x2=Bern, old"
+    mixed = np.array([[1.0, "a"], ["b", "c"]], dtype=object)
+    with pytest.raises(TypeError, match="X, column 0: every argument must be a string or a number"):
+        ColumnEncoder().fit(mixed)
 
 
 def test_many_words_are_sparse_or_left_out():

@@ -4,13 +4,23 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 
-from pril import _ranks
-from pril.labels import ClassOrderWarning, from_bounds, from_votes, make_intervals
+from pril import PRIL, _ranks
+from pril.labels import (
+    ClassOrderWarning,
+    from_bounds,
+    from_strings,
+    from_votes,
+    make_intervals,
+    to_ranks,
+)
 
 NAN, NONE = np.nan, None
 NO_LABEL = list(_ranks.NO_LABEL)
@@ -26,6 +36,12 @@ def ordered(values, categories):
 
 
 SIZES = ["S", "M", "L"]
+GRADES = ["poor", "fair", "good", "great"]
+SIZE = pl.Enum(SIZES)
+AGES = pd.arrays.IntervalArray.from_breaks([0, 18, 65])
+CODED = pa.DictionaryArray.from_arrays([2, None, 0], SIZES, ordered=True)
+CUT = pd.cut([70, 10, 30, np.nan], [0, 18, 65, 99])
+PAIR = np.dtype([("low", "U1"), ("high", "U1")])
 ACCEPTED = {
     "integers": ([1, 2, 3], None, [1, 2, 3], [[0, 0], [1, 1], [2, 2]]),
     "any coding": ([7, 3, 5], None, [3, 5, 7], [[2, 2], [0, 0], [1, 1]]),
@@ -78,6 +94,39 @@ ACCEPTED = {
         pd.DataFrame({"lo": ordered(["S", NONE], SIZES), "hi": ordered(["M", "M"], SIZES)}),
         None, SIZES, [[0, 1], [0, 1]],
     ),
+    "what pandas.cut returns": (CUT, None, list(CUT.categories), [[2, 2], [0, 0], [1, 1], NO_LABEL]),
+    "intervals": (AGES.take([1, 0]), None, list(AGES), [[1, 1], [0, 0]]),
+    "interval index": (pd.IntervalIndex(AGES).take([1, 0]), None, list(AGES), [[1, 1], [0, 0]]),
+    "interval series": (pd.Series(AGES.take([1, -1, 0], allow_fill=True)), None, list(AGES), [[1, 1], NO_LABEL, [0, 0]]),
+    "list of intervals": ([AGES[1], None, AGES[0]], None, list(AGES), [[1, 1], NO_LABEL, [0, 0]]),
+    "pairs of intervals, named": ([(AGES[0], AGES[1]), (AGES[1], None)], AGES, list(AGES), [[0, 1], [1, 1]]),
+    "interval classes in another order": (AGES, AGES.take([1, 0]), list(AGES)[::-1], [[1, 1], [0, 0]]),
+    "polars enum": (pl.Series(["L", None, "S"], dtype=SIZE), None, SIZES, [[2, 2], NO_LABEL, [0, 0]]),
+    "polars strings": (pl.Series(["L", None, "S"]), SIZES, SIZES, [[2, 2], NO_LABEL, [0, 0]]),
+    "polars integers": (pl.Series([1, None, 2]), None, [1, 2], [[0, 0], NO_LABEL, [1, 1]]),
+    "polars frame of strings": (pl.DataFrame({"lo": ["S", None], "hi": ["M", "L"]}), SIZES, SIZES, [[0, 1], [0, 2]]),
+    "polars frame of enums": (
+        pl.DataFrame({"lo": ["S", None], "hi": ["M", "L"]}, schema={"lo": SIZE, "hi": SIZE}), None, SIZES, [[0, 1], [0, 2]],
+    ),
+    "polars frame of integers": (pl.DataFrame({"lo": [1, 2], "hi": [2, None]}), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
+    "two polars columns": (np.column_stack([pl.Series(["S", None]), pl.Series(["M", "L"])]), SIZES, SIZES, [[0, 1], [0, 2]]),
+    "pyarrow strings": (pa.array(["L", None, "S"]), SIZES, SIZES, [[2, 2], NO_LABEL, [0, 0]]),
+    "pyarrow integers": (pa.array([2, None, 1]), None, [1, 2], [[1, 1], NO_LABEL, [0, 0]]),
+    "pyarrow booleans": (pa.array([True, False]), None, [False, True], [[1, 1], [0, 0]]),
+    "pyarrow chunks": (pa.chunked_array([["L"], [None, "S"]]), SIZES, SIZES, [[2, 2], NO_LABEL, [0, 0]]),
+    "pyarrow dictionary": (pa.array(["L", None, "S"]).dictionary_encode(), SIZES, SIZES, [[2, 2], NO_LABEL, [0, 0]]),
+    "pyarrow ordered dictionary": (CODED, None, SIZES, [[2, 2], NO_LABEL, [0, 0]]),
+    "pyarrow dictionary of numbers": (pa.array([7, 5]).dictionary_encode(), None, [5, 7], [[1, 1], [0, 0]]),
+    "pyarrow chunks of other dictionaries": (
+        pa.chunked_array([pa.array(["L"]).dictionary_encode(), pa.array(["S"]).dictionary_encode()]),
+        SIZES, SIZES, [[2, 2], [0, 0]],
+    ),
+    "pyarrow table": (pa.table({"lo": ["S", None], "hi": ["M", "L"]}), SIZES, SIZES, [[0, 1], [0, 2]]),
+    "pyarrow table of numbers": (pa.table({"lo": [1, 2], "hi": [2, None]}), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
+    "structured strings": (np.array([("S", "M"), ("L", "L")], dtype=PAIR), SIZES, SIZES, [[0, 1], [2, 2]]),
+    "structured numbers": (
+        np.array([(1, 2.0), (2, NAN)], dtype=[("low", int), ("high", float)]), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]],
+    ),
 }  # fmt: skip
 
 
@@ -118,6 +167,14 @@ REFUSED = {
     "missing class": ([1], [1, None], ValueError, r"classes, entry 1: a class cannot be missing"),
     "mixed classes": ([1], [1, "a"], TypeError, r"classes, row 1: .* got 'a'"),
     "classes in a set": ([1], {1, 2}, ValueError, r"classes should be a 1d array"),
+    "intervals that overlap": (
+        [pd.Interval(0, 2), pd.Interval(5, 6), pd.Interval(1, 3)], None, ValueError,
+        r"y, row 2: Interval\(1, 3, .*\) overlaps Interval\(0, 2, .*\); .*from_bounds\(ranges, edges=",
+    ),
+    "intervals that are no class": (AGES, SIZES, ValueError, r"y, row 0: Interval.* not one of the classes .*from_bounds"),
+    "intervals beside numbers": ([AGES[0], 1], None, TypeError, r"y, row 1: .* got 1 of type int besides Interval"),
+    "sparse": (csr_array([[1, 2]]), None, TypeError, r"y must be a dense .*: pass y.toarray\(\)"),
+    "bytes array": (np.array([b"a"]), None, TypeError, r"got b'a' of type bytes: decode them first"),
     "a string of classes": (["a"], "ab", ValueError, r"classes should be a 1d array of labels, got 'ab'"),
 }  # fmt: skip
 
@@ -158,6 +215,24 @@ def test_guessed_classes_warn_of_gaps_and_open_ends(y, row):
         encoded(y)
 
 
+def test_classes_against_the_order_of_a_categorical_warn():
+    y = ordered(["S", "L", "M"], SIZES)
+    X = np.arange(3.0).reshape(-1, 1)
+    said = r"y is a Categorical ordered \['S', 'M', 'L'\], against classes=\['L', 'M', 'S'\], which is used"
+    for call in (
+        lambda: encoded(y, SIZES[::-1]),
+        lambda: PRIL(classes=SIZES[::-1]).fit(X, y),
+        lambda: PRIL(classes=SIZES[::-1]).partial_fit(X, y),
+        lambda: PRIL().partial_fit(X, y, classes=SIZES[::-1]),
+    ):
+        with pytest.warns(ClassOrderWarning, match=said):
+            call()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PRIL(classes=["XS", *SIZES, "XL"]).fit(X, y).partial_fit(X, y)
+    assert model.classes_.tolist() == ["XS", *SIZES, "XL"]
+
+
 def test_named_or_declared_classes_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -186,6 +261,39 @@ def test_fast_and_general_ways_to_ranks_agree(pairs, first, stride):
         (y.tolist(), classes.tolist()),
     ):
         np.testing.assert_array_equal(_ranks.encode(_ranks.read(spelled), names)[1], ranks)
+
+
+CELLS = st.sampled_from(["S", "M", "L", None, np.nan, float("nan"), pd.NA, np.str_("M")])
+NUMBERS = st.sampled_from([1, 2, 3.0, 2.5, None, np.nan, np.int64(2)])
+
+
+@given(
+    st.one_of(
+        st.lists(CELLS, min_size=1),
+        st.lists(NUMBERS, min_size=1),
+        st.lists(st.tuples(CELLS, CELLS), min_size=1),
+        st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1),
+        st.lists(st.one_of(CELLS, NUMBERS, st.tuples(CELLS, NUMBERS)), min_size=1),
+    )
+)
+def test_labels_read_once_for_each_value_equal_labels_read_row_by_row(y):
+    def result(read, y):
+        try:
+            return read(y, "y")
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    slow = result(_ranks._read_values, y)
+    objects = np.empty(len(y), dtype=object)
+    objects[:] = y
+    for spelled in (y, objects, pd.Series(objects)):
+        fast = result(_ranks._read_array, spelled)
+        if not isinstance(slow, _ranks.Labels):
+            assert fast == slow
+            continue
+        cells = slow._replace(values=slow.values.reshape(len(y), -1))
+        found = fast._replace(values=fast.values.reshape(len(y), -1))
+        assert [cells.row(t) for t in range(len(y))] == [found.row(t) for t in range(len(y))]
 
 
 # --- from_votes ---
@@ -223,6 +331,72 @@ def test_trimmed_votes_are_quantiles(votes, trim):
 def test_votes_refused(votes, options, message):
     with pytest.raises(ValueError, match=message):
         from_votes(votes, **options)
+
+
+# --- from_strings ---
+
+
+CREDIT = ["C", "BBB-", "BBB", "A", "A+"]
+SPELLED = {
+    "3-4": (3, 4), "3 to 4": (3, 4), "3..4": (3, 4), "3\N{EN DASH}4": (3, 4), "3 or 4": (3, 4), "4 or 3": (3, 4),
+    "4+": (4, 5), "\N{GREATER-THAN OR EQUAL TO} 4": (4, 5), ">=4": (4, 5), "at least 4": (4, 5), "4 or more": (4, 5),
+    "<2": (1, 1), "< 3": (1, 2), "below 3": (1, 2), "> 3": (4, 5), "more than 3": (4, 5),
+    "<= 2": (1, 2), "At Most 2": (1, 2), "2 or less": (1, 2), "up to 2": (1, 2),
+    " 3 ": (3, 3), "3.0": (3, 3), 3: (3, 3), "": (NAN, NAN), None: (NAN, NAN), " ": (NAN, NAN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_written_ranges_of_numbers(text):
+    np.testing.assert_array_equal(from_strings([text], range(1, 6))[0], SPELLED[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        *((name, (name, name)) for name in CREDIT),
+        ("BBB--A", ("BBB-", "A")),
+        ("BBB- to A+", ("BBB-", "A+")),
+        ("at least BBB-", ("BBB-", "A+")),
+        ("A++", ("A+", "A+")),
+        ("a or bbb", ("BBB", "A")),
+        ("C+", ("C", "A+")),
+        ("<A", ("C", "BBB")),
+    ],
+)
+def test_written_ranges_of_grades(text, pair):
+    assert from_strings([text], CREDIT).tolist() == [list(pair)]
+
+
+def test_written_ranges_in_any_column():
+    column = ["poor or fair", None, "at least good", "great"]
+    expected = [["poor", "fair"], [None, None], ["good", "great"], ["great", "great"]]
+    for y in (
+        column,
+        np.array(column, dtype=object),
+        pd.Series(column),
+        pl.Series(column),
+        pa.array(column),
+    ):
+        assert from_strings(y, GRADES).tolist() == expected
+    assert from_strings(["b-B", "B"], ["b", "B"]).tolist() == [["b", "B"], ["B", "B"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["bad", "3-4", "great-poor", "< poor", "above great", "poor or", "-"]
+)
+def test_what_cannot_be_read_is_named_with_its_row(text):
+    with pytest.raises(
+        ValueError, match=rf"y, row 1: '{text}' is neither one of the classes .* nor a"
+    ):
+        from_strings(["poor", text], GRADES)
+
+
+def test_only_a_column_of_text_is_read():
+    with pytest.raises(ValueError, match="y should be a 1d array of strings, got 'poor' instead"):
+        from_strings("poor", GRADES)
+    with pytest.raises(ValueError, match="1d array of strings"):
+        from_strings([("poor", "fair")], GRADES)
 
 
 # --- from_bounds ---
@@ -276,6 +450,26 @@ def test_a_bin_inside_the_range_is_inside_the_interval(a, b, share):
 def test_bounds_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         from_bounds(*arguments)
+
+
+def test_intervals_of_pandas_fall_into_bins_that_share_a_value_with_them():
+    """Both ends and the middle of each interval, where it holds them, by counting."""
+    edges = [10, 20]
+    ends = [(0, 10), (10, 15), (5, 20), (20, 30), (12, 14), (-np.inf, 10), (15, np.inf)]
+    for closed in ("left", "right", "both", "neither"):
+        ranges = pd.arrays.IntervalArray.from_tuples(ends, closed=closed)
+        found = from_bounds(ranges, edges=edges)
+        for interval, (lo, hi) in zip(ranges, found, strict=True):
+            values = np.arange(-40, 80, 0.5)
+            bins = np.digitize([v for v in values if v in interval], edges)
+            assert (lo, hi) == (bins.min(), bins.max()), interval
+    ages = pd.cut([5, np.nan, 15], [0, 10, 20], right=False)
+    assert from_bounds(ages, edges=edges).tolist() == [[0, 0], [0, 2], [1, 1]]
+    assert from_bounds([pd.Interval(0, 1), None], edges=edges).tolist() == [[0, 0], [0, 2]]
+    with pytest.raises(TypeError, match="needs upper=, unless lower holds Intervals"):
+        from_bounds([1, 2], edges=edges)
+    with pytest.raises(TypeError, match="needs edges="):
+        from_bounds(ages)
 
 
 # --- make_intervals ---
@@ -333,3 +527,56 @@ def test_intervals_keep_the_spelling_and_the_seed():
 def test_make_intervals_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_intervals(*arguments)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_ranges_do_not_come_first_in_a_learner_with_the_same_seed(kind):
+    """The learner's first pass: ranges would take its first 750 places if the draws were shared."""
+    n = 1000
+    for seed in range(5):
+        made = make_intervals([2] * n, kind, classes=[1, 2, 3], random_state=seed)
+        wide = made[:, 0] < made[:, 1]
+        order = np.random.RandomState(seed).permutation(np.arange(n))
+        assert abs(wide[order][:500].mean() - 0.75) < 6 * np.sqrt(0.75 * 0.25 / 500)
+    again = [make_intervals(range(9), random_state=5).tolist() for _ in range(2)]
+    assert again[0] == again[1] != make_intervals(range(9), random_state=6).tolist()
+
+
+# --- to_ranks ---
+
+
+def test_ranks_close_open_ends_and_give_unlabelled_rows_the_whole_scale():
+    y = [("poor", "fair"), ("good", None), (None, "fair"), (None, None), ("great", None)]
+    ranks = to_ranks(y, GRADES)
+    assert ranks.tolist() == [[0, 1], [2, 3], [0, 1], [0, 3], [3, 3]]
+    assert ranks.dtype == np.int64
+    assert to_ranks(ordered(["good", "poor"], GRADES), exact=True).tolist() == [2, 0]
+    assert to_ranks([("great", None), ("fair", "fair")], GRADES, exact=True).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (
+            [("poor", "poor"), ("poor", "fair")],
+            r"y, row 1: \('poor', 'fair'\) is a range, and exact",
+        ),
+        (["poor", None], "y, row 1: the label is missing, and exact"),
+        (["poor", "bad"], "y, row 1: 'bad' is not one of the classes"),
+    ],
+)
+def test_exact_ranks_refuse_ranges_and_gaps(y, message):
+    with pytest.raises(ValueError, match=message):
+        to_ranks(y, GRADES, exact=True)
+
+
+@pytest.mark.parametrize("classes", [GRADES, [1, 2, 3, 4], [0.5, 1.5, 2.5, 3.5]])
+def test_labels_numbered_by_others_point_to_to_ranks(classes):
+    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*to_ranks"):
+        encoded(np.array([3, 0, 2, 1]), classes)
+
+
+@pytest.mark.parametrize("y", [[3, 0, 9], [0.5, 0.0], ["0", "1"], [-1, 0]])
+def test_other_strange_labels_do_not_point_to_to_ranks(y):
+    with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
+        encoded(y, GRADES)

@@ -7,16 +7,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    PredefinedSplit,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learners import LINEAR, linear
-from pril import MPRIL, PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
 from pril.errors import FeatureRangeWarning
 from pril.labels import ClassOrderWarning
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
@@ -29,6 +36,21 @@ quiet = pytest.mark.filterwarnings(
 )
 
 
+ONE_LONG_STEP = "a row of weight two is one long step, two rows are two: as for SGDClassifier"
+
+
+def expected_failures(estimator):
+    """Return the checks that cannot pass, with the reason."""
+    failures = {
+        "check_sample_weight_equivalence_on_dense_data": ONE_LONG_STEP,
+        "check_sample_weight_equivalence_on_sparse_data": ONE_LONG_STEP,
+    }
+    if getattr(estimator, "decision", None) == "median":
+        reason = "wants the likeliest class, and the median has the least absolute error"
+        failures |= dict.fromkeys(["check_classifiers_train"], reason)
+    return failures
+
+
 @quiet
 @parametrize_with_checks(
     [cls() for cls in LINEAR]
@@ -37,7 +59,9 @@ quiet = pytest.mark.filterwarnings(
         PRIL(tol=1e-3),
         MPRIL(signed=False),
         WidrowHoff(normalize=False, eta=1e-4),
-    ]
+        OrderedLogit(decision="mode"),
+    ],
+    expected_failed_checks=expected_failures,
 )
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
@@ -554,3 +578,70 @@ def test_open_ends_want_a_splitter_without_strata():
     y[::7, 1] = np.nan
     scores = cross_val_score(PRIL(classes=[1, 2, 3, 4]), X, y, cv=KFold(3))
     assert np.isfinite(scores).all()
+
+
+# --- Weights through scikit-learn ---
+
+
+@pytest.fixture
+def routing():
+    with config_context(enable_metadata_routing=True):
+        yield
+
+
+@quiet
+@pytest.mark.parametrize("cls", LINEAR)
+@pytest.mark.usefixtures("routing")
+def test_weights_are_routed_through_searches(cls):
+    """Half the rows weigh nothing, for learning and for judging: as if they were not there."""
+    X, y, _ = table()
+    weight = np.arange(len(X)) % 2.0
+    learner = cls(classes=[1, 2, 3, 4], random_state=0).set_fit_request(sample_weight=True)
+    pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), learner)
+    folds = PredefinedSplit(np.arange(len(X)) // 2 % 3)
+    scoring = clone(interval_accuracy_scorer).set_score_request(sample_weight=True)
+    weighted = cross_validate(
+        pipeline, X, y, cv=folds, scoring=scoring, params={"sample_weight": weight}
+    )["test_score"]
+    used = weight > 0
+    halves = PredefinedSplit((np.arange(len(X)) // 2 % 3)[used])
+    plain = make_pipeline(StandardScaler(), cls(classes=[1, 2, 3, 4], random_state=0))
+    expected = cross_validate(
+        plain, X[used], y[used], cv=halves, scoring=clone(interval_accuracy_scorer)
+    )["test_score"]
+    np.testing.assert_array_equal(weighted, expected)
+    search = GridSearchCV(
+        pipeline, {f"{cls.__name__.lower()}__max_iter": [3]}, scoring=scoring, cv=folds
+    )
+    search.fit(X, y, sample_weight=weight)
+    assert 0 < search.best_score_ <= 1
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ([1, 2, -1], r"sample_weight, row 2: -1\.0 is not a weight"),
+        ([1, np.nan, 1], r"sample_weight, row 1: nan is not a weight"),
+        ([np.inf, 1, 1], r"sample_weight, row 0: inf is not a weight"),
+        ([0, 0, 0], r"sample_weight is zero for every row"),
+        ([1, 1], r"sample_weight has shape \(2,\), expected \(3,\)"),
+        (["a", "b", "c"], r"sample_weight must be a 1d array of numbers"),
+    ],
+)
+@pytest.mark.parametrize("cls", LINEAR)
+def test_weights_that_are_none_are_refused(cls, weight, message):
+    model = cls(classes=[1, 2])
+    with pytest.raises(ValueError, match=message):
+        model.fit([[0.1], [0.2], [0.3]], [1, 2, 1], weight)
+    assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize("cls", linear(averages=True))
+def test_half_life_may_change_between_calls(cls):
+    X, y, _ = table()
+    model = cls(classes=[1, 2, 3, 4]).partial_fit(X, y)
+    kept = model.coef_
+    model.set_params(half_life=5).partial_fit(X[:50], y[:50])
+    assert not np.array_equal(kept, model.coef_)
+    with pytest.raises(ValueError, match="The 'half_life' parameter"):
+        model.set_params(half_life=0).partial_fit(X, y)

@@ -22,7 +22,7 @@ LEARNERS = [
     WidrowHoff(average=False, normalize=False, eta=0.01, fit_intercept=False),
     MulticlassPerceptron(average=False, fit_intercept=False),
 ]
-UNEVEN = (WidrowHoff, OrderedLogit)  # their steps are no multiples of anything
+UNEVEN = tuple(BY_NAME[name].load() for name in reference.UNEVEN)
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
 

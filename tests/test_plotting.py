@@ -3,9 +3,19 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from sklearn.metrics import confusion_matrix
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pril import PRIL, KernelPRIL, MulticlassPerceptron
-from pril.plotting import plot_model, plot_scores
+from pril.metrics import interval_absolute_error
+from pril.plotting import (
+    IntervalConfusionDisplay,
+    ScoreAxisDisplay,
+    WeightsDisplay,
+    plot_model,
+    plot_scores,
+)
 
 
 @pytest.fixture
@@ -15,20 +25,73 @@ def ax():
     plt.close(figure)
 
 
-def test_dots_bars_and_thresholds_are_the_models(ax):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(30, 2))
-    y = np.sort(rng.integers(1, 4, (30, 2)), axis=1)
-    model = PRIL(classes=[1, 2, 3], random_state=0).fit(X, y)
+def survey(n=300, K=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    rank = np.digitize(X @ [2.0, 1.0] + rng.normal(size=n), np.linspace(-2, 2, K - 1))
+    return X, np.column_stack([np.maximum(rank - rng.integers(0, 2, n), 0), rank])
+
+
+def bars(ax):
+    """Return the left end, the right end and the number of rows of the bars of each colour."""
+    groups = [group for group in ax.containers if hasattr(group, "patches")]
+    return [
+        np.array(
+            [[p.get_x(), p.get_x() + p.get_width(), p.get_width() * p.get_height()] for p in g]
+        )
+        for g in groups
+    ]
+
+
+def test_areas_are_the_rows_inside_below_and_above(ax):
+    X, y = survey()
+    model = PRIL(classes=range(4), random_state=0).fit(X, y)
     assert plot_scores(model, X, y, ax=ax) is ax
-    dots = np.concatenate([line.get_xydata() for line in ax.lines if line.get_marker() == "o"])
-    expected = np.column_stack([model.latent(X), model.predict(X) - 1])
-    np.testing.assert_allclose(dots[np.lexsort(dots.T)], expected[np.lexsort(expected.T)])
+    rank, scores = model.predict(X), model.latent(X)
+    kinds = ((y[:, 0] <= rank) & (rank <= y[:, 1]), rank < y[:, 0], rank > y[:, 1])
+    for drawn, rows, text in zip(bars(ax), kinds, ax.get_legend().get_texts(), strict=True):
+        for left, right, n in drawn:
+            in_bar = rows & (left <= scores) & (scores < right)
+            assert n == pytest.approx(np.count_nonzero(in_bar), abs=1e-6)
+            crossed = (left + 1e-9 < model.thresholds_) & (model.thresholds_ < right - 1e-9)
+            assert not crossed.any()
+        assert drawn[:, 2].sum() == pytest.approx(rows.sum())
+        assert f"({rows.mean():.0%})" in text.get_text()
     drawn = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":"]
     np.testing.assert_allclose(drawn, model.thresholds_)
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["1", "2", "3"]
-    inside = f"({model.score(X, y):.0%})"
-    assert inside in ax.get_legend().get_texts()[0].get_text()
+    said = [text.get_text() for text in ax.texts]
+    assert said == [f"{k}\n{kinds[0][rank == k].mean():.0%}" for k in range(4)]
+
+
+def test_displays_of_pipelines_and_of_predictions_are_the_same():
+    X, y = survey()
+    model = make_pipeline(StandardScaler(), PRIL(classes=range(4), random_state=0)).fit(X, y)
+    features = model[:-1].transform(X)
+    one = ScoreAxisDisplay.from_estimator(model, X, y)
+    other = ScoreAxisDisplay.from_predictions(
+        model[-1].latent(features), y, thresholds=model[-1].thresholds_, classes=range(4)
+    )
+    for mine, theirs in zip(bars(one.ax_), bars(other.ax_), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    weights = WeightsDisplay.from_estimator(model)
+    assert [tick.get_text() for tick in weights.ax_.get_yticklabels()] == ["x0", "x1"]
+    matrix = IntervalConfusionDisplay.from_estimator(model, X, y).matrix
+    predicted = IntervalConfusionDisplay.from_predictions(y, model.predict(X))
+    np.testing.assert_array_equal(predicted.matrix, matrix)
+    plt.close("all")
+
+
+def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
+    X, y = survey()
+    model = PRIL(classes=range(4), random_state=0).fit(X, y)
+    matrix = IntervalConfusionDisplay.from_estimator(model, X, y, ax=ax).matrix
+    assert np.trace(matrix) / len(X) == pytest.approx(model.score(X, y))
+    off = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    loss = interval_absolute_error(y, model.predict(X))
+    assert (matrix * off).sum() / len(X) == pytest.approx(loss)
+    exact = IntervalConfusionDisplay.from_predictions(y[:, 1], model.predict(X), ax=ax).matrix
+    np.testing.assert_array_equal(exact, confusion_matrix(y[:, 1], model.predict(X)))
+    assert [int(text.get_text()) for text in ax.texts[:16]] == matrix.ravel().tolist()
 
 
 @pytest.mark.parametrize("K", [1, 2, 40])

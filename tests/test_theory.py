@@ -383,7 +383,7 @@ DEGENERATE = {
     "a constant feature": ([[1.0, 0.3], [1.0, 0.5], [1.0, 0.9]], [1, 2, 3]),
     "a zero row": ([[0.0], [0.0]], [1, 1]),
     "contradictory duplicates": ([[1.0], [1.0]], [1, 3]),
-    "no label": ([[1.0]], [None]),
+    "a row without a label": ([[1.0], [0.5]], [None, 2]),
 }
 
 
@@ -410,6 +410,7 @@ def test_degenerate_data_gives_an_answer(case, learner):
     ("call", "message"),
     [
         (lambda: margin([[1.0]], [1, 2]), "X has 1 rows, y has 2 labels"),
+        (lambda: audit([[1.0]], [None], classes=[1, 2, 3]), "y has no label in any row"),
         (lambda: mistake_bound(1.0, 1.0, 3.5), "n_classes must be at least 1, got 3.5"),
         (lambda: general_mistake_bound([[1.0]], [1], [1.0, 2.0], [], classes=[1, 2]), "w and theta must hold 1 and 1"),
         (lambda: audit([[1.0]], [1], PRIL(classes=[1, 2]), classes=[2, 1]), r"classes are \[2, 1\] here and \[1, 2\] on"),

@@ -1,6 +1,8 @@
 """Learning from tables: the same as in memory, and the same after any crash."""
 
+import json
 from contextlib import suppress
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
@@ -8,14 +10,15 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril import io
+from pril import _online, io
 from pril._registry import BY_COMMAND, LEARNERS
 from pril.metrics import interval_absolute_error, interval_accuracy
-from pril.tables import files, training
+from pril.tables import files, model, training
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
 from pril.tables.model import Evaluation
 from pril.tables.opening import open_table
+from pril.tables.stream import JsonRows, Stream
 from pril.tables.training import Checkpoint, Run, Task, is_for_learning
 from tables import GRADES, make_rows, write, write_parquet
 
@@ -82,8 +85,8 @@ def test_formats_give_the_same_model(tmp_path, small_blocks):
     models = [
         start(write(tmp_path / f"t.{s}", rows))() for s in ("csv", "tsv", "jsonl.gz", "parquet")
     ]
-    for model in models[1:]:
-        assert_same_model(model[-1], models[0][-1])
+    for other in models[1:]:
+        assert_same_model(other[-1], models[0][-1])
     (tmp_path / "parts").mkdir()
     for part in range(3):
         write_parquet(tmp_path / "parts" / f"{part}.parquet", rows[part * 100 : part * 100 + 100])
@@ -119,6 +122,96 @@ def test_rows_kept_in_memory_are_those_of_the_file(
         assert other.evaluate() == evaluation
         assert readings == [0] * 5
         assert other._cache == []
+
+
+def count_checks(monkeypatch):
+    """Return a list that grows whenever rows are validated or labels are ranked."""
+    checks = []
+
+    def counted(name, function):
+        def call(*arguments, **options):
+            checks.append(name)
+            return function(*arguments, **options)
+
+        return call
+
+    for place in (_online, model):
+        monkeypatch.setattr(place._ranks, "to_intervals", counted("ranks", TO_INTERVALS))
+    monkeypatch.setattr(
+        _online.OnlineClassifier,
+        "_read_rows",
+        counted("rows", _online.OnlineClassifier._read_rows),
+    )
+    return checks
+
+
+TO_INTERVALS = _online._ranks.to_intervals
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_rows_are_validated_and_ranked_once_for_each_reading(tmp_path, monkeypatch, kept):
+    """300 rows are one block. Each reading checks the rows to learn from, and those held out."""
+    path = write(tmp_path / "t.csv", make_rows())
+    monkeypatch.setattr(training, "CACHE_BYTES", training.CACHE_BYTES if kept else 0)
+    run = start(path, epochs=5)
+    checks = count_checks(monkeypatch)
+    run()
+    run.evaluate()
+    readings = 1 if kept else run.epoch + 1
+    # ... and once more: the survey ranks the distinct labels, and learning begins without rows.
+    assert checks.count("ranks") == 2 * readings + 1
+    assert checks.count("rows") == 2 * readings + 1
+
+
+def test_a_stream_validates_and_ranks_each_chunk_once(tmp_path, monkeypatch):
+    rows = make_rows(40, seed=3)
+    mixed = [{**row, "low": None, "high": None} if k % 2 else row for k, row in enumerate(rows)]
+    path = tmp_path / "m.pril"
+    io.write(start(write(tmp_path / "t.csv", make_rows()))(), path, kind="model")
+    checks = count_checks(monkeypatch)
+    lines = "".join(f"{json.dumps(row)}\n" for row in mixed).encode()
+    stream = Stream(model.LoadedModel(path), ("low", "high"), BytesIO(), lambda *_: None, None)
+    stream._answer(
+        JsonRows(stream.model.learner.classes_, stream.model.columns), lines.split(b"\n")[:-1]
+    )
+    assert (checks.count("ranks"), checks.count("rows")) == (1, 1)
+    assert stream.evaluation.rows == sum(bool(row["low"] or row["high"]) for row in mixed)
+
+
+# --- Weights ---
+
+
+def weighted_rows(seed=0):
+    weights = np.random.default_rng(seed).integers(0, 4, 300) / 2
+    return [{**row, "w": weight} for row, weight in zip(make_rows(), weights, strict=True)], weights
+
+
+@pytest.mark.parametrize(
+    "name", [entry.command for entry in LEARNERS if entry.mixes and entry.takes_ranges]
+)
+def test_a_column_of_weights_is_sample_weight(tmp_path, name):
+    rows, weights = weighted_rows()
+    run = start(write(tmp_path / "t.csv", rows), model=name, weight="w", holdout=0.0)
+    fitted = run()
+    assert "w" not in fitted[0].feature_names_in_
+    X, y = start(
+        write(tmp_path / "u.csv", rows), model=name, holdout=0.0, drop=(*RANGES.drop, "w")
+    ).gather()
+    learner = BY_COMMAND[name].load()(classes=GRADES, max_iter=RANGES.epochs, random_state=0)
+    assert_same_model(fitted[-1], learner.fit(X, y, weights))
+
+
+def test_a_row_of_weight_zero_defines_no_class(tmp_path):
+    rows = [{"x": k, "y": 1 + k % 2, "w": 1} for k in range(20)] + [{"x": 5, "y": 9, "w": 0}]
+    run = start(write(tmp_path / "t.csv", rows), Task(("y",), weight="w", holdout=0.0))
+    assert run()[-1].classes_.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("cell", ["-1", "inf", "", "much"])
+def test_weights_that_are_none_are_refused(tmp_path, cell):
+    rows = [{"x": k, "y": 1 + k % 2, "w": cell if k == 3 else 1} for k in range(20)]
+    with pytest.raises(TableError, match=r"t.csv, row 4: column 'w' is "):
+        start(write(tmp_path / "t.csv", rows), Task(("y",), weight="w"))()
 
 
 def test_held_out_rows_teach_nothing(tmp_path, small_blocks):

@@ -14,6 +14,7 @@ if _typing.TYPE_CHECKING:
     from pril import io as io
     from pril import labels as labels
     from pril import metrics as metrics
+    from pril import onnx as onnx
     from pril import plotting as plotting
     from pril import river as river
     from pril import theory as theory
@@ -41,6 +42,7 @@ _MODULES = (
     "io",
     "labels",
     "metrics",
+    "onnx",
     "plotting",
     "river",
     "theory",

@@ -295,8 +295,7 @@ class Numbers:
     any_order: bool = False  # keep Fortran's order too: a product may depend on it
 
     def write(self, value: Any, file: Writer) -> Any:
-        is_array = isinstance(value, np.ndarray) and not self.any_order
-        return file.add(np.ascontiguousarray(value) if is_array else value)
+        return file.add(value)
 
     def check(self, plain: Any, at: Place) -> Any:
         if type(plain) is not str or plain not in at.file.unused:

@@ -748,8 +748,9 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
                 chance += exact[y] / (trust + exact[y]) * (own - share)
             q[k] = chance
             most = max(most, chance)
+        most = 1.0 / most
         for k in range(hi - lo + 1):
-            q[k] /= most
+            q[k] *= most
 
 
 @part_of_loop
@@ -760,8 +761,9 @@ def count_range(evidence, lo, hi, K, weight, shares):
     whole = 0.0
     for k in range(hi - lo + 1):
         whole += shares[k]
+    weight /= whole
     for k in range(hi - lo + 1):
-        part = weight * shares[k] / whole
+        part = weight * shares[k]
         ranges[np.uintp(first + k)] += part
         total[np.uintp(lo + k)] += part
 
@@ -794,13 +796,14 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
     else:
         evidence.exact[lo] += 1.0
         evidence.total[lo] += weight
+    whole = 1.0 / whole
     before = outside
     for k in range(hi - lo + 2):
         after = q[k] if k <= hi - lo else outside
-        slope = above[k] * (1.0 - above[k]) * (after - before) / whole
+        slope = above[k] * (1.0 - above[k]) * (after - before) * whole
         tau[k] = min(2.0, max(-2.0, slope))  # it has no bound where thresholds tie
         before = after
-    return a / whole  # within -1..1, even there
+    return a * whole  # within -1..1, even there
 
 
 def _step_likelihood(

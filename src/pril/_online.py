@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import update_wrapper
 from math import prod
 from numbers import Integral, Real
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -52,7 +56,9 @@ class Memory(NamedTuple):
     mean: loop.Mean | None
 
     @classmethod
-    def blank(cls, n_scores: int, n_weights: int, n_thresholds: int, average: bool) -> Memory:
+    def blank(
+        cls, n_scores: int, n_weights: int, n_thresholds: int, *, average: bool, lattice: bool
+    ) -> Memory:
         """Return the zero start."""
         u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
         state = loop.State(
@@ -61,7 +67,7 @@ class Memory(NamedTuple):
             shift=np.zeros(2),
             counts=np.zeros(3, dtype=np.int64),
             clock=np.array([0.0, 1.0]),
-            lattice=True,
+            lattice=lattice,
             evidence=None,
         )
         return cls(state, loop.Mean(_aligned_copy(u), n.copy()) if average else None)
@@ -157,7 +163,8 @@ def naming_rows(rows: Array) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        raise RowError(error.args[0], int(rows[error.row]), error.reason) from None
+        row = int(rows[error.row])
+        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
 
 
 class Patience:
@@ -177,6 +184,16 @@ class Patience:
         if self.stops_without_mistakes and mistakes == 0:
             return True
         return self.stale >= self.n_iter_no_change
+
+
+# Locks of estimators that learn; kept apart from them, so that they are not copied or pickled.
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+
+
+def _lock_of(estimator: Any) -> threading.RLock:
+    """Return the lock of an estimator."""
+    lock = _locks.get(estimator)
+    return _locks.setdefault(estimator, threading.RLock()) if lock is None else lock
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -202,6 +219,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     _may_lose_mean: ClassVar[bool] = False
     # Whether `_inspect` looks at features, and not at labels alone.
     _inspects_rows: ClassVar[bool] = False
+    # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
+    _whole_steps: ClassVar[bool] = True
     # Whether a pass without a mistake is the last, because nothing would change any more.
     _stops_without_mistakes: ClassVar[bool] = True
 
@@ -237,6 +256,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.half_life = half_life
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):  # Python then names this class in errors about arguments
+            inherited: Any = cls.__init__
+            own = FunctionType(inherited.__code__, inherited.__globals__)
+            update_wrapper(own, inherited)
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
 
     # --- What a learner is made of ---
 
@@ -453,16 +482,22 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        return None if half_life is None else float(2.0 ** (1.0 / half_life))
+        if half_life is None:
+            return None
+        if not (isinstance(half_life, (int, float)) and half_life > 0):  # it may have changed
+            self._validate_params()
+        return float(2.0 ** (1.0 / half_life))
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
-        before = vars(self).copy()
-        try:
-            yield before
-        except BaseException:
-            self.__dict__ = before
-            raise
+        """Let one thread at a time learn, and undo what a call that fails has changed."""
+        with _lock_of(self):
+            before = vars(self).copy()
+            try:
+                yield before
+            except BaseException:
+                self.__dict__ = before
+                raise
 
     def _check_ready(self) -> None:
         """Refuse to predict before learning, or under other parameters."""
@@ -497,7 +532,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 )
             known = given
         self._agreed = self.classes
-        if table.ordered and self.classes is None and classes is None:
+        if known is not None and not (self.classes is None and classes is None):
+            _ranks.warn_of_order(table, known)
+        elif table.ordered:
             if known is None:
                 known = table.vocabulary
             elif not _ranks.same_order(table, known):
@@ -516,7 +553,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._learned_with = {name: getattr(self, name) for name in self._fixed}
         average = getattr(self, "average", False)
         return Memory.blank(
-            self._n_scores(), self.n_features_in_ + 1, len(self.classes_) - 1, average
+            self._n_scores(),
+            self.n_features_in_ + 1,
+            len(self.classes_) - 1,
+            average=average,
+            lattice=self._whole_steps,
         )
 
     def _blank_record(self, n: int) -> loop.Record:
@@ -631,6 +672,12 @@ class ThresholdClassifier(OnlineClassifier):
         """Weights of the features."""
         coef: Array = super().coef_[0]
         return coef
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the constant feature, 0.0 if there is none."""
+        w, _, unit = self._parameters()
+        return float(w[0, -1] / unit) if getattr(self, "fit_intercept", False) else 0.0
 
     def latent(self, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -116,14 +117,17 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
     if y is None:
         raise ValueError(f"requires {name} to be passed, but the target {name} is None")
     if hasattr(y, "tocsr"):
-        raise TypeError(f"{name} must be a dense table of labels, got a sparse matrix")
+        raise TypeError(
+            f"{name} must be a dense table of labels, got a sparse matrix: pass {name}.toarray()"
+        )
     if hasattr(y, "__dlpack_device__"):  # labels are read on the host, wherever they come from
         fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
         y = fetch() if callable(fetch) else y
-    if hasattr(y, "iloc") and hasattr(y, "columns"):
-        labels = join([_read_array(y.iloc[:, column], name) for column in range(y.shape[1])], name)
-    else:
+    table = _columns(y)
+    if table is None:
         labels = _read_array(y, name)
+    else:
+        labels = join([_read_array(column, name) for column in table], name)
     values = labels.values
     if values.ndim == 2 and values.shape[1] == 1 and 2 in columns:
         warnings.warn(
@@ -153,13 +157,86 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
     return labels._replace(values=values)
 
 
+def _columns(y: Any) -> list[Any] | None:
+    """Return the columns of a table; None if y is no table of named columns."""
+    if hasattr(y, "iloc") and hasattr(y, "columns"):  # pandas
+        return [y.iloc[:, column] for column in range(y.shape[1])]
+    if hasattr(y, "get_columns"):  # polars
+        return list(y.get_columns())
+    if hasattr(y, "column_names"):  # pyarrow
+        return list(y.columns)
+    names = getattr(getattr(y, "dtype", None), "names", None)  # a structured array of NumPy
+    return None if names is None else [y[field] for field in names]
+
+
 def _read_array(y: Any, name: str) -> Labels:
-    """Read one array, list or pandas column; its shape is checked by the caller."""
+    """Read one array, list or column; its shape is checked by the caller."""
+    if isinstance(y, np.ma.MaskedArray):  # a masked label is a missing one
+        hidden = np.ma.getmaskarray(y)
+        cells: Any = y.data.astype(object)  # a copy
+        cells[hidden] = None
+        y = cells if hidden.any() else y.data
     dtype: Any = getattr(y, "dtype", None)
-    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
         vocabulary = np.asarray(dtype.categories)
         codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
         return Labels(codes, vocabulary.dtype, vocabulary, bool(dtype.ordered), declared=True)
+    if type(dtype).__name__ == "Enum":  # polars
+        codes = y.to_physical().cast(int).fill_null(-1).to_numpy()
+        vocabulary = np.array(dtype.categories.to_list(), dtype=object)
+        return Labels(codes, vocabulary.dtype, vocabulary, ordered=True, declared=True)
+    if hasattr(y, "dictionary_encode"):  # pyarrow
+        return _read_arrow(y, name)
+    if hasattr(y, "factorize") and str(dtype).startswith("str"):  # strings of pandas
+        codes, words = y.factorize()
+        vocabulary = np.array(list(words), dtype=object)
+        return Labels(codes.astype(np.int64), vocabulary.dtype, vocabulary)
+    labels = None
+    if isinstance(y, list | tuple):
+        if not {str, tuple, type(None)}.isdisjoint(map(type, y)):
+            labels = _read_distinct(list(y), name)
+    elif getattr(dtype, "kind", "") in ("O", "U"):
+        array = np.asarray(y)
+        labels = _read_distinct(array.ravel().tolist(), name)
+        if labels is not None and array.ndim > 1:
+            labels = labels._replace(values=labels.values.reshape(array.shape))
+    return _read_values(y, name) if labels is None else labels
+
+
+def _read_distinct(rows: list[Any], name: str) -> Labels | None:
+    """Read each different value or pair once, and give it to all rows that have it.
+
+    Returns None if something is wrong: reading row by row names the row.
+    """
+    try:
+        codes = {row: code for code, row in enumerate(dict.fromkeys(rows))}
+        labels = _read_values(list(codes), name)
+    except (TypeError, ValueError):
+        return None
+    index = np.fromiter(map(codes.__getitem__, rows), dtype=np.intp, count=len(rows))
+    return labels._replace(values=labels.values[index])
+
+
+def _read_arrow(y: Any, name: str) -> Labels:
+    """Read an array of pyarrow, in one chunk or in many."""
+    if hasattr(y, "unify_dictionaries"):
+        y = y.unify_dictionaries().combine_chunks()
+    if "string" in str(y.type) and not hasattr(y, "dictionary"):
+        y = y.dictionary_encode()
+    if not hasattr(y, "dictionary"):
+        return _read_values(y.to_numpy(zero_copy_only=False), name)
+    codes = y.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    words = y.dictionary.to_pylist()
+    if y.type.ordered:
+        vocabulary = np.array(words, dtype=object)
+        return Labels(codes, vocabulary.dtype, vocabulary, ordered=True, declared=True)
+    labels = _read_values([*words, None], name)  # the last one is the missing value
+    return labels._replace(values=labels.values[codes])
+
+
+def _read_values(y: Any, name: str) -> Labels:
+    """Read an array or a list, value by value if they are not numbers."""
+    dtype: Any = getattr(y, "dtype", None)
     try:
         array = np.asarray(y)
     except ValueError:  # rows of different lengths
@@ -168,7 +245,10 @@ def _read_array(y: Any, name: str) -> Labels:
         raise ValueError(f"{name} should be a 1d array of labels, got {y!r} instead")
     kind = array.dtype.kind
     if kind in "mM":
-        raise TypeError(f"{name}, row 0: labels must be numbers or strings, got {array.dtype}")
+        raise TypeError(
+            f"{name}, row 0: labels must be numbers or strings, got {array.dtype}: cut them into "
+            "classes first, for example with pandas.cut"
+        )
     if kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name}: {array.max()} is too large for a label")
     if kind in "biu":
@@ -195,7 +275,7 @@ def _as_objects(y: Any, name: str) -> Array:
     for t, row in enumerate(rows):
         if pairs[t] and len(row) != width:
             raise RowError(name, t, f"{row!r} has {len(row)} values, others have {width}")
-        if not pairs[t] and not _is_missing(row):
+        if not pairs[t] and not is_missing(row):
             raise TypeError(
                 f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
                 f"{rows[first]!r}; write an exact label as a pair too, such as (4, 4)"
@@ -205,28 +285,28 @@ def _as_objects(y: Any, name: str) -> Array:
 
 
 def _read_objects(array: Array, name: str) -> Labels:
-    """Read Python objects: numbers, strings, and what stands for a missing value."""
+    """Read Python objects: numbers, strings, ranges of pandas, and what is a missing value."""
     codes: dict[Any, int] = {}
-    known: dict[type, bool] = {}
+    known: dict[type, str] = {}
     flat = np.empty(array.size, dtype=np.int64)
     for p, cell in enumerate(array.ravel().tolist()):
-        if _is_missing(cell):
+        if is_missing(cell):
             flat[p] = -1
             continue
         value = plain(cell)
-        number = known.get(type(value))
-        if number is None:
-            number = known[type(value)] = isinstance(value, Real)
-            if not (number or isinstance(value, str)) or number != next(iter(known.values())):
+        if type(value) not in known:
+            kind = known[type(value)] = _kind(value)
+            if kind == "other" or kind != next(iter(known.values())):
                 t = p // (array.size // len(array))
                 besides = f" besides {next(iter(codes))!r}" if codes else ""
+                advice = ": decode them first" if isinstance(value, bytes) else ""
                 raise TypeError(
                     f"{name}, row {t}: labels must be all numbers or all strings, got {value!r}"
-                    f" of type {type(value).__name__}{besides}"
+                    f" of type {type(value).__name__}{besides}{advice}"
                 )
         flat[p] = codes.setdefault(value, len(codes))
     found = list(codes)
-    if not found or not isinstance(found[0], str):
+    if not found or isinstance(found[0], Real):
         whole = bool(found) and all(isinstance(value, Integral) for value in found)
         if whole and max(map(abs, found)) > 2**53:
             largest = max(found, key=abs)
@@ -237,7 +317,20 @@ def _read_objects(array: Array, name: str) -> Labels:
     return Labels(flat.reshape(array.shape), np.dtype(object), np.array(found, dtype=object))
 
 
-def _is_missing(value: Any) -> bool:
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    if is_range(value):
+        return "range"
+    return "number" if isinstance(value, Real) else "other"
+
+
+def is_range(value: Any) -> bool:
+    """Tell whether a value is a range of numbers, an Interval of pandas."""
+    return hasattr(value, "closed") and hasattr(value, "overlaps")
+
+
+def is_missing(value: Any) -> bool:
     """Tell None, NaN, NaT and pandas' NA from a label."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
@@ -389,12 +482,24 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
                     hint="classes",
                 )
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
-    if len(classes) > 2:
+    if is_range(classes[0]):
+        _check_apart(spoken[0], classes, name)
+    elif len(classes) > 2:
         sorting = f"were sorted as strings, {named(classes)}"
         advice = "pass classes= to say which order they have, lowest first"
         message = f"the classes of {name} {sorting}: {advice}"
         warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
     return classes
+
+
+def _check_apart(labels: Labels, ranges: Array, name: str) -> None:
+    """Refuse ranges of numbers, ascending, that overlap: they are not the classes."""
+    for lower, upper in pairwise(ranges):
+        if lower.overlaps(upper):
+            rows = range(len(labels.values))
+            t = next(t for t in rows if upper in (labels.cell(t, 0), labels.cell(t, -1)))
+            reason = f"{shown(upper)} overlaps {shown(lower)}"
+            raise RowError(name, t, reason, labels.place(t), hint="bounds")
 
 
 def same_order(labels: Labels, classes: Array) -> bool:
@@ -489,7 +594,16 @@ def _check_ranks(
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
     reason = f"{shown(value)} is not one of the classes {named(classes)}"
-    raise RowError(name, t, reason, labels.place(t))
+    hint = "ranks" if _are_ranks(labels, len(classes)) else "bounds" if is_range(value) else None
+    raise RowError(name, t, reason, labels.place(t), hint)
+
+
+def _are_ranks(labels: Labels, n_classes: int) -> bool:
+    """Tell whether all labels are whole numbers in 0..K-1, as meta-estimators write them."""
+    values = labels.values
+    if labels.vocabulary is not None or values.dtype.kind == "f":
+        return False
+    return bool((values >= 0).all() and (values < n_classes).all())
 
 
 def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
@@ -510,7 +624,19 @@ def require_labels(labels: Labels, *, name: str = "y") -> None:
 
 def find_classes(labels: Labels, classes: Any = None, *, name: str = "y") -> Array:
     """Return the classes that were given or, without any, those of the labels, lowest first."""
-    return order_classes(labels, name=name) if classes is None else check_classes(classes)
+    if classes is None:
+        return order_classes(labels, name=name)
+    given = check_classes(classes)
+    warn_of_order(labels, given, name=name)
+    return given
+
+
+def warn_of_order(labels: Labels, classes: Array, *, name: str = "y") -> None:
+    """Warn if labels have an order of their own that contradicts the classes given."""
+    if labels.ordered and not same_order(labels, classes):
+        reason = f"{name} is a Categorical ordered {named(labels.vocabulary)}"
+        message = f"{reason}, against classes={named(classes)}, which is used"
+        warnings.warn(ClassOrderWarning(message), stacklevel=3)
 
 
 def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:

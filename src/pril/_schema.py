@@ -215,7 +215,8 @@ def _learner(name: str, module: str, has_thresholds: bool) -> Type:
         module,
         learned=_learned(SUPPORT if is_kernel else _memory(1 if has_thresholds else "classes")),
         parameters={"classes": Optional(Labels())},
-        dropped=("_agreed",),  # which classes were compared before
+        # Which classes were compared before; what metadata routing asks for.
+        dropped=("_agreed", "_metadata_request"),
         check_more=_check_kernel if is_kernel else _check_learner,
     )
 
@@ -397,7 +398,7 @@ TYPES = {
         ),
     )
 }
-RECORDS = (_state(1), _mean(1), _memory(1), SUPPORT, MOMENTS)
+RECORDS = (_state(1), EVIDENCE, _mean(1), _memory(1), SUPPORT, MOMENTS)
 
 
 # --- Whole files ---------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import zscore
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,15 @@ ABALONE = _Source(
     "abalone.data",
     "abalone/abalone.data",
     "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f",
+)
+ABALONE_COLUMNS = (
+    "length",
+    "diameter",
+    "height",
+    "whole_weight",
+    "shucked_weight",
+    "viscera_weight",
+    "shell_weight",
 )
 PARKINSONS = _Source(
     "parkinsons_updrs.data",
@@ -76,7 +86,13 @@ def make_synthetic(
     return X, 1 + np.searchsorted([-1, -0.1, 0.25, 1], score, side="left")
 
 
-def load_abalone(*, sex: Literal["code", "one-hot"] = "code", folder: Any = None) -> Table:
+def load_abalone(
+    *,
+    sex: Literal["code", "one-hot"] = "code",
+    folder: Any = None,
+    return_X_y: bool = True,
+    as_frame: bool = False,
+) -> Any:
     """Load Abalone: 4177 shells, rings cut into four ranks (1-7, 8-9, 10-12, 13-29).
 
     Parameters
@@ -87,12 +103,17 @@ def load_abalone(*, sex: Literal["code", "one-hot"] = "code", folder: Any = None
     folder : str or Path, default=None
         Folder of `abalone.data`. None looks in the folder PRIL_DATA, then in the user's cache, then
         downloads it from the UCI repository.
+    return_X_y : bool, default=True
+        Whether to return X and y. False returns a :class:`~sklearn.utils.Bunch` with them as `data`
+        and `target`, and with `feature_names`, `target_names` and `frame`.
+    as_frame : bool, default=False
+        Whether X is a pandas DataFrame and y a Series.
 
     Returns
     -------
-    X : ndarray of shape (4177, 8) or (4177, 10)
+    X : ndarray or DataFrame of shape (4177, 8) or (4177, 10)
         Features, not scaled.
-    y : ndarray of shape (4177,)
+    y : ndarray or Series of shape (4177,)
         Ranks 1 to 4.
 
     Examples
@@ -105,9 +126,11 @@ def load_abalone(*, sex: Literal["code", "one-hot"] = "code", folder: Any = None
     raw = np.genfromtxt(_find(ABALONE, folder), delimiter=",", dtype=str)
     flags = raw[:, :1] == ["M", "F", "I"]
     first = flags.astype(float) if sex == "one-hot" else flags.argmax(axis=1)[:, np.newaxis]
-    return np.hstack([first, raw[:, 1:8].astype(float)]), 1 + np.digitize(
-        raw[:, 8].astype(int), [8, 10, 13]
-    )
+    X = np.hstack([first, raw[:, 1:8].astype(float)])
+    y = 1 + np.digitize(raw[:, 8].astype(int), [8, 10, 13])
+    names = ["sex=M", "sex=F", "sex=I"] if sex == "one-hot" else ["sex"]
+    ranks = ["1-7 rings", "8-9 rings", "10-12 rings", "13-29 rings"]
+    return _returned(X, y, [*names, *ABALONE_COLUMNS], ranks, return_X_y, as_frame)
 
 
 def load_parkinsons(
@@ -115,7 +138,9 @@ def load_parkinsons(
     drop: Literal["subject", "motor"] = "subject",
     parts: Literal["width", "deciles"] = "width",
     folder: Any = None,
-) -> Table:
+    return_X_y: bool = True,
+    as_frame: bool = False,
+) -> Any:
     """Load Parkinsons telemonitoring: 5875 recordings, total UPDRS cut into ten ranks.
 
     Features are standardised. The paper counts 20 of them, one less than there are.
@@ -130,12 +155,17 @@ def load_parkinsons(
     folder : str or Path, default=None
         Folder of `parkinsons_updrs.data`. None looks in the folder PRIL_DATA, then in the user's
         cache, then downloads it from the UCI repository.
+    return_X_y : bool, default=True
+        Whether to return X and y. False returns a :class:`~sklearn.utils.Bunch` with them as `data`
+        and `target`, and with `feature_names`, `target_names` and `frame`.
+    as_frame : bool, default=False
+        Whether X is a pandas DataFrame and y a Series.
 
     Returns
     -------
-    X : ndarray of shape (5875, 20)
+    X : ndarray or DataFrame of shape (5875, 20)
         Features with mean 0 and standard deviation 1.
-    y : ndarray of shape (5875,)
+    y : ndarray or Series of shape (5875,)
         Ranks 1 to 10.
 
     Examples
@@ -147,12 +177,35 @@ def load_parkinsons(
         raise ValueError(f"drop must be 'subject' or 'motor', got {drop!r}")
     if parts not in ("width", "deciles"):
         raise ValueError(f"parts must be 'width' or 'deciles', got {parts!r}")
-    raw = np.genfromtxt(_find(PARKINSONS, folder), delimiter=",", skip_header=1)
+    path = _find(PARKINSONS, folder)
+    with path.open() as file:
+        names = file.readline().strip().split(",")
+    raw = np.genfromtxt(path, delimiter=",", skip_header=1)
     target = raw[:, 5]
     tenths = np.arange(1, 10) / 10
     cuts = 7 + 48 * tenths if parts == "width" else np.quantile(target, tenths)
-    X = np.delete(raw, [5, 0 if drop == "subject" else 4], axis=1)
-    return zscore(X), 1 + np.digitize(target, cuts)
+    dropped = [5, 0 if drop == "subject" else 4]
+    X, y = zscore(np.delete(raw, dropped, axis=1)), 1 + np.digitize(target, cuts)
+    ends = [7.0, *cuts, 55.0] if parts == "width" else [target.min(), *cuts, target.max()]
+    ranks = [f"total UPDRS {low:.3g}-{high:.3g}" for low, high in pairwise(ends)]
+    return _returned(X, y, np.delete(names, dropped).tolist(), ranks, return_X_y, as_frame)
+
+
+def _returned(
+    X: Any, y: Any, names: list[str], ranks: list[str], return_X_y: bool, as_frame: bool
+) -> Any:
+    """Return a data set in the form that scikit-learn's loaders have."""
+    frame = None
+    if as_frame:
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+        X, y = pd.DataFrame(X, columns=names), pd.Series(y, name="rank")
+        frame = X.assign(rank=y)
+    if return_X_y:
+        return X, y
+    return Bunch(data=X, target=y, frame=frame, feature_names=names, target_names=ranks)
 
 
 def _find(source: _Source, folder: Any) -> Path:

@@ -7,6 +7,16 @@ from typing import Any
 __all__ = ["ClassOrderWarning", "FeatureRangeWarning", "RowError", "shown"]
 
 LONGEST = 60  # characters of a value in a message
+ADVICE = {  # what a message adds for a hint
+    "classes": ": pass classes=, lowest first",
+    "bounds": (
+        "; turn ranges of numbers into labels with pril.labels.from_bounds(ranges, edges=...)"
+    ),
+    "ranks": (
+        "; a meta-estimator such as BaggingClassifier numbers the labels in alphabetical order: "
+        "give it pril.labels.to_ranks(y, classes), and the learner classes=range(n_classes)"
+    ),
+}
 
 
 def shown(value: Any) -> str:
@@ -47,7 +57,8 @@ class RowError(ValueError):
         What to call the row; None is "row" and its number.
     hint : str, default=None
         One word that tells a program what would help: "classes" (name the classes), "text" (the
-        column may hold words). The command adds its own option to the message.
+        column may hold words), "ranks" (a meta-estimator numbered the labels), "bounds" (the labels
+        are ranges of numbers). The command adds its own option to the message.
 
     Examples
     --------
@@ -74,8 +85,7 @@ class RowError(ValueError):
         self.hint = hint
 
     def __str__(self) -> str:
-        advice = ": pass classes=, lowest first" if self.hint == "classes" else ""
-        return f"{self.argument}, {self.place}: {self.reason}{advice}"
+        return f"{self.argument}, {self.place}: {self.reason}{ADVICE.get(self.hint or '', '')}"
 
 
 class ClassOrderWarning(UserWarning):

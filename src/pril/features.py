@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from pril._rows import check_sparse
 from pril._sklearn import Interval, fit_context
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
+        check_sparse(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
         lowest = 0 if self.coef0 > 0 else self.degree
         self._monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0).fit(X)
@@ -122,6 +124,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
             Scaled monomials.
         """
         check_is_fitted(self)
+        check_sparse(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
         mapped = self._monomials.transform(X)
         scale = self._scale.astype(mapped.dtype)

@@ -2,23 +2,86 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from pril import _ranks
-from pril.errors import ClassOrderWarning, RowError
+from pril.errors import ClassOrderWarning, RowError, shown
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
-__all__ = ["ClassOrderWarning", "from_bounds", "from_votes", "make_intervals"]
+STREAM = 1  # tells the draws of `make_intervals` from those of learners
+
+__all__ = [
+    "ClassOrderWarning",
+    "from_bounds",
+    "from_strings",
+    "from_votes",
+    "make_intervals",
+    "to_ranks",
+]
+
+
+def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
+    """Turn labels into ranks, whole numbers from 0 for the lowest class.
+
+    scikit-learn's meta-estimators number the labels in alphabetical order before they hand them to
+    a learner, and some of its splitters refuse missing values. Ranks survive both.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals, as `fit` takes them.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y, as `fit` does.
+    exact : bool, default=False
+        Whether to return one rank for each row, and to refuse ranges and missing labels.
+        `BaggingClassifier`, `VotingClassifier`, `StackingClassifier` and `StratifiedKFold` take
+        nothing else.
+
+    Returns
+    -------
+    ranks : ndarray of shape (n_samples, 2), or (n_samples,) if `exact`
+        Lowest and highest rank. An open end reaches to the end of the scale; a row without a label
+        has the whole scale.
+
+    Notes
+    -----
+    Give the learner ``classes=range(n_classes)``. Meta-estimators number the labels that occur,
+    so every class must occur in y.
+
+    Examples
+    --------
+    >>> from pril.labels import to_ranks
+    >>> sizes = ["small", "medium", "large"]
+    >>> to_ranks([("small", "medium"), ("medium", None), (None, None)], sizes)
+    array([[0, 1],
+           [1, 2],
+           [0, 2]])
+    >>> to_ranks(["large", "small"], sizes, exact=True)
+    array([2, 0])
+    """
+    labels = _ranks.read(y)
+    order, ranks = _ranks.encode(labels, classes)
+    if not exact:
+        ranks[~_ranks.is_labelled(ranks)] = (0, len(order) - 1)
+        return ranks
+    wrong = ranks[:, 0] != ranks[:, 1]
+    if wrong.any():
+        t = int(np.argmax(wrong))
+        if not labels.labelled()[t]:
+            raise RowError("y", t, "the label is missing, and exact=True wants one in every row")
+        raise RowError("y", t, f"{labels.row(t)!r} is a range, and exact=True wants one class")
+    return ranks[:, 0]
 
 
 def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
@@ -35,7 +98,8 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
         One column a rater; a missing value (None, NaN) is a rater who did not vote.
     trim : float, default=0.0
         Share of the votes to leave out at each end, below 0.5. With 0.25 an interval reaches from
-        the lower to the upper quartile; it always begins and ends at a vote that was cast.
+        the lower to the upper quartile; it always begins and ends at a vote that was cast. Trim if
+        there are many raters, see the notes.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from the votes, as `fit` does.
 
@@ -43,6 +107,13 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     -------
     y : ndarray of shape (n_samples, 2)
         Lower and upper end; both missing where nobody voted.
+
+    Notes
+    -----
+    The more raters there are, the wider their whole range. On four public sets of ratings, with 3
+    raters the whole range teaches as much as their median. With 9 to 23 raters it is clearly worse,
+    by 0.05 to 0.47 ranks of mean absolute error, and ``trim=0.25``, the middle half of the votes,
+    recovers most of it.
 
     Examples
     --------
@@ -58,11 +129,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     table = _ranks.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
         raise ValueError("votes needs at least one column, one for each rater")
-    order = (
-        _ranks.check_classes(classes)
-        if classes is not None
-        else _ranks.order_classes(table, name="votes")
-    )
+    order = _ranks.find_classes(table, classes, name="votes")
     cast = ~table.missing()
     ranks: Array = np.empty(table.values.shape, dtype=np.int64)
     for rater in range(ranks.shape[1]):
@@ -88,7 +155,7 @@ def _spell(ranks: Ranks, classes: Array, silent: NDArray[np.bool_]) -> Array:
     return labels
 
 
-def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
+def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
     """Turn numeric ranges into intervals of ordered bins.
 
     Bin 0 holds what is below ``edges[0]``, bin k what is in ``[edges[k - 1], edges[k])``, the last
@@ -98,7 +165,8 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
     Parameters
     ----------
     lower, upper : array-like of shape (n_samples,)
-        Ends of each range; a missing or infinite one is open.
+        Ends of each range; a missing or infinite one is open. In place of both, `lower` may hold
+        Intervals of pandas, such as `pandas.cut` returns; their `closed` says which ends they hold.
     edges : array-like of shape (n_bins - 1,)
         The cut points between the bins, ascending. Infinite ones change nothing.
 
@@ -116,12 +184,18 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
            [4, 4],
            [0, 0],
            [3, 3]])
+    >>> import pandas as pd
+    >>> from_bounds(pd.arrays.IntervalArray.from_tuples([(30, 40), (20, 30)]), edges=[30, 40])
+    array([[1, 2],
+           [0, 1]])
     """
+    if edges is None:
+        raise TypeError("from_bounds needs edges=, the cut points between the bins")
     cuts = _numbers(edges, "edges")
     if np.isnan(cuts).any() or (np.diff(cuts) <= 0).any():
         raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
     cuts = cuts[np.isfinite(cuts)]
-    low, high = (_numbers(end, name) for end, name in ((lower, "lower"), (upper, "upper")))
+    low, high, holds_upper = _bounds(lower, upper)
     if low.shape != high.shape:
         raise ValueError(f"lower has {len(low)} values, upper has {len(high)}")
     low = np.where(np.isnan(low), -np.inf, low)
@@ -134,7 +208,21 @@ def from_bounds(lower: ArrayLike, upper: ArrayLike, edges: ArrayLike) -> Ranks:
         )
     first = np.searchsorted(cuts, low, side="right")
     last = np.searchsorted(cuts, high, side="left")
+    last = np.where(holds_upper, np.searchsorted(cuts, high, side="right"), last)
     return np.column_stack([first, np.maximum(first, last)])
+
+
+def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
+    """Return the ends of ranges, and whether a range holds its upper end."""
+    if upper is not None:
+        return _numbers(lower, "lower"), _numbers(upper, "upper"), False
+    table = _ranks.read(lower, name="lower", columns=(1,))
+    words = table.vocabulary
+    if words is None or not all(map(_ranks.is_range, words)):
+        raise TypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
+    ends = [(word.left, word.right, word.closed in ("right", "both")) for word in words]
+    low, high, closed = np.array([*ends, (np.nan, np.nan, False)])[table.values[:, 0]].T
+    return low, high, closed.astype(bool)
 
 
 def _numbers(values: Any, name: str) -> Array:
@@ -146,6 +234,117 @@ def _numbers(values: Any, name: str) -> Array:
     if table.vocabulary is not None:
         raise ValueError(f"{name}, row 0: {table.row(0)!r} is not a number")
     return table.values[:, 0].astype(np.float64)
+
+
+# Words and signs between the two classes of a range, and beside the one class of an open range.
+BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
+OPEN = {
+    "at least": re.compile(
+        r"(?:>=|\u2265|at least )(.+)|(.+?)(?:\+| or (?:more|higher|better))", re.I
+    ),
+    "at most": re.compile(r"(?:<=|\u2264|at most |up to )(.+)|(.+) or (?:less|lower|worse)", re.I),
+    "above": re.compile(r"(?:>|above |over |more than |better than )(.+)", re.I),
+    "below": re.compile(r"(?:<|below |under |less than |worse than )(.+)", re.I),
+}
+
+
+def from_strings(y: Any, classes: Any) -> Array:
+    """Read ranges that people wrote as text.
+
+    Text that is equal to a class is that class, whatever characters it has ("A+", "BBB-").
+    Otherwise these forms are read, in which 3 and 4 stand for any two classes:
+
+    - ``3-4``, ``3 to 4``, ``3..4``, ``3 or 4``: a range;
+    - ``4+``, ``>= 4``, ``\u2265 4``, ``at least 4``, ``4 or more``: that class or a higher one;
+    - ``<= 4``, ``\u2264 4``, ``at most 4``, ``up to 4``, ``4 or less``: that class or a lower one;
+    - ``> 4``, ``above 4``, ``more than 4`` and ``< 4``, ``below 4``, ``less than 4``: without it;
+    - empty text: no label.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Text; a missing value is no label. Capital and small letters are the same, unless there are
+        classes that differ in nothing else.
+    classes : array-like
+        The ordered classes, lowest first: strings or numbers.
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples, 2)
+        Lower and upper ends, in the labels of `classes`; both missing where there is no label.
+
+    Examples
+    --------
+    >>> from pril.labels import from_strings
+    >>> from_strings(["3-4", "at least 4", "< 2", "5"], classes=range(1, 6))
+    array([[3, 4],
+           [4, 5],
+           [1, 1],
+           [5, 5]])
+    >>> from_strings(["A+", "A or B", ""], classes=["C", "B", "A", "A+"])
+    array([['A+', 'A+'],
+           ['B', 'A'],
+           [None, None]], dtype=object)
+    """
+    order = _ranks.check_classes(classes)
+    scale = _Scale(order)
+    if isinstance(y, str) or np.ndim(y) != 1:
+        raise ValueError(f"y should be a 1d array of strings, got {shown(y)} instead")
+    read: dict[str, tuple[int, int]] = {"": _ranks.NO_LABEL}
+    ranks = np.empty((len(y), 2), dtype=np.int64)
+    for t, cell in enumerate(y.to_pylist() if hasattr(y, "to_pylist") else y):
+        text = "" if _ranks.is_missing(cell) else " ".join(str(cell).split())
+        if text not in read:
+            interval = scale.interval(text)
+            if interval is None:
+                reason = f"{shown(cell)} is neither one of the classes {_ranks.named(order)}"
+                raise RowError("y", t, f"{reason} nor a range of them")
+            read[text] = interval
+        ranks[t] = read[text]
+    return _spell(ranks, order, silent=~_ranks.is_labelled(ranks))
+
+
+class _Scale:
+    """The classes as people write them."""
+
+    def __init__(self, classes: Array) -> None:
+        self.are_numbers = classes.dtype.kind in "biuf"
+        names = [_ranks.plain(name) for name in classes]
+        self.fold = len({str(name).casefold() for name in names}) == len(names)
+        self.ranks = {self.key(name): r for r, name in enumerate(names)}
+
+    def key(self, name: Any) -> Any:
+        """Return what equal spellings of a class have in common."""
+        if self.are_numbers:
+            try:
+                return float(name)
+            except ValueError:
+                return None
+        name = " ".join(str(name).split())
+        return name.casefold() if self.fold else name
+
+    def rank(self, text: str) -> int | None:
+        return self.ranks.get(self.key(text))
+
+    def interval(self, text: str) -> tuple[int, int] | None:
+        """Return the lowest and the highest rank that a text means; None if it means nothing."""
+        rank, top = self.rank(text), len(self.ranks) - 1
+        if rank is not None:
+            return rank, rank
+        for kind, form in OPEN.items():
+            match = form.fullmatch(text)
+            rank = self.rank(match[match.lastindex or 0]) if match else None
+            if rank is not None:
+                low = {"at least": rank, "above": rank + 1}.get(kind, 0)
+                high = {"at most": rank, "below": rank - 1}.get(kind, top)
+                return (low, high) if low <= high else None
+        for between in BETWEEN.finditer(text):  # a class may have a hyphen, too
+            first, last = self.rank(text[: between.start()]), self.rank(text[between.end() :])
+            if first is not None and last is not None:
+                if between[0].lower() == "or":
+                    first, last = sorted((first, last))
+                return (first, last) if first <= last else None
+        return None
 
 
 def make_intervals(
@@ -172,7 +371,8 @@ def make_intervals(
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     random_state : int, RandomState instance or None, default=None
-        Chooses the rows and the sides.
+        Chooses the rows and the sides. The draws of a number are not those of a learner with the
+        same number.
 
     Returns
     -------
@@ -196,7 +396,7 @@ def make_intervals(
     order = _ranks.find_classes(labels, classes)
     ranks = _ranks.to_intervals(labels, order)
     _ranks.require_labels(labels)
-    rng = check_random_state(random_state)
+    rng = _own_stream(random_state)
     top = len(order) - 1
     rank = ranks[:, 0]
     sides = np.array([[-1, 0], [0, 1]]) if kind == 1 else np.array([[-1, 1]])
@@ -207,3 +407,15 @@ def make_intervals(
     widened = rng.permutation(len(rank))[: round(fraction * len(rank))]
     ranks[widened] = wide[widened]
     return order[ranks]
+
+
+def _own_stream(random_state: Any) -> np.random.RandomState:
+    """Return a generator whose draws differ from those of a learner with the same number.
+
+    Otherwise both would draw the same permutation, and the learner would see all ranges first.
+    """
+    if isinstance(random_state, Integral):
+        seeds = np.random.SeedSequence([int(random_state), STREAM])
+        return np.random.RandomState(np.random.MT19937(seeds))
+    rng: np.random.RandomState = check_random_state(random_state)
+    return rng

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import log_expit
+from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
@@ -76,6 +77,8 @@ class PRIL(StreamMixin, ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -173,6 +176,8 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -226,6 +231,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         "noise": [Interval(Real, 0, 1, closed="both")],
         "decision": [StrOptions({"median", "mode"})],
     }
+    _whole_steps = False
     _stops_without_mistakes = False  # the probabilities still get better
     _stream_type = ProbabilityStream
 
@@ -288,7 +294,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
             total=np.zeros(n_classes),
             ranges=np.zeros(loop.table_size(n_classes)),
         )
-        return memory._replace(state=memory.state._replace(lattice=False, evidence=evidence))
+        return memory._replace(state=memory.state._replace(evidence=evidence))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities of the classes.
@@ -336,6 +342,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
             score to the nearer threshold of each class, negative outside; for the mode, the
             logarithms of the probabilities.
         """
+        check_is_fitted(self)
         if self.decision == "mode" and len(self.classes_) > 2:
             return self.predict_log_proba(X)
         return super().decision_function(X)
@@ -389,6 +396,8 @@ class PRank(StreamMixin, ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -475,6 +484,8 @@ class MPRIL(StreamMixin, ThresholdClassifier):
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -606,7 +617,7 @@ class WidrowHoff(StreamMixin, ThresholdClassifier):
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
     intercept_ : float
-        Weight of the constant feature.
+        Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -672,11 +683,6 @@ class WidrowHoff(StreamMixin, ThresholdClassifier):
 
     def _geometry(self) -> loop.FixedThresholds:
         return loop.FixedThresholds()
-
-    @property
-    def intercept_(self) -> float:
-        """Weight of the constant feature."""
-        return float(self._parameters()[0][0, -1])
 
 
 class MulticlassPerceptron(StreamMixin, OnlineClassifier):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from pril import _ranks
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     Ranks = NDArray[np.int64]
 
 __all__ = [
+    "IntervalScorer",
     "interval_absolute_error",
     "interval_accuracy",
     "interval_accuracy_scorer",
@@ -156,25 +158,22 @@ def interval_hinge_loss(
     return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
 
 
-def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Score a fitted classifier by minus its `interval_absolute_error`, for model selection.
-
-    A label that the estimator does not know is an error here: name all classes on the estimator.
-    For labels with open ends pass a splitter such as ``cv=KFold(5)``.
+class IntervalScorer(BaseEstimator):
+    """A scorer for model selection that takes the order of the classes from the estimator.
 
     Parameters
     ----------
-    estimator : object
-        A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Features.
-    y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals; a row without a label is left out.
+    metric : callable
+        A function of this module, called as ``metric(y, predicted, classes=, sample_weight=)``.
+    sign : int, default=1
+        -1 where a smaller value of the metric is better.
 
-    Returns
-    -------
-    score : float
-        Higher is better.
+    Notes
+    -----
+    It is called as any scorer, ``scorer(estimator, X, y, sample_weight=None)``. With scikit-learn's
+    metadata routing, ``clone(scorer).set_score_request(sample_weight=True)`` asks for the weights
+    of the rows. A label that the estimator does not know is an error here: name all classes on the
+    estimator. For labels with open ends pass a splitter such as ``cv=KFold(5)``.
 
     Examples
     --------
@@ -192,37 +191,61 @@ def neg_interval_absolute_error_scorer(estimator: Any, X: Any, y: Any) -> float:
     >>> sorted(search.best_params_)
     ['average']
     """
-    return -interval_absolute_error(y, estimator.predict(X), classes=estimator.classes_)
+
+    def __init__(self, metric: Any, sign: int = 1) -> None:
+        self.metric = metric
+        self.sign = sign
+
+    def __call__(
+        self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Score a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : object
+            A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals; a row without a label is left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Higher is better.
+        """
+        options = {"classes": estimator.classes_, "sample_weight": sample_weight}
+        return self.sign * float(self.metric(y, estimator.predict(X), **options))
+
+    def score(
+        self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Do the same by the name that metadata routing knows.
+
+        Parameters
+        ----------
+        estimator : object
+            A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals; a row without a label is left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Higher is better.
+        """
+        return self(estimator, X, y, sample_weight)
 
 
-def interval_accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Score a fitted classifier by its `interval_accuracy`, for model selection.
-
-    A label that the estimator does not know is an error here, while `score` counts it as a miss.
-
-    Parameters
-    ----------
-    estimator : object
-        A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Features.
-    y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals; a row without a label is left out.
-
-    Returns
-    -------
-    score : float
-        Higher is better.
-
-    Examples
-    --------
-    >>> from pril import PRIL
-    >>> from pril.metrics import interval_accuracy_scorer
-    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
-    >>> interval_accuracy_scorer(PRIL(random_state=0, max_iter=50).fit(X, y), X, y)
-    1.0
-    """
-    return interval_accuracy(y, estimator.predict(X), classes=estimator.classes_)
+interval_accuracy_scorer = IntervalScorer(interval_accuracy)
+neg_interval_absolute_error_scorer = IntervalScorer(interval_absolute_error, sign=-1)
 
 
 def mean_over_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,21 @@ import numpy as np
 from pril import _ranks
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from matplotlib.axes import Axes
 
-    from pril._online import ThresholdClassifier
+__all__ = [
+    "IntervalConfusionDisplay",
+    "ScoreAxisDisplay",
+    "WeightsDisplay",
+    "plot_model",
+    "plot_scores",
+]
 
-__all__ = ["plot_model", "plot_scores"]
-
-INSIDE, OUTSIDE = "#0072b2", "#d55e00"  # safe for colour-blind readers
+# Safe for colour-blind readers.
+INSIDE, OUTSIDE, BELOW = "#0072b2", "#d55e00", "#e69f00"
+MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
 
 
 def _axes(ax: Axes | None) -> Axes:
@@ -27,16 +36,472 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
 
 
-def plot_scores(estimator: ThresholdClassifier, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
-    """Plot the rows by score: the class of each prediction, the interval of each label.
+def _split(estimator: Any) -> tuple[Any, Any]:
+    """Return the steps before the learner, None if there are none, and the learner."""
+    if not hasattr(estimator, "steps"):
+        return None, estimator
+    return (estimator[:-1] if len(estimator.steps) > 1 else None), estimator[-1]
 
-    A vertical bar spans the classes that a row's label allows, a dot is the predicted class, and
-    dotted lines are the thresholds.
+
+def _rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the learner, its ranks and scores of rows, its thresholds, and the intervals of y."""
+    steps, learner = _split(estimator)
+    rank, scores, cut = learner._rate(X if steps is None else steps.transform(X))
+    intervals = _ranks.to_intervals(_ranks.read(y), learner.classes_)
+    _ranks.check_length(intervals, rank)
+    return learner, rank, scores, cut[1:-1], intervals
+
+
+class ScoreAxisDisplay:
+    """The scores of rows, between the thresholds, and how many are predicted inside their range.
+
+    Areas are numbers of rows. No bar crosses a threshold, so the colours above a class show which
+    share of the rows predicted so is right. Rows without a label are left out.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples,)
+        The score of each row.
+    rank : ndarray of shape (n_samples,)
+        The predicted rank of each row.
+    intervals : ndarray of shape (n_samples, 2)
+        Lowest and highest rank of each label.
+    thresholds : ndarray of shape (n_classes - 1,)
+        Thresholds between the classes, ascending.
+    classes : ndarray of shape (n_classes,)
+        The classes, lowest first.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> from pril import PRIL
+    >>> from pril.plotting import ScoreAxisDisplay
+    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
+    >>> model = PRIL(random_state=0, max_iter=50).fit(X, y)
+    >>> ScoreAxisDisplay.from_estimator(model, X, y).ax_.get_xlabel()
+    'score'
+    """
+
+    def __init__(
+        self, scores: Any, rank: Any, intervals: Any, thresholds: Any, classes: Any
+    ) -> None:
+        self.scores = scores
+        self.rank = rank
+        self.intervals = intervals
+        self.thresholds = thresholds
+        self.classes = classes
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the rows by the scores of a model.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted learner with thresholds, alone or at the end of a Pipeline.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : ScoreAxisDisplay
+            What was drawn.
+        """
+        if not hasattr(_split(estimator)[1], "latent"):
+            raise TypeError(f"{type(_split(estimator)[1]).__name__} has no score axis to draw")
+        learner, rank, scores, thresholds, intervals = _rated(estimator, X, y)
+        return cls(scores[:, 0], rank, intervals, thresholds, learner.classes_).plot(ax=ax)
+
+    @classmethod
+    def from_predictions(
+        cls, scores: Any, y: Any, *, thresholds: Any, classes: Any, ax: Axes | None = None
+    ) -> Self:
+        """Draw the rows by scores that were computed before.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_samples,)
+            The score of each row, such as `latent` returns.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        thresholds : array-like of shape (n_classes - 1,)
+            Thresholds between the classes, ascending.
+        classes : array-like of shape (n_classes,)
+            The classes, lowest first.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : ScoreAxisDisplay
+            What was drawn.
+        """
+        order = _ranks.check_classes(classes)
+        scores, thresholds = np.asarray(scores), np.asarray(thresholds)
+        intervals = _ranks.to_intervals(_ranks.read(y), order)
+        _ranks.check_length(intervals, scores, other="scores")
+        rank = np.searchsorted(thresholds, scores, side="right")
+        return cls(scores, rank, intervals, thresholds, order).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None, bins: int = 40) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+        bins : int, default=40
+            About how many bars to draw.
+
+        Returns
+        -------
+        display : ScoreAxisDisplay
+            This display.
+        """
+        self.ax_ = ax = _axes(ax)
+        self.figure_ = ax.figure
+        labelled = _ranks.is_labelled(self.intervals)
+        scores, rank = self.scores[labelled], self.rank[labelled]
+        lo, hi = self.intervals[labelled].T
+        ends = np.concatenate([scores, self.thresholds])
+        left, right = (ends.min(), ends.max()) if ends.size else (0.0, 1.0)
+        margin = 0.04 * (right - left) or 1.0
+        edges = self._edges(left - margin, right + margin, bins)
+        widths = np.diff(edges)
+        height = np.zeros(len(widths))
+        for rows, color, said in (
+            ((lo <= rank) & (rank <= hi), INSIDE, "inside the range"),
+            (rank < lo, BELOW, "below it"),
+            (rank > hi, OUTSIDE, "above it"),
+        ):
+            density = np.histogram(scores[rows], edges)[0] / widths
+            share = np.count_nonzero(rows) / max(len(rows), 1)
+            ax.bar(
+                edges[:-1],
+                density,
+                widths,
+                bottom=height,
+                align="edge",
+                color=color,
+                edgecolor="white",
+                linewidth=0.4,
+                label=f"predicted {said} ({share:.0%})",
+            )
+            height += density
+        inside = (lo <= rank) & (rank <= hi)
+        self._name_classes(rank, inside, edges[0], edges[-1])
+        ax.set_xlim(edges[0], edges[-1])
+        ax.set_ylim(0.0, 1.05 * height.max(initial=0.0) or 1.0)
+        ax.set_xlabel("score")
+        ax.set_ylabel("rows per unit of score")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+        return self
+
+    def _edges(self, left: float, right: float, bins: int) -> Any:
+        """Return the edges of bars of about equal width; every threshold is one."""
+        inner = np.unique(self.thresholds)
+        ends = [left, *inner[(inner > left) & (inner < right)], right]
+        width = (right - left) / bins
+        parts = [
+            np.linspace(a, b, max(1, round((b - a) / width)), endpoint=False)
+            for a, b in pairwise(ends)
+        ]
+        return np.concatenate([*parts, [right]])
+
+    def _name_classes(self, rank: Any, inside: Any, left: float, right: float) -> None:
+        """Draw the thresholds, and above each class its name and the share of it that is right."""
+        ends = np.concatenate([[left], self.thresholds, [right]])
+        for threshold in self.thresholds:
+            self.ax_.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
+        crowded = len(self.classes) > 8
+        for k, name in enumerate(self.classes):
+            said = str(name)
+            if (rank == k).any() and not crowded:
+                said += f"\n{inside[rank == k].mean():.0%}"
+            self.ax_.annotate(
+                said,
+                ((ends[k] + ends[k + 1]) / 2, 1.0),
+                xycoords=self.ax_.get_xaxis_transform(),
+                xytext=(0, 4 + (10 * (k % 2) if crowded else 0)),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+
+
+class WeightsDisplay:
+    """The largest weights of a model on its score axis, with its thresholds.
+
+    A bar shows what one unit of a feature, such as one standard deviation, adds to the score. The
+    shaded bands are the score ranges of the classes, so a bar shows how many classes its feature
+    can move a row.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds : ndarray of shape (n_classes - 1,)
+        Thresholds between the classes, ascending.
+    classes : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    names : sequence of str
+        Names of the features.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> from pril import PRIL
+    >>> from pril.plotting import WeightsDisplay
+    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]], [(1, 1), (1, 2), (2, 2)]
+    >>> display = WeightsDisplay.from_estimator(PRIL(random_state=0).fit(X, y))
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+    ['0', '1']
+    """
+
+    def __init__(self, coef: Any, thresholds: Any, classes: Any, names: Sequence[str]) -> None:
+        self.coef = coef
+        self.thresholds = thresholds
+        self.classes = classes
+        self.names = names
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        names: Sequence[str] | None = None,
+        top: int = 10,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the weights of a model.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted linear learner with thresholds, alone or at the end of a Pipeline.
+        names : sequence of str, default=None
+            Names of the features. None takes those that the learner or the steps before it know, or
+            else numbers.
+        top : int, default=10
+            How many weights to draw.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : WeightsDisplay
+            What was drawn.
+        """
+        steps, learner = _split(estimator)
+        if not (hasattr(learner, "coef_") and hasattr(learner, "thresholds_")):
+            raise TypeError(f"{type(learner).__name__} has no weights on one score axis to draw")
+        coef = learner.coef_
+        if names is None:
+            known = getattr(learner, "feature_names_in_", range(len(coef)))
+            if steps is not None:
+                try:
+                    known = steps.get_feature_names_out()
+                except (AttributeError, ValueError):  # a step has no names for its features
+                    known = range(len(coef))
+            names = [str(name) for name in known]
+        return cls(coef, learner.thresholds_, learner.classes_, names).plot(ax=ax, top=top)
+
+    def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+        top : int, default=10
+            How many weights to draw.
+
+        Returns
+        -------
+        display : WeightsDisplay
+            This display.
+        """
+        self.ax_ = ax = _axes(ax)
+        self.figure_ = ax.figure
+        coef, cuts = self.coef, self.thresholds
+        largest = np.argsort(-np.abs(coef), kind="stable")[:top]
+        ends = np.concatenate([cuts, coef[largest], [0.0]])
+        margin = 0.15 * (ends.max() - ends.min() or 1.0)
+        edges = np.concatenate([[ends.min() - margin], cuts, [ends.max() + margin]])
+        for k, name in enumerate(self.classes):
+            shade = 0.04 + 0.08 * (k % 2)
+            ax.axvspan(edges[k], edges[k + 1], color="black", alpha=shade, linewidth=0)
+            ax.annotate(
+                str(name),
+                ((edges[k] + edges[k + 1]) / 2, 1.0),
+                xycoords=ax.get_xaxis_transform(),
+                xytext=(0, 4 + 10 * (k % 2 if len(cuts) > 8 else 0)),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+        place = np.arange(len(largest))
+        colors = np.where(coef[largest] < 0, OUTSIDE, INSIDE)
+        ax.barh(place, coef[largest], color=colors, height=0.6)
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.set_yticks(place, [self.names[j] for j in largest])
+        ax.invert_yaxis()
+        ax.set_xlim(edges[0], edges[-1])
+        ax.set_xlabel("score")
+        return self
+
+
+class IntervalConfusionDisplay:
+    """The confusion matrix of predictions and ranges.
+
+    A row counts as the class of its range that is nearest to its prediction. So the diagonal holds
+    the predictions inside their range, and the distance from it is the interval loss. For exact
+    labels it is the usual matrix. Rows without a label are left out.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_classes, n_classes)
+        Number of rows by nearest class of the label and predicted class.
+    classes : ndarray of shape (n_classes,)
+        The classes, lowest first.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> from pril.plotting import IntervalConfusionDisplay
+    >>> y, y_pred = [(1, 2), (1, 2), (3, 3)], [2, 3, 3]
+    >>> IntervalConfusionDisplay.from_predictions(y, y_pred, classes=[1, 2, 3]).matrix
+    array([[0, 0, 0],
+           [0, 1, 1],
+           [0, 0, 1]])
+    """
+
+    def __init__(self, matrix: Any, classes: Any) -> None:
+        self.matrix = matrix
+        self.classes = classes
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the matrix of a model's predictions.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted learner of this package, alone or at the end of a Pipeline.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : IntervalConfusionDisplay
+            What was drawn.
+        """
+        learner, rank, _, _, intervals = _rated(estimator, X, y)
+        return cls._counted(rank, intervals, learner.classes_, ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y: Any, y_pred: Any, *, classes: Any = None, ax: Axes | None = None
+    ) -> Self:
+        """Draw the matrix of predictions.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        y_pred : array-like of shape (n_samples,)
+            Predicted labels.
+        classes : array-like of shape (n_classes,), default=None
+            The classes, lowest first. None takes them from y and y_pred.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : IntervalConfusionDisplay
+            What was drawn.
+        """
+        labels, predicted = _ranks.read(y), _ranks.read(y_pred, name="y_pred", columns=(1,))
+        if classes is None:
+            order = _ranks.order_classes(labels, predicted)
+        else:
+            order = _ranks.check_classes(classes)
+        rank = _ranks.to_intervals(predicted, order, name="y_pred")[:, 0]
+        intervals = _ranks.to_intervals(labels, order)
+        _ranks.check_length(intervals, rank, other="y_pred")
+        return cls._counted(rank, intervals, order, ax)
+
+    @classmethod
+    def _counted(cls, rank: Any, intervals: Any, classes: Any, ax: Axes | None) -> Self:
+        labelled = _ranks.is_labelled(intervals)
+        rank, intervals = rank[labelled], intervals[labelled]
+        nearest = np.clip(rank, intervals[:, 0], intervals[:, 1])
+        matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
+        np.add.at(matrix, (nearest, rank), 1)
+        return cls(matrix, classes).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : IntervalConfusionDisplay
+            This display.
+        """
+        self.ax_ = ax = _axes(ax)
+        self.figure_ = ax.figure
+        shares = self.matrix / np.maximum(self.matrix.sum(axis=1, keepdims=True), 1)
+        ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
+        if len(self.classes) <= MOST_NUMBERS:
+            for (i, j), n in np.ndenumerate(self.matrix):
+                color = "white" if shares[i, j] > 0.5 else "black"
+                ax.text(j, i, str(n), ha="center", va="center", color=color)
+        names, places = [str(name) for name in self.classes], np.arange(len(self.classes))
+        ax.set_xticks(places, names, rotation=45 if max(map(len, names)) > 6 else 0)
+        ax.set_yticks(places, names)
+        ax.set_xlabel("predicted")
+        ax.set_ylabel("class of the range nearest to it")
+        return self
+
+
+def plot_scores(estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot the rows by score, coloured by whether they are predicted inside their range.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted learner with thresholds.
+        A fitted learner with thresholds, alone or at the end of a Pipeline.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Features.
     y : array-like of shape (n_samples,) or (n_samples, 2)
@@ -49,6 +514,10 @@ def plot_scores(estimator: ThresholdClassifier, X: Any, y: Any, *, ax: Axes | No
     ax : matplotlib Axes
         The axes drawn on.
 
+    See Also
+    --------
+    ScoreAxisDisplay : What is drawn.
+
     Examples
     --------
     >>> from pril import PRIL
@@ -58,52 +527,11 @@ def plot_scores(estimator: ThresholdClassifier, X: Any, y: Any, *, ax: Axes | No
     >>> ax.get_xlabel()
     'score'
     """
-    ax = _axes(ax)
-    if not hasattr(estimator, "latent"):
-        raise TypeError(f"{type(estimator).__name__} has no score axis to draw")
-    rank, scores, cut = estimator._rate(X)
-    score = scores[:, 0]
-    table = _ranks.read(y)
-    intervals = _ranks.to_intervals(table, estimator.classes_)
-    _ranks.check_length(intervals, rank)
-    inside = _ranks.interval_loss(intervals, rank) == 0
-    for hits, color, name in ((inside, INSIDE, "inside"), (~inside, OUTSIDE, "outside")):
-        lo, hi = intervals[hits].T
-        said = f"prediction {name} its interval ({hits.mean():.0%})"
-        ax.vlines(score[hits], lo - 0.3, hi + 0.3, color=color, alpha=0.3, linewidth=1.5)
-        ax.plot(score[hits], rank[hits], "o", color=color, markersize=3.5, label=said)
-    span = score.max() - score.min() or 1.0
-    left, right = score.min() - 0.04 * span, score.max() + 0.04 * span
-    ax.stairs(
-        np.arange(len(cut) - 1),
-        np.clip(
-            cut, min(left, cut[1:-1].min(initial=left)), max(right, cut[1:-1].max(initial=right))
-        ),
-        color="black",
-        baseline=None,
-        linewidth=1,
-    )
-    for i, threshold in enumerate(cut[1:-1]):
-        ax.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
-        ax.annotate(
-            f"{threshold:.3g}",
-            (threshold, 1.0),
-            xycoords=ax.get_xaxis_transform(),
-            xytext=(0, 4 + 10 * (i % 2)),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
-    ax.set_yticks(np.arange(len(estimator.classes_)), [str(c) for c in estimator.classes_])
-    ax.set_ylim(-0.6, len(estimator.classes_) - 0.4)
-    ax.set_xlabel("score")
-    ax.set_ylabel("class")
-    ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
-    return ax
+    return ScoreAxisDisplay.from_estimator(estimator, X, y, ax=ax).ax_
 
 
 def plot_model(
-    estimator: ThresholdClassifier,
+    estimator: Any,
     names: Sequence[str] | None = None,
     *,
     top: int = 10,
@@ -111,16 +539,12 @@ def plot_model(
 ) -> Axes:
     """Plot the largest weights of a model on its score axis, with its thresholds.
 
-    A bar shows what one unit of a feature, such as one standard deviation, adds to the score. The
-    shaded bands are the score ranges of the classes, so a bar shows how many classes its feature
-    can move a row.
-
     Parameters
     ----------
     estimator : estimator
-        A fitted linear learner with thresholds.
+        A fitted linear learner with thresholds, alone or at the end of a Pipeline.
     names : sequence of str, default=None
-        Names of the features. None takes the names of `fit`, or else numbers.
+        Names of the features. None takes those that the model knows, or else numbers.
     top : int, default=10
         How many weights to draw.
     ax : matplotlib Axes, default=None
@@ -131,6 +555,10 @@ def plot_model(
     ax : matplotlib Axes
         The axes drawn on.
 
+    See Also
+    --------
+    WeightsDisplay : What is drawn.
+
     Examples
     --------
     >>> from pril import PRIL
@@ -140,32 +568,4 @@ def plot_model(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['height', 'width']
     """
-    ax = _axes(ax)
-    if not (hasattr(estimator, "coef_") and hasattr(estimator, "thresholds_")):
-        raise TypeError(f"{type(estimator).__name__} has no weights on one score axis to draw")
-    coef, cuts = estimator.coef_, estimator.thresholds_
-    if names is None:
-        names = [str(n) for n in getattr(estimator, "feature_names_in_", range(len(coef)))]
-    largest = np.argsort(-np.abs(coef), kind="stable")[:top]
-    ends = np.concatenate([cuts, coef[largest], [0.0]])
-    margin = 0.15 * (ends.max() - ends.min() or 1.0)
-    edges = np.concatenate([[ends.min() - margin], cuts, [ends.max() + margin]])
-    for k, name in enumerate(estimator.classes_):
-        ax.axvspan(edges[k], edges[k + 1], color="black", alpha=0.04 + 0.08 * (k % 2), linewidth=0)
-        ax.annotate(
-            str(name),
-            ((edges[k] + edges[k + 1]) / 2, 1.0),
-            xycoords=ax.get_xaxis_transform(),
-            xytext=(0, 4 + 10 * (k % 2 if len(cuts) > 8 else 0)),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
-    place = np.arange(len(largest))
-    ax.barh(place, coef[largest], color=np.where(coef[largest] < 0, OUTSIDE, INSIDE), height=0.6)
-    ax.axvline(0.0, color="black", linewidth=0.8)
-    ax.set_yticks(place, [names[j] for j in largest])
-    ax.invert_yaxis()
-    ax.set_xlim(edges[0], edges[-1])
-    ax.set_xlabel("score")
-    return ax
+    return WeightsDisplay.from_estimator(estimator, names=names, top=top, ax=ax).ax_

@@ -66,6 +66,11 @@ class _Stream(NamedTuple):
     def min_width(self) -> int:
         return int((self.intervals[:, 1] - self.intervals[:, 0]).min())
 
+    @property
+    def y(self) -> Array:
+        """The labels, as lower and upper ends."""
+        return self.classes[self.intervals]
+
     def margins(self, w: Array, theta: Array) -> Array:
         """Return z_i (w . x_t - theta_i), infinite where there is no constraint."""
         signed = self.signs * ((self.X @ w)[:, np.newaxis] - theta)
@@ -76,6 +81,10 @@ def _read(X: Any, y: Any, classes: Any) -> _Stream:
     X = check_array(X, dtype=np.float64)
     order, intervals = _ranks.encode(_ranks.read(y), classes)
     _ranks.check_length(intervals, X)
+    labelled = _ranks.is_labelled(intervals)  # the others are no rounds
+    if not labelled.any():
+        raise ValueError("y has no label in any row: there is no round to speak of")
+    X, intervals = X[labelled], intervals[labelled]
     i = np.arange(len(order) - 1)
     signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])
     return _Stream(X, signs, order, intervals)
@@ -613,7 +622,8 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
     stream = _read(X, y, _named_classes(learner, classes))
     norm = _positive("norm", norm)
     learner.set_params(classes=None)
-    loss = float(progressive(learner, stream.X, y, classes=stream.classes).hinge_losses.sum())
+    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
+    loss = float(progress.hinge_losses.sum())
     T, K, c = len(stream.X), len(stream.classes), stream.min_width
     gradient = _gradient(stream.radius, _constraints(K, c))
     step = norm / (gradient * math.sqrt(T)) if gradient > 0 else math.inf
@@ -734,10 +744,10 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
     multiplicative = isinstance(learner, MPRIL)
     if not multiplicative:
         learner.set_params(average=False)
-    progress = progressive(learner, stream.X, y, classes=stream.classes)
+    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
     norm: Literal["l1", "l2"] = "l1" if multiplicative else "l2"
     nonnegative = multiplicative and not learner.signed
-    largest = margin(X, y, norm, nonnegative, classes=stream.classes)
+    largest = margin(stream.X, stream.y, norm, nonnegative, classes=stream.classes)
     facts: dict[str, Any] = {
         "rounds": learner.t_,
         "mistakes": learner.n_mistakes_,
@@ -751,12 +761,12 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
     if multiplicative:
         more_facts, bounds = _multiplicative_audit(learner, stream, largest.gamma)
         return Audit(facts | more_facts, bounds)
-    return Audit(facts, _additive_bounds(learner, stream, y, largest))
+    return Audit(facts, _additive_bounds(learner, stream, largest))
 
 
-def _additive_bounds(learner: PRIL, stream: _Stream, y: Any, largest: Margin) -> list[Bound]:
+def _additive_bounds(learner: PRIL, stream: _Stream, largest: Margin) -> list[Bound]:
     """Return Theorems 1 to 3 for a run of PRIL."""
-    X, classes, violated = stream.X, stream.classes, learner.n_updates_
+    X, y, classes, violated = stream.X, stream.y, stream.classes, learner.n_updates_
     bounds = []
     if largest.separable:
         bound = mistake_bound(stream.radius, largest.gamma, len(classes), stream.min_width)

@@ -14,6 +14,7 @@ import typer
 from typer.main import get_command
 
 from pril.cli.demo import demo
+from pril.cli.export import export
 from pril.cli.learn import fit
 from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for _command in (fit, predict, evaluate, show, stream, audit, reproduce, demo):
+for _command in (fit, predict, evaluate, show, export, stream, audit, reproduce, demo):
     app.command()(_command)
 
 
@@ -113,12 +114,14 @@ def _stopping_cleanly() -> Iterator[None]:
         print("pril: stopped", file=sys.stderr)
         sys.exit(1)
 
-    handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    # SIGHUP, which comes when a terminal is closed, is not known everywhere.
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    handlers = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        for name, handler in handlers.items():
-            signal.signal(name, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

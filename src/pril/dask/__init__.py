@@ -6,8 +6,8 @@ A table is a list of blocks of rows, and each block is lazy. There are two ways 
 - ``"mix"`` is iterative parameter mixing (McDonald, Hall and Mann, 2010): in every round all blocks
   learn one pass from the common model, and the common model moves by the mean of their changes.
 
-`_blocks` cuts tables into blocks, `_mix` learns from them, `_predict` predicts, and `_cluster`
-computes the tasks.
+`_blocks` cuts tables into blocks, `_steps` applies the first steps of a Pipeline to them, `_mix`
+learns, `_predict` predicts, and `_cluster` computes the tasks.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pril.dask._cluster import Cluster as Cluster
 from pril.dask._cluster import ClusterLost
 from pril.dask._mix import Mode, learn
 from pril.dask._predict import predict_lazily, score_lazily
+from pril.dask._steps import fitted_steps, split_pipeline, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -57,6 +58,10 @@ def fit(
     estimator : estimator
         A learner of this package. It is not changed: a clone learns. If its `classes` are None and
         y is not an ordered Categorical, all labels are read once before the first round.
+
+        Or a :class:`~sklearn.pipeline.Pipeline` that ends in a learner. Its other steps must be
+        fitted already, for example to some rows; only a `ColumnEncoder` at its beginning is fitted
+        here, to all rows.
     X : dask Array or dask DataFrame of shape (n_samples, n_features)
         Features, in blocks of rows. Blocks of an array may be CSR matrices.
     y : dask Array, Series or DataFrame, or names of columns
@@ -118,7 +123,12 @@ def fit(
     if classes is None:
         classes = declared_classes(X, y)
     features = empty_features(X, y)
-    return learn(model, blocks, features, classes, mode, epochs, Cluster(client, progress))
+    cluster = Cluster(client, progress)
+    steps = fitted_steps(estimator, blocks, cluster)
+    if steps:
+        blocks, features = transformed(steps, blocks), None
+    learned = learn(model, blocks, features, classes, mode, epochs, cluster)
+    return _joined(estimator, steps, learned)
 
 
 def fit_blocks(
@@ -135,7 +145,7 @@ def fit_blocks(
     Parameters
     ----------
     estimator : estimator
-        A learner of this package. It is not changed: a clone learns.
+        A learner of this package, or a Pipeline, as in `fit`. It is not changed: a clone learns.
     blocks : sequence of dask Delayed
         Each is a pair, X and y of a block, as `partial_fit` takes them; or a pair of two Delayed.
     mode : {"mix", "chain"}, default="mix"
@@ -167,7 +177,11 @@ def fit_blocks(
     """
     model = _clone(estimator)
     cluster = Cluster(client, progress)
-    return learn(model, list(blocks), None, _checked_classes(model), mode, epochs, cluster)
+    blocks = list(blocks)
+    steps = fitted_steps(estimator, blocks, cluster)
+    blocks = transformed(steps, blocks) if steps else blocks
+    learned = learn(model, blocks, None, _checked_classes(model), mode, epochs, cluster)
+    return _joined(estimator, steps, learned)
 
 
 def predict(estimator: Any, X: Any) -> Any:
@@ -176,7 +190,7 @@ def predict(estimator: Any, X: Any) -> Any:
     Parameters
     ----------
     estimator : estimator
-        A fitted learner of this package.
+        A fitted learner of this package, alone or at the end of a Pipeline.
     X : dask Array or dask DataFrame of shape (n_samples, n_features)
         Features, in blocks of rows.
 
@@ -205,7 +219,7 @@ def latent(estimator: Any, X: Any) -> Any:
     Parameters
     ----------
     estimator : estimator
-        A fitted learner of this package with thresholds.
+        A fitted learner of this package with thresholds, alone or at the end of a Pipeline.
     X : dask Array or dask DataFrame of shape (n_samples, n_features)
         Features, in blocks of rows.
 
@@ -225,9 +239,10 @@ def latent(estimator: Any, X: Any) -> Any:
     True
     """
     _check_fitted(estimator)
-    if not hasattr(estimator, "latent"):
+    learner = split_pipeline(estimator)[1]
+    if not hasattr(learner, "latent"):
         raise TypeError(
-            f"{type(estimator).__name__} has a score for each class, not one latent score"
+            f"{type(learner).__name__} has a score for each class, not one latent score"
         )
     return predict_lazily(estimator, X, "latent", np.dtype(np.float64))
 
@@ -238,7 +253,7 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
     Parameters
     ----------
     estimator : estimator
-        A fitted learner of this package.
+        A fitted learner of this package, alone or at the end of a Pipeline.
     X : dask Array or dask DataFrame of shape (n_samples, n_features)
         Features, in blocks of rows.
     y : dask Array, Series or DataFrame, or names of columns
@@ -265,9 +280,16 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 
 def _clone(estimator: Any) -> Any:
     _check_learner(estimator)
-    model = clone(estimator)
+    model = clone(split_pipeline(estimator)[1])
     model._validate_params()
     return model
+
+
+def _joined(estimator: Any, steps: list[Any], model: Any) -> Any:
+    """Return the model, behind its steps if it was in a Pipeline."""
+    if not hasattr(estimator, "steps"):
+        return model
+    return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])
 
 
 def _checked_classes(model: Any) -> Any:
@@ -276,14 +298,13 @@ def _checked_classes(model: Any) -> Any:
 
 def _check_fitted(estimator: Any) -> None:
     _check_learner(estimator)
-    check_is_fitted(estimator)
+    check_is_fitted(split_pipeline(estimator)[1])
 
 
 def _check_learner(estimator: Any) -> None:
-    if not isinstance(estimator, OnlineClassifier):
+    learner = split_pipeline(estimator)[1]
+    if not isinstance(learner, OnlineClassifier):
         raise TypeError(
-            f"estimator must be a learner of this package, got {type(estimator).__name__}; apply a "
-            "pipeline's other steps to X first, for example with "
-            "X.map_partitions(scaler.transform) if X is a DataFrame, or "
-            "X.map_blocks(scaler.transform) if it is an array"
+            "estimator must be a learner of this package, or a Pipeline that ends in one, got "
+            f"{type(learner).__name__}"
         )

@@ -54,8 +54,9 @@ def blocks_of(X: Any, y: Any) -> Blocks:
     parts, targets = row_blocks(X, "X"), row_blocks(y, "y")
     if len(parts) != len(targets):
         raise ValueError(
-            f"X has {len(parts)} blocks and y has {len(targets)}: they must hold the same rows, "
-            "for example as columns of one DataFrame, or after rechunk or repartition"
+            f"X has {len(parts)} blocks and y has {len(targets)}: they must hold the same rows. "
+            "Pass one DataFrame as X and the names of its label columns as y, or use rechunk or "
+            "repartition"
         )
     known = all(getattr(part, "known_divisions", False) for part in (X, y))
     if known and X.divisions != y.divisions:

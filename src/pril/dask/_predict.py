@@ -12,6 +12,7 @@ from dask.utils import is_dataframe_like
 from pril import _ranks
 from pril.dask._blocks import blocks_of, errors_name_block, not_lazy_error, row_blocks
 from pril.dask._cluster import tree_sum
+from pril.dask._steps import apply_steps, split_pipeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +41,9 @@ def predict_block(X: Any, model: Any, method: str, dtype: Any, block_id: Any = N
     if X.shape[0] == 0:
         return np.empty(0, dtype=dtype)
     with errors_name_block(None if block_id is None else block_id[0]):
+        if not hasattr(model, method):  # a Pipeline has no `latent`
+            steps, model = split_pipeline(model)
+            X = apply_steps([step for _, step in steps], X)
         predicted: Array = getattr(model, method)(X)
     return predicted
 
@@ -63,13 +67,13 @@ def score_lazily(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
-    """Return the number of predictions inside their interval, and the number of rows."""
+    """Return the number of predictions inside their interval, and of rows with a label."""
     X, y = block
     with errors_name_block(b):
-        if X.shape[0] == 0:  # `score` refuses this; labels without rows are still an error
-            _ranks.check_length(_ranks.read(y).values, range(0))
-            return 0, 0
-        return round(model.score(X, y) * X.shape[0]), X.shape[0]
+        labels = _ranks.read(y)
+        _ranks.check_length(labels.values, range(X.shape[0]))
+        rows = int(labels.labelled().sum())
+        return (round(model.score(X, labels) * rows), rows) if rows else (0, 0)
 
 
 def add_hits(parts: list[tuple[int, int]]) -> tuple[int, int]:

@@ -69,7 +69,7 @@ def _table(data: str, variant: str) -> tuple[Array, Array]:
     if data == ABALONE:
         X, y = load_abalone(sex="one-hot" if variant == "one-hot" else "code")
         return PolynomialMap(3, gamma=1.0, coef0=1.0).fit_transform(X), y
-    return load_parkinsons(
+    return load_parkinsons(  # type: ignore[no-any-return]
         drop="motor" if variant == "motor" else "subject",
         parts="deciles" if variant == "deciles" else "width",
     )

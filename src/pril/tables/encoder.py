@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.errors import RowError
 from pril.tables.cells import column, kind_of, read_numbers, read_sparse, read_words, to_batch
@@ -122,8 +122,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table
-            A table with the Arrow interface, such as a DataFrame.
+        X : table or array-like of shape (n_samples, n_columns)
+            A table with the Arrow interface, such as a DataFrame. The columns of an array are
+            called x0, x1 and so on.
         y : None
             Ignored.
 
@@ -151,7 +152,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self : object
             The encoder.
         """
-        batch = to_batch(X)
+        batch = self._read(X)
         if not hasattr(self, "numbers_"):
             self._begin(batch.schema)
         if batch.num_rows == 0:
@@ -252,11 +253,32 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         X : table
             A table with the Arrow interface, such as a DataFrame.
         """
-        batch = to_batch(X)
+        batch = self._read(X)
         for name in self.numbers_:
             self._numbers(batch, name)
         for name in self.words_:
             read_words(column(batch, name), name)
+
+    def _read(self, X: Any) -> pa.RecordBatch:
+        """Return a table, or an array, whose columns are called x0, x1 and so on."""
+        if isinstance(X, pa.RecordBatch | pa.Table) or hasattr(X, "__arrow_c_stream__"):
+            return to_batch(X)
+        finite = "allow-nan" if self.impute else True
+        X = check_array(X, dtype=None, ensure_all_finite=finite, estimator=self)
+        if hasattr(self, "numbers_") and X.shape[1] < self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but ColumnEncoder is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        columns = {}
+        for j in range(X.shape[1]):
+            try:
+                columns[f"x{j}"] = pa.array(X[:, j].copy(), from_pandas=True)
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise TypeError(
+                    f"X, column {j}: every argument must be a string or a number: {error}"
+                ) from None
+        return pa.record_batch(columns)
 
     def _begin(self, schema: pa.Schema) -> None:
         kind = {field.name: kind_of(field.type) for field in schema}
@@ -322,7 +344,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             Sparse where most cells are zero.
         """
         check_is_fitted(self, "numbers_")
-        batch = to_batch(X)
+        batch = self._read(X)
         parts = [self._scaled(batch)] if self.numbers_ else []
         parts += [self._indicators(column(batch, name), name) for name in self.words_]
         for name, width in self.widths_.items():
@@ -386,6 +408,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         start = np.concatenate([[0], np.cumsum(code.is_valid().to_numpy(zero_copy_only=False))])
         return sparse.csr_array((np.ones(len(index)), index, start), shape=(len(cells), len(words)))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = bool(self.impute)
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
     def unseen_words(self, X: Any) -> dict[str, tuple[int, str]]:
         """Return, for each column of words, the first row with a word never seen in training.
 
@@ -401,7 +430,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         unseen = {}
         for name, words in self.words_.items():
-            cells = read_words(column(to_batch(X), name), name)
+            cells = read_words(column(self._read(X), name), name)
             known = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
             row = pc.index(known, False).as_py()
             if row >= 0:

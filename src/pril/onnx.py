@@ -1,0 +1,288 @@
+"""Export of models to ONNX. Needs skl2onnx: ``pip install 'pril[onnx]'``.
+
+A model in ONNX predicts without Python: scores are computed in float64 and compared with the
+thresholds as the learners do it, so that labels agree, ties included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+try:
+    from skl2onnx import convert_sklearn, update_registered_converter
+    from skl2onnx import to_onnx as convert_with_rows
+    from skl2onnx.common.data_types import (
+        BooleanTensorType,
+        DoubleTensorType,
+        FloatTensorType,
+        Int64TensorType,
+        StringTensorType,
+    )
+    from skl2onnx.proto import onnx_proto
+except ImportError as error:  # pragma: no cover - the extra is missing
+    raise ImportError("pril.onnx needs skl2onnx: pip install 'pril[onnx]'") from error
+
+from pril._registry import LEARNERS
+from pril.features import PolynomialMap
+from pril.kernel import KernelPRIL
+from pril.linear import OrderedLogit
+
+__all__ = ["register", "to_onnx"]
+
+DOUBLE = onnx_proto.TensorProto.DOUBLE
+TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
+    "b": (BooleanTensorType, onnx_proto.TensorProto.BOOL),
+    "i": (Int64TensorType, onnx_proto.TensorProto.INT64),
+    "u": (Int64TensorType, onnx_proto.TensorProto.INT64),
+    "f": (DoubleTensorType, DOUBLE),
+    "O": (StringTensorType, onnx_proto.TensorProto.STRING),
+    "U": (StringTensorType, onnx_proto.TensorProto.STRING),
+}
+
+
+def to_onnx(model: Any, X: Any = None) -> Any:
+    """Return a fitted model as an ONNX graph.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted linear learner of this package, alone or at the end of a
+        :class:`~sklearn.pipeline.Pipeline` whose other steps skl2onnx knows, among them
+        `PolynomialMap` and, as the first step, `ColumnEncoder`.
+    X : array-like of shape (n_samples, n_features), default=None
+        Rows of which the type is taken: float32 or float64. None: float64. It has no effect if the
+        first step is a `ColumnEncoder`: each column is then an input of its own, of shape
+        (n_samples, 1), float64 or strings.
+
+    Returns
+    -------
+    graph : onnx.ModelProto
+        Its outputs are `label` and, for `OrderedLogit`, `probabilities`, else `scores`: the score
+        of `latent`, or one for each class of a `MulticlassPerceptron`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onnxruntime
+    >>> from pril import PRIL
+    >>> from pril.onnx import to_onnx
+    >>> X = np.array([[-1.0], [0.0], [1.0]])
+    >>> model = PRIL(random_state=0, max_iter=50).fit(X, [1, 2, 3])
+    >>> session = onnxruntime.InferenceSession(to_onnx(model, X).SerializeToString())
+    >>> session.run(["label"], {"X": X})[0].tolist()
+    [1, 2, 3]
+    """
+    register()
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    first = steps[0]
+    if type(first).__name__ == "ColumnEncoder":
+        inputs = [(name, DoubleTensorType([None, 1])) for name in first.numbers_]
+        inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
+        return convert_sklearn(model, initial_types=inputs)
+    if X is None:
+        inputs = [("X", DoubleTensorType([None, first.n_features_in_]))]
+        return convert_sklearn(model, initial_types=inputs)
+    if hasattr(X, "iloc") and type(first).__name__ != "ColumnTransformer":
+        X = np.asarray(X)
+    return convert_with_rows(model, X[:1])
+
+
+def register() -> None:
+    """Tell skl2onnx how to convert the estimators of this package.
+
+    `to_onnx` calls this. Call it yourself to use skl2onnx's own functions.
+
+    Examples
+    --------
+    >>> from pril.onnx import register
+    >>> register()
+    """
+    for learner in LEARNERS:
+        kind = learner.load()
+        convert = _refuse if kind is KernelPRIL else _convert_learner
+        update_registered_converter(
+            kind, f"Pril{learner.name}", _shape_learner, convert, parser=_parse_learner
+        )
+    update_registered_converter(PolynomialMap, "PrilPolynomialMap", _shape_map, _convert_map)
+    try:
+        from pril.tables.encoder import ColumnEncoder
+    except ImportError:  # without pyarrow there is no encoder to convert
+        return
+    update_registered_converter(
+        ColumnEncoder, "PrilColumnEncoder", _shape_encoder, _convert_encoder
+    )
+
+
+class _Graph:
+    """Adds operators to the graph of one step of a model; every result has a new name."""
+
+    def __init__(self, scope: Any, container: Any) -> None:
+        self.scope = scope
+        self.container = container
+
+    def constant(self, kind: int, values: Any, shape: Any = None) -> str:
+        name: str = self.scope.get_unique_variable_name("constant")
+        values = np.asarray(values)
+        shape = values.shape if shape is None else shape
+        self.container.add_initializer(name, kind, list(shape), values.ravel().tolist())
+        return name
+
+    def numbers(self, values: Any) -> str:
+        return self.constant(DOUBLE, np.asarray(values, dtype=np.float64))
+
+    def add(self, operator: str, *inputs: str, into: str | None = None, **options: Any) -> str:
+        name: str = into or self.scope.get_unique_variable_name(operator.lower())
+        options.setdefault("op_version", self.container.target_opset)
+        options.setdefault("name", self.scope.get_unique_operator_name(operator))
+        self.container.add_node(operator, list(inputs), [name], **options)
+        return name
+
+    def logistic(self, z: str) -> str:
+        """Return 1 / (1 + exp(-z))."""
+        one = self.numbers([1.0])
+        return self.add("Div", one, self.add("Add", one, self.add("Exp", self.add("Neg", z))))
+
+    def joined(self, variables: Any) -> str:
+        """Return the inputs of a step as one matrix of doubles."""
+        parts = [self.add("Cast", variable.full_name, to=DOUBLE) for variable in variables]
+        return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
+
+
+# --- Learners ------------------------------------------------------------------------------------
+
+
+def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    operator = scope.declare_local_operator(f"Pril{type(model).__name__}", model)
+    operator.inputs.extend(inputs)
+    other = "probabilities" if isinstance(model, OrderedLogit) else "scores"
+    operator.outputs.append(scope.declare_local_variable("label", Int64TensorType()))
+    operator.outputs.append(scope.declare_local_variable(other, DoubleTensorType()))
+    return operator.outputs
+
+
+def _shape_learner(operator: Any) -> None:
+    model = operator.raw_operator
+    kind = model.classes_.dtype.kind
+    if kind not in TYPES or (kind == "O" and not isinstance(model.classes_[0], str)):
+        raise TypeError(
+            f"ONNX has labels of numbers and strings, not {type(model.classes_[0]).__name__}"
+        )
+    width = 1 if hasattr(model, "thresholds_") else len(model.classes_)
+    if isinstance(model, OrderedLogit):
+        width = len(model.classes_)
+    operator.outputs[0].type = TYPES[kind][0]([None])
+    operator.outputs[1].type = DoubleTensorType([None, width])
+
+
+def _refuse(scope: Any, operator: Any, container: Any) -> None:
+    raise TypeError(
+        "KernelPRIL cannot be exported to ONNX: use PolynomialMap and PRIL for a polynomial kernel"
+    )
+
+
+def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
+    model = operator.raw_operator
+    graph = _Graph(scope, container)
+    label, other = (output.full_name for output in operator.outputs)
+    w, cut, unit = model._parameters()
+    score = graph.add("MatMul", graph.joined(operator.inputs), graph.numbers(w[:, :-1].T))
+    if getattr(model, "fit_intercept", False):
+        score = graph.add("Add", score, graph.numbers(w[:, -1]))
+    chances = None
+    if isinstance(model, OrderedLogit):
+        chances = _chances(graph, graph.add("Div", score, graph.numbers([unit])), cut / unit)
+        graph.add("Identity", chances, into=other)
+    else:
+        graph.add("Div", score, graph.numbers([unit]), into=other)
+    if not hasattr(model, "thresholds_"):
+        rank = graph.add("ArgMax", score, axis=1, keepdims=0)
+    elif chances is not None and model.decision == "mode":
+        rank = graph.add("ArgMax", chances, axis=1, keepdims=0)
+    elif len(cut) == 2:  # one class
+        rank = graph.add("ArgMax", score, axis=1, keepdims=0)
+    else:
+        above = graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1]))
+        above = graph.add("Cast", above, to=onnx_proto.TensorProto.INT64)
+        axes = graph.constant(onnx_proto.TensorProto.INT64, [1])
+        rank = graph.add("ReduceSum", above, axes, keepdims=0)
+    _, kind = TYPES[model.classes_.dtype.kind]
+    classes = model.classes_
+    if kind == onnx_proto.TensorProto.STRING:
+        classes = np.array([str(name).encode() for name in classes], dtype=object)
+    graph.add("Gather", graph.constant(kind, classes), rank, into=label, axis=0)
+
+
+def _chances(graph: _Graph, score: str, cut: Any) -> str:
+    """Return the probabilities of the classes, as `pril.OrderedLogit` has them."""
+    low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
+    high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
+    width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))
+    return graph.add("Mul", graph.add("Mul", low, high), width)
+
+
+# --- Transformers --------------------------------------------------------------------------------
+
+
+def _shape_map(operator: Any) -> None:
+    kind = type(operator.inputs[0].type)
+    kind = kind if kind in (FloatTensorType, DoubleTensorType) else DoubleTensorType
+    operator.outputs[0].type = kind([None, operator.raw_operator.n_output_features_])
+
+
+def _convert_map(scope: Any, operator: Any, container: Any) -> None:
+    """Multiply columns; a monomial of a lower degree takes a column of ones for the rest."""
+    model = operator.raw_operator
+    graph = _Graph(scope, container)
+    X = graph.joined(operator.inputs)
+    first = graph.constant(onnx_proto.TensorProto.INT64, [0])
+    zeros = graph.add("Mul", graph.add("Gather", X, first, axis=1), graph.numbers([0.0]))
+    X = graph.add("Concat", X, graph.add("Add", zeros, graph.numbers([1.0])), axis=1)
+    powers = model._monomials.powers_
+    factors = [[j for j, power in enumerate(row) for _ in range(power)] for row in powers.tolist()]
+    factors = [[*row, *[powers.shape[1]] * (model.degree - len(row))] for row in factors]
+    product = graph.numbers(model._scale)
+    for columns in np.array(factors).T:
+        index = graph.constant(onnx_proto.TensorProto.INT64, columns)
+        product = graph.add("Mul", graph.add("Gather", X, index, axis=1), product)
+    kind = onnx_proto.TensorProto.FLOAT
+    if isinstance(operator.outputs[0].type, DoubleTensorType):
+        kind = DOUBLE
+    graph.add("Cast", product, into=operator.outputs[0].full_name, to=kind)
+
+
+def _shape_encoder(operator: Any) -> None:
+    encoder = operator.raw_operator
+    if encoder.widths_:
+        raise TypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
+    operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
+
+
+def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
+    encoder = operator.raw_operator
+    graph = _Graph(scope, container)
+    inputs = {variable.raw_name: variable.full_name for variable in operator.inputs}
+    parts = []
+    for j, name in enumerate(encoder.numbers_):
+        mean, scale = encoder._moments.mean[j], encoder._scales()[j]
+        cells = graph.add("Cast", inputs[name], to=DOUBLE)
+        filled = graph.add("Where", graph.add("IsNaN", cells), graph.numbers([mean]), cells)
+        cells = filled if encoder.impute else cells
+        if encoder.scale:
+            cells = graph.add("Sub", cells, graph.numbers([mean]))
+            cells = graph.add("Div", cells, graph.numbers([scale]))
+        parts.append(cells)
+    for name, words in encoder.words_.items():
+        if words:
+            flags = graph.add(
+                "OneHotEncoder",
+                inputs[name],
+                op_domain="ai.onnx.ml",
+                op_version=1,
+                cats_strings=[word.encode() for word in words],
+                zeros=1,
+            )
+            shape = graph.constant(onnx_proto.TensorProto.INT64, [-1, len(words)])
+            parts.append(graph.add("Cast", graph.add("Reshape", flags, shape), to=DOUBLE))
+    graph.add("Concat", *parts, into=operator.outputs[0].full_name, axis=1)
