@@ -78,6 +78,7 @@ FRONTS = {
     "table": columns(),
     "table, pandas out": columns().set_output(transform="pandas"),
     "map": pril.PolynomialMap(degree=2),
+    "landmarks": pril.LandmarkFeatures(9, random_state=0),
     "frozen": FrozenEstimator(StandardScaler().fit(X)),
 }
 
@@ -326,6 +327,41 @@ def test_a_map_comes_back(coef0, degree, tmp_path):
     one, other = model[0].transform(TABLE[["b", "c"]]), again[0].transform(TABLE[["b", "c"]])
     assert list(one.columns) == list(other.columns)
     assert same(one.to_numpy(), other.to_numpy())
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.999])  # the latter: an infinite margin
+@pytest.mark.filterwarnings("ignore:every range is the full scale")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pril.OrderedLogit(classes=CLASSES, random_state=0),
+        make_pipeline(StandardScaler(), pril.PRIL(random_state=0)),
+        FrozenEstimator(pril.PRIL(random_state=0).fit(X, LABELS)),
+        make_pipeline(pril.LandmarkFeatures(5, random_state=0), pril.PRIL(random_state=0)),
+    ],
+)
+def test_ranges_come_back(estimator, coverage, tmp_path):
+    model = pril.PredictionRanges(estimator, coverage=coverage, random_state=0).fit(X, LABELS)
+    pril.save(model, tmp_path / "model")
+    again = pril.load(tmp_path / "model")
+    assert again.margin_ == model.margin_
+    assert again.n_calibration_ == model.n_calibration_
+    assert same(again.predict_range(MORE), model.predict_range(MORE))
+    assert same(again.predict(MORE), model.predict(MORE))
+    assert again.coverage_report(MORE, LABELS) == model.coverage_report(MORE, LABELS)
+    assert again.fit(X, LABELS).margin_ == model.margin_
+    name = read(tmp_path / "model", kind="model")[1].model
+    assert name.startswith("PredictionRanges(")
+    pril.save(again, tmp_path / "again")
+    front = make_pipeline(StandardScaler(), model).fit(X, LABELS)
+    pril.save(front, tmp_path / "front")
+    assert same(pril.load(tmp_path / "front").predict(MORE), front.predict(MORE))
+
+
+def test_ranges_that_are_not_calibrated_are_not_saved(tmp_path):
+    frozen = FrozenEstimator(pril.PRIL(random_state=0).fit(X, LABELS))
+    with pytest.raises(NotFittedError):
+        pril.save(pril.PredictionRanges(frozen), tmp_path / "model")
 
 
 def test_learners_inside_foreign_steps_come_back(tmp_path):
@@ -664,6 +700,7 @@ def test_headers_that_are_none(header, data, spot):
 # and what is said of it. A function makes another array of the one that is there.
 WORD, NONE = {"type": "number", "dtype": "float", "value": "nan"}, {"type": "RandomState"}
 LEARNED, MEMORY = "content.learned", "content.learned.memory"
+FRONT = "content.parameters.steps.0.1.learned"
 BROKEN = {
     "pril": [
         ("format", "2", "its format is '2'"),
@@ -870,6 +907,31 @@ BROKEN = {
         ("content.parameters.steps.0.1.learned.moments.low", lambda one: one * np.nan, "NaN"),
         ("content.parameters.steps.0.1.learned.moments.mean", lambda one: one * np.inf, "finite"),
     ],
+    "ranges": [
+        (f"{LEARNED}.margin", -1.0, "margin must be a number that is not negative"),
+        (f"{LEARNED}.margin", {**WORD, "value": "nan"}, "margin must be a number that is not"),
+        (f"{LEARNED}.margin", "much", "margin must be a number that is not negative"),
+        (f"{LEARNED}.n_calibration", -1, "must be a whole number within 0.."),
+        (f"{LEARNED}.estimator", 3, "estimator must be an estimator, not 3"),
+        ("content.parameters.coverage", 1.5, "coverage must be a number between 0 and 1"),
+        ("content.parameters.coverage", None, "coverage must be a number between 0 and 1"),
+        ("content.parameters.calibration_size", 0.0, "must be a number between 0 and 1"),
+        ("content.parameters.guarantee", "sure", "guarantee must be 'exact' or 'contain'"),
+        ("content.parameters.estimator", None, ""),
+    ],
+    "landmarks": [
+        (f"{FRONT}.learned_with", [], "must be learned with a kernel and gamma"),
+        (f"{FRONT}.learned_with", [["kernel", "rbf"], ["gamma", None]], "a kernel and gamma"),
+        (f"{FRONT}.learned_with", [["kernel", "x"], ["gamma", 1.0]], "'kernel' parameter of Land"),
+        (f"{FRONT}.learned_with", [["kernel", "rbf"], ["gamma", -1.0]], "'gamma' parameter of La"),
+        (f"{FRONT}.landmarks.layout", "positions", "landmarks"),
+        (f"{FRONT}.landmarks.data", lambda rows: rows[:4], r"of shape \(4, 4\), not float64"),
+        (f"{FRONT}.landmarks.data", lambda rows: rows[:, :2], r"of shape \(5, 4\), not float64"),
+        (f"{FRONT}.landmarks.data", lambda rows: rows * np.nan, "must be finite"),
+        (f"{FRONT}.offset", lambda rows: rows[:4], r"offset must be float64 of shape \(5,\)"),
+        (f"{FRONT}.projection", lambda rows: rows[:4], "projection must be float64 of shape"),
+        (f"{FRONT}.n_features_in", 3, r"of shape \(5, 3\), not float64"),
+    ],
 }
 
 
@@ -882,6 +944,12 @@ def right_model(name):
         return pril.KernelPRIL(kernel="precomputed", random_state=0).fit(X @ X.T, LABELS)
     if name == "map":
         return make_pipeline(pril.PolynomialMap(), pril.PRIL(random_state=0)).fit(X, LABELS)
+    if name == "ranges":
+        frozen = FrozenEstimator(pril.PRIL(random_state=0).fit(X, LABELS))
+        return pril.PredictionRanges(frozen).fit(X, LABELS)
+    if name == "landmarks":
+        front = pril.LandmarkFeatures(5, random_state=0)
+        return make_pipeline(front, pril.PRIL(random_state=0)).fit(X, LABELS)
     assert name == "encoder"
     model = make_pipeline(pril.ColumnEncoder(), pril.PRIL(random_state=0))
     return model.fit(sparse_table(60), LABELS)

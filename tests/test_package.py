@@ -29,6 +29,7 @@ MODULES = [
     "labels",
     "metrics",
     "plotting",
+    "river",
     "tables.encoder",
     "theory",
     "experiments",

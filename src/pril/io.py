@@ -418,15 +418,8 @@ def learner_of(model: Any) -> OnlineClassifier:
     from pril._online import OnlineClassifier
 
     last = model
-    while True:
-        if _is(last, "Pipeline"):
-            last = last.steps[-1][1]
-        elif _is(last, "FrozenEstimator"):
-            last = last.estimator
-        elif hasattr(last, "best_estimator_"):  # a fitted search
-            last = last.best_estimator_
-        else:
-            break
+    while (part := _part_of(last)) is not None:
+        last = part
     if not isinstance(last, OnlineClassifier):
         raise TypeError(
             "a model is an estimator of pril, alone or at the end of a Pipeline, not "
@@ -435,16 +428,31 @@ def learner_of(model: Any) -> OnlineClassifier:
     return last
 
 
+def _part_of(model: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
+    if _is(model, "Pipeline"):
+        return model.steps[-1][1]
+    if _is(model, "FrozenEstimator"):
+        return model.estimator
+    if _is(model, "PredictionRanges", "pril"):
+        return getattr(model, "estimator_", model.estimator)
+    return getattr(model, "best_estimator_", None)  # of a fitted search
+
+
 def _check_fitted(model: Any) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(learner_of(model))
+    while model is not None:
+        if _is(model, "PredictionRanges", "pril"):
+            check_is_fitted(model)
+        model = _part_of(model)
 
 
-def _is(model: Any, name: str) -> bool:
-    """Tell whether a model is one of scikit-learn's wrappers, without importing them."""
+def _is(model: Any, name: str, library: str = "sklearn") -> bool:
+    """Tell whether a model is of a class, without importing it."""
     kind = type(model)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == "sklearn"
+    return kind.__name__ == name and kind.__module__.split(".")[0] == library
 
 
 def _name(content: Any) -> str:
@@ -452,4 +460,6 @@ def _name(content: Any) -> str:
         return f"Pipeline({', '.join(_name(step) for _, step in content.steps)})"
     if _is(content, "FrozenEstimator"):
         return f"FrozenEstimator({_name(content.estimator)})"
+    if _is(content, "PredictionRanges", "pril"):
+        return f"PredictionRanges({_name(content.estimator)})"
     return content if isinstance(content, str) else type(content).__name__

@@ -34,7 +34,7 @@ def predict(
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
-    """Add columns prediction and score to a table.
+    """Add columns prediction and score to a table; lower and upper, if the model has ranges.
 
     Example: pril predict flats.pril new.csv -o rated.csv
     """
@@ -81,7 +81,8 @@ def evaluate(
     if not labels:
         raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
     with printer.progress() as progress:
-        result = loaded.evaluate(opened, labels, progress).to_dict()
+        evaluation = loaded.evaluate(opened, labels, progress)
+    result = evaluation.to_dict(loaded.learner.classes_)
     printer.result(result, evaluation_lines(result))
 
 
@@ -218,6 +219,10 @@ def _stream(
     from pril import io
     from pril.tables.stream import Stopped, Stream
 
+    if loaded.ranges and labels:
+        raise ValueError(
+            f"{loaded.path} holds calibrated ranges: what it learned now would void them"
+        )
     if loaded.is_frozen and labels:
         raise ValueError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
     if labels and not output:
@@ -252,7 +257,7 @@ def _stream(
             raise typer.Exit(1) from None
         raise
     keep()
-    return rows.evaluation.to_dict()
+    return rows.evaluation.to_dict(loaded.learner.classes_)
 
 
 class _LossTable:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from pril import _ranks, io
 from pril._online import Batch
 from pril.errors import shown
+from pril.ranges import PredictionRanges, distances_of, rank_ranges
 from pril.tables.cells import column, kind_of, read_labels, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, "int | None"], None]  # what is done, rows done, rows in all
 ADDED = ("prediction", "score")  # columns that `predict` adds
+ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Evaluation:
     exact_rows: int = 0
     exact_loss: int = 0
     unlabelled: int = 0
+    inside: tuple[int, ...] = ()  # for each rank, in how many rows it would be a hit
 
     @classmethod
     def of(cls, intervals: Array, rank: Array) -> Evaluation:
@@ -57,14 +61,24 @@ class Evaluation:
             exact_rows=int(exact.sum()),
             exact_loss=int(loss[exact].sum()),
             unlabelled=int((~labelled).sum()),
+            inside=_hits_of_constants(intervals),
         )
 
     def __add__(self, other: Evaluation) -> Evaluation:
-        return Evaluation(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        inside = zip_longest(self.inside, other.inside, fillvalue=0)
+        return Evaluation(**sums | {"inside": tuple(a + b for a, b in inside)})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the means, None where there is nothing to average."""
+    def to_dict(self, classes: Any = ()) -> dict[str, Any]:
+        """Return the means, None where there is nothing to average.
+
+        With the classes, the result names the class that is most often inside the range: a model
+        that is no better than always to predict it has learned nothing.
+        """
+        best = int(np.argmax(self.inside)) if self.rows and len(classes) else None
         return {
+            "constant": None if best is None else _ranks.plain(classes[best]),
+            "constant_accuracy": None if best is None else self.inside[best] / self.rows,
             "rows": self.rows,
             "unlabelled_rows": self.unlabelled,
             "interval_accuracy": self.hits / self.rows if self.rows else None,
@@ -72,6 +86,16 @@ class Evaluation:
             "exact_rows": self.exact_rows,
             "exact_absolute_error": self.exact_loss / self.exact_rows if self.exact_rows else None,
         }
+
+
+def _hits_of_constants(intervals: Array) -> tuple[int, ...]:
+    """Return for each rank how many intervals it lies in."""
+    if len(intervals) == 0:
+        return ()
+    size = int(intervals.max()) + 2
+    begun = np.bincount(intervals[:, 0], minlength=size)
+    ended = np.bincount(intervals[:, 1] + 1, minlength=size)
+    return tuple(np.cumsum(begun - ended)[:-1].tolist())
 
 
 def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:
@@ -112,12 +136,16 @@ class LoadedModel:
         self.model = model
         self.learner: Any = io.learner_of(model)
         self.is_frozen = False
+        self.ranges: PredictionRanges | None = None
         steps: list[Any] = []
         last = model
         while last is not self.learner:  # pipelines in pipelines
             if isinstance(last, Pipeline):
                 steps += last.steps[:-1]
                 last = last.steps[-1][1]
+            elif isinstance(last, PredictionRanges):
+                self.ranges, self.is_frozen = last, True
+                last = last.estimator_
             else:
                 self.is_frozen = True
                 last = last.estimator
@@ -188,8 +216,11 @@ class LoadedModel:
         format: str,  # noqa: A002
         progress: Progress,
     ) -> Predictions:
-        """Write a table to a stream, with the columns prediction and score added."""
-        for name in ADDED:
+        """Write a table to a stream, with the columns prediction and score added.
+
+        A model with ranges adds the columns lower and upper.
+        """
+        for name in (*ADDED, *(ENDS if self.ranges else ())):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -200,17 +231,24 @@ class LoadedModel:
         with closing(TableWriter(stream, format)) as writer:
             for first, used, block in table.blocks_to_copy(self.columns, format):
                 with table.naming_rows(first):
-                    rank, score = self.rate(self.features(used, table.schema))
+                    rank, scores, cut = self.learner._rate(self.features(used, table.schema))
                     for name, message in self._unseen_words(table, first, used).items():
                         unseen.setdefault(name, message)
                     _check_text(block)
-                classes = pa.array(self.learner.classes_[rank].tolist())
-                writer.write(block, dict(zip(ADDED, (classes, pa.array(score)), strict=True)))
+                added = {"prediction": self._labels(rank)}
+                added["score"] = pa.array(pick_scores(rank, scores))
+                if self.ranges:
+                    ends = rank_ranges(distances_of(scores, cut), self.ranges.margin_)
+                    added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
+                writer.write(block, added)
                 rows += len(rank)
                 progress("predicting", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
         return Predictions(rows, unseen)
+
+    def _labels(self, rank: Array) -> pa.Array:
+        return pa.array(self.learner.classes_[rank].tolist())
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
