@@ -5,7 +5,10 @@ import tempfile
 os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.mkdtemp(prefix="pril-numba-"))
 os.environ.setdefault("MPLBACKEND", "agg")
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tables import snapshot
 
 # The first example of a test may compile. CI judges a change, so it tries the same examples every
 # time, as Hypothesis' own profile for it does; on a desk every run tries others.
@@ -19,3 +22,49 @@ settings.register_profile(
 # Without the compiler every row costs a millisecond.
 settings.register_profile("interpreted", settings.get_profile("pril"), max_examples=15)
 settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "pril")
+
+
+@pytest.fixture
+def call(capfdbinary, tmp_path, monkeypatch):
+    """Run the command in an empty folder; return exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        from pril.cli.main import main
+
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return ended.value.code, out.decode(), err.decode()
+
+    return run
+
+
+@pytest.fixture
+def good(call):
+    """Run the command, which must succeed; return its output."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert code == 0, err
+        assert err == ""
+        return out
+
+    return run
+
+
+@pytest.fixture
+def bad(call, tmp_path):
+    """Run the command, which must fail with one line and change no file; return the line."""
+
+    def run(*arguments):
+        before = snapshot(tmp_path)
+        code, out, err = call(*arguments)
+        assert code == 2, out + err
+        assert out == ""
+        assert err.startswith("pril: ")
+        assert err.count("\n") == 1
+        assert snapshot(tmp_path) == before
+        return err[len("pril: ") : -1]
+
+    return run

@@ -72,3 +72,8 @@ def write(path, rows):
             kind
         ](path, rows)
     return path
+
+
+def snapshot(folder):
+    """Return the bytes of all files in a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -19,61 +19,13 @@ from typer.main import get_command
 
 import pril
 from pril import io
-from pril.cli.main import app, main
-from tables import GRADES, make_rows, write
+from pril.cli.main import app
+from tables import GRADES, make_rows, snapshot, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
 RANGES = [*ENDS, "--classes", ",".join(GRADES), "--drop", "id,grade"]
 PRIL = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 COMMANDS = sorted(get_command(app).commands)
-
-
-@pytest.fixture
-def call(capfdbinary, tmp_path, monkeypatch):
-    """Run the command in an empty folder; return exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return ended.value.code, out.decode(), err.decode()
-
-    return run
-
-
-@pytest.fixture
-def good(call):
-    """Run the command, which must succeed; return its output."""
-
-    def run(*arguments):
-        code, out, err = call(*arguments)
-        assert code == 0, err
-        assert err == ""
-        return out
-
-    return run
-
-
-@pytest.fixture
-def bad(call, tmp_path):
-    """Run the command, which must fail with one line and change no file; return the line."""
-
-    def run(*arguments):
-        before = snapshot(tmp_path)
-        code, out, err = call(*arguments)
-        assert code == 2, out + err
-        assert out == ""
-        assert err.startswith("pril: ")
-        assert err.count("\n") == 1
-        assert snapshot(tmp_path) == before
-        return err[len("pril: ") : -1]
-
-    return run
-
-
-def snapshot(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # --- Commands ------------------------------------------------------------------------------------
@@ -684,7 +636,7 @@ def test_a_full_disk(tmp_path):
         assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing_behind(tmp_path, stop):
     table = write(tmp_path / "t.csv", make_rows() * 100)
     command = [*PRIL, "fit", "-", *RANGES, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]

@@ -344,7 +344,7 @@ def test_every_row_is_answered_before_the_next_is_sent(tmp_path):
 
 def test_a_signal_ends_a_stream_between_two_rows(tmp_path):
     path, rows = fitted(tmp_path), make_rows(50, seed=3)
-    for stop in (signal.SIGTERM, signal.SIGINT):
+    for stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with subprocess.Popen(
             [*PRIL, "stream", str(path), "-o", str(tmp_path / "out.pril")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,

@@ -151,7 +151,7 @@ def test_quotes_newlines_and_bom(tmp_path):
         ("t.csv", b"\xff,b\n1,2\n", "the header has b'.xff', which is not UTF-8"),
         ("t.csv", b"a,a\n1,2\n", "the column 'a' is there twice"),
         ("t.csv", b"a;b\n1;2\n", "the header is one name, 'a;b'; cells must be separated by commas"),
-        ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', "near line 3: unexpected end of data"),
+        ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', "t.csv, line 3: a quote opens a cell here, and nothing closes it"),
         ("t.csv.gz", b"no gzip", "cannot be read as CSV: Not a gzipped file"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9, mtime=0)[:-9], "t.csv.gz cannot be read as CSV"),
         ("t.parquet", b"PAR1 and then nothing", "t.parquet is damaged, or not a Parquet file"),

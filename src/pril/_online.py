@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from functools import update_wrapper
 from numbers import Integral, Real
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -181,6 +183,16 @@ class Patience:
         if self.stops_without_mistakes and mistakes == 0:
             return True
         return self.stale >= self.n_iter_no_change
+
+
+# Locks of estimators that learn; kept apart from them, so that they are not copied or pickled.
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+
+
+def _lock_of(estimator: Any) -> threading.RLock:
+    """Return the lock of an estimator."""
+    lock = _locks.get(estimator)
+    return _locks.setdefault(estimator, threading.RLock()) if lock is None else lock
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -474,12 +486,14 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
-        before = vars(self).copy()
-        try:
-            yield before
-        except BaseException:
-            self.__dict__ = before
-            raise
+        """Let one thread at a time learn, and undo what a call that fails has changed."""
+        with _lock_of(self):
+            before = vars(self).copy()
+            try:
+                yield before
+            except BaseException:
+                self.__dict__ = before
+                raise
 
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():

@@ -171,6 +171,11 @@ def _columns(y: Any) -> list[Any] | None:
 
 def _read_array(y: Any, name: str) -> Labels:
     """Read one array, list or column; its shape is checked by the caller."""
+    if isinstance(y, np.ma.MaskedArray):  # a masked label is a missing one
+        hidden = np.ma.getmaskarray(y)
+        cells: Any = y.data.astype(object)  # a copy
+        cells[hidden] = None
+        y = cells if hidden.any() else y.data
     dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
         vocabulary = np.asarray(dtype.categories)

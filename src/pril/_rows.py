@@ -23,6 +23,7 @@ def read_rows(
     Values are not looked at: that pass would cost as much as learning. A row that is not finite
     has scores that are not finite. The loop sees that for free; `not_finite_error` finds the cell.
     """
+    check_sparse(X)
     X = validate_data(
         estimator,
         X,
@@ -38,9 +39,34 @@ def read_rows(
     if not X.has_canonical_format:  # a feature stored twice would have a wrong square
         X = X.copy()
         X.sum_duplicates()
-    if X.nnz and not 0 <= X.indices.min() <= X.indices.max() < X.shape[1]:
-        raise ValueError(f"X is damaged: a column index is not within 0..{X.shape[1] - 1}")
     return Csr(_frozen(X.data), _frozen(X.indices), _frozen(X.indptr), constant)
+
+
+def check_sparse(X: Any) -> None:
+    """Refuse a sparse matrix whose arrays do not fit together: SciPy's code would crash on it."""
+    if not issparse(X) or len(X.shape) != 2:
+        return
+    n_rows, n_columns = X.shape
+    if X.format == "coo":
+        _check_indices(X.coords[0], n_rows, "row")
+        _check_indices(X.coords[1], n_columns, "column")
+    elif X.format in ("csr", "csc"):
+        n_starts, n_others = (n_rows, n_columns) if X.format == "csr" else (n_columns, n_rows)
+        start = X.indptr
+        n_stored = min(len(X.indices), len(X.data))
+        if (
+            len(start) != n_starts + 1
+            or start[0] != 0
+            or start[-1] > n_stored
+            or (start[1:] < start[:-1]).any()
+        ):
+            raise ValueError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
+        _check_indices(X.indices[: start[-1]], n_others, "column" if X.format == "csr" else "row")
+
+
+def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
+    if len(index) and not 0 <= index.min() <= index.max() < size:
+        raise ValueError(f"X is damaged: a {name} index is not within 0..{size - 1}")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -14,13 +14,17 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from pril import __version__, _archive
 from pril.errors import shown
+
+if os.name == "posix":
+    import fcntl
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -132,6 +136,13 @@ def write(
     content: Any, path: str | PathLike[str], *, kind: str, notes: dict[str, Any] | None = None
 ) -> None:
     """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
+    data = to_bytes(content, kind=kind, notes=notes)
+    with replace_file(path) as target:
+        target.write(data)
+
+
+def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) -> bytes:
+    """Return the bytes of a file."""
     from pril import _schema
 
     if kind == "model":
@@ -157,8 +168,7 @@ def write(
         raise TypeError(f"{_name(content)} cannot be saved: {names}") from None
     except Exception as error:
         raise TypeError(f"{_name(content)} cannot be saved: {error}") from error
-    with replace_file(path) as target:
-        target.write(_archive.seal(members))
+    return _archive.seal(members)
 
 
 def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
@@ -252,17 +262,22 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
-    temporary = target.parent / f".pril-{secrets.token_hex(8)}.tmp"
+    remove_leftovers(target)
+    temporary = None
     try:
-        with temporary.open("xb") as file:
+        temporary, file = _create_temporary(target)
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode)
-        temporary.replace(target)
+            if os.name != "posix":  # elsewhere an open file cannot be renamed
+                file.close()
+            if target.exists():
+                temporary.chmod(target.stat().st_mode)
+            temporary.replace(target)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        if temporary:
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
@@ -272,6 +287,35 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def remove_leftovers(path: str | PathLike[str]) -> None:
+    """Remove the temporary files that killed processes have left of a file."""
+    target = Path(path).resolve()
+    if os.name != "posix":
+        return
+    for leftover in target.parent.glob(f"{_temporary_prefix(target)}*.tmp"):
+        with suppress(OSError), leftover.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while somebody writes it
+            leftover.unlink()
+
+
+def _create_temporary(target: Path) -> tuple[Path, BinaryIO]:
+    """Return a new file beside the target, locked as long as it is open."""
+    while True:
+        name = f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp"
+        temporary = target.parent / name
+        file = temporary.open("xb")
+        if os.name == "posix":
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:  # else it was removed before it was locked
+            return temporary, file
+        file.close()
+
+
+def _temporary_prefix(target: Path) -> str:
+    return f".pril-{sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
 
 
 @contextmanager

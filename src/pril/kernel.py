@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pril import _loop as loop
 from pril._kernel_values import Kernel
 from pril._online import Batch, OnlineClassifier, ThresholdClassifier
-from pril._rows import not_finite_error
+from pril._rows import check_sparse, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace
 from pril._support import Support, batches, like, namespace, taken, to_numpy
 
@@ -217,6 +217,7 @@ class KernelPRIL(ThresholdClassifier):
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
+        check_sparse(X)
         X = validate_data(
             self,
             X,

@@ -100,17 +100,19 @@ def fit(
             saved = None
         else:
             run = Run(opened, task, stack.enter_context(printer.progress()))
-            saved = opt.open_checkpoint(checkpoint, every, run.origin())
+            saved = opt.open_checkpoint(checkpoint, every, run.origin(), output)
+            if saved:
+                stack.enter_context(saved.held())
         try:
             fitted = run(saved)
         except TableError:  # once corrected, it is another table: the checkpoint is useless
             if saved:
-                saved.path.unlink(missing_ok=True)
+                saved.remove()
             raise
         report = run.describe(run.evaluate() if holdout else None)
-    io.write(fitted, output, kind="model", notes=report)
-    if saved:
-        saved.path.unlink(missing_ok=True)
+        io.write(fitted, output, kind="model", notes=report)
+    if saved:  # last: before this, the same command would go on from the checkpoint
+        saved.remove()
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 

@@ -114,12 +114,14 @@ def _stopping_cleanly() -> Iterator[None]:
         print("pril: stopped", file=sys.stderr)
         sys.exit(1)
 
-    handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    # SIGHUP, which comes when a terminal is closed, is not known everywhere.
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    handlers = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        for name, handler in handlers.items():
-            signal.signal(name, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -232,7 +232,9 @@ def check_output(output: Path, inputs: list[Path]) -> None:
         raise ValueError(f"{output} is the input: writing there would destroy it")
 
 
-def open_checkpoint(folder: Path | None, every: int, origin: dict[str, Any]) -> Checkpoint | None:
+def open_checkpoint(
+    folder: Path | None, every: int, origin: dict[str, Any], output: Path | None
+) -> Checkpoint | None:
     """Return the checkpoint in a folder, None without a folder."""
     from pril.tables.training import Checkpoint
 
@@ -240,4 +242,7 @@ def open_checkpoint(folder: Path | None, every: int, origin: dict[str, Any]) -> 
         return None
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--checkpoint {folder}: this is a file, a folder is expected")
-    return Checkpoint(folder / "checkpoint.pril", every, origin)
+    checkpoint = Checkpoint(folder / "checkpoint.pril", every, origin)
+    if output and output.resolve() == checkpoint.path.resolve():
+        raise ValueError(f"{output} is the checkpoint itself: write the model to another file")
+    return checkpoint

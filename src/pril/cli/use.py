@@ -15,6 +15,7 @@ from pril.cli.printing import Printer, count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.model import LoadedModel
+    from pril.tables.training import Checkpoint
 
 
 def _load(model: Path) -> LoadedModel:
@@ -180,37 +181,68 @@ def stream(
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
+    from pril.tables.locks import hold, lock_of
+
+    printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
+    if output:
+        opt.check_output(output, [])
+    saved = opt.open_checkpoint(checkpoint, every, {}, output)
+    with ExitStack() as stack:
+        if saved:
+            stack.enter_context(saved.held())
+        if output:  # two streams that replace one model would lose what one of them learned
+            stack.enter_context(hold(lock_of(output), str(output)))
+        loaded = _load(model)
+        named = lower or upper or label
+        labels = opt.label_columns(label, lower, upper) if named else loaded.labels
+        if half_life is not None:
+            loaded.set_half_life(half_life)
+        result = _stream(loaded, labels, output, saved, half_life, format, printer)
+    if saved:  # last: before this, the same command would go on from the checkpoint
+        saved.remove()
+    printer.result(result, evaluation_lines(result))
+
+
+def _stream(
+    loaded: LoadedModel,
+    labels: tuple[str, ...],
+    output: Path | None,
+    saved: Checkpoint | None,
+    half_life: float | None,
+    format: opt.StreamFormat | None,  # noqa: A002
+    printer: Printer,
+) -> dict[str, Any]:
+    """Answer all rows, and write what was learned; return how good the answers were."""
     from hashlib import sha256
 
     from pril import io
     from pril.tables.stream import Stopped, Stream
 
-    printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
-    loaded = _load(model)
-    labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
     if loaded.ranges and labels:
-        raise ValueError(f"{model} holds calibrated ranges: what it learned now would void them")
+        raise ValueError(f"{loaded.path} holds calibrated ranges, which learning on would void")
     if loaded.is_frozen and labels:
-        raise ValueError(f"{model} holds a FrozenEstimator, which does not learn")
-    if half_life is not None:
-        loaded.set_half_life(half_life)
-    if output:
-        opt.check_output(output, [])
-    elif labels:
+        raise ValueError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
+    if labels and not output:
         printer.note("what is learned is not kept: pass -o FILE")
-    origin = {
-        "model": sha256(model.read_bytes()).hexdigest(),
-        "labels": list(labels),
-        "half-life": half_life,
+    notes = {"labels": list(labels), **loaded.about.notes}
+    begun = {
+        "checksum": sha256(loaded.path.read_bytes()).hexdigest(),
+        "streamed": notes.get("streamed", 0),
     }
-    saved = opt.open_checkpoint(checkpoint, every, origin)
+    origin: dict[str, Any] = {"model": begun, "labels": list(labels), "half-life": half_life}
+    if saved:
+        saved.origin = origin
     rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved)
 
     def keep() -> None:
-        notes = {"labels": list(labels), **loaded.about.notes}
-        notes["streamed"] = notes.get("streamed", 0) + rows.evaluation.rows
-        if output:
-            io.write(loaded.model, output, kind="model", notes=notes)
+        if not output:
+            return
+        notes["streamed"] = origin["model"]["streamed"] + rows.evaluation.rows
+        data = io.to_bytes(loaded.model, kind="model", notes=notes)
+        if saved and output.resolve() == loaded.path.resolve():
+            rows.save_end(sha256(data).hexdigest())
+        with io.replace_file(output) as file:
+            file.write(data)
 
     try:
         rows.run(sys.stdin.fileno(), format and format.value)
@@ -222,10 +254,7 @@ def stream(
             raise typer.Exit(1) from None
         raise
     keep()
-    if saved:
-        saved.path.unlink(missing_ok=True)
-    result = rows.evaluation.to_dict()
-    printer.result(result, evaluation_lines(result))
+    return rows.evaluation.to_dict()
 
 
 class _LossTable:

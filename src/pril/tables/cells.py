@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
+LARGEST_LABEL = 2**53  # from here on, floats are not exact
 
 
 def kind_of(column: pa.DataType) -> str:
@@ -169,16 +170,52 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> _
     if text:
         words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
         return _ranks.join([_coded(cells) for cells in words], "y")
-    if all(pa.types.is_integer(cells.type) and cells.null_count == 0 for cells in columns):
-        values = np.column_stack([cells.to_numpy() for cells in columns])
-        return _ranks.read(values[:, 0] if len(names) == 1 else values)
-    values = np.column_stack(
-        [read_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
-    )
-    finite = values[np.isfinite(values)]
-    whole = bool((finite == np.floor(finite)).all() and (np.abs(finite) < 2**53).all())
+    whole = [_whole_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
+    numbers = [part for part in whole if part is not None]
+    if len(numbers) < len(names):
+        numbers = [_label_floats(cells, name) for cells, name in zip(columns, names, strict=True)]
+    values = np.column_stack(numbers)
     table = _ranks.read(values[:, 0] if len(names) == 1 else values)
-    return table._replace(dtype=np.dtype(np.int64 if whole else np.float64))
+    finite = values[np.isfinite(values)]
+    is_whole = bool((finite == np.floor(finite)).all())
+    return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
+
+
+def _whole_numbers(cells: pa.Array, name: str) -> Array | None:
+    """Return labels as integers, None if a label is missing or not written as an integer."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if cells.null_count or not (pa.types.is_integer(cells.type) or kind_of(cells.type) == "text"):
+        return None
+    try:
+        numbers: Array = to_int64(cells, name).to_numpy()
+    except pa.ArrowInvalid:  # text that is not an integer
+        return None
+    return numbers
+
+
+def to_int64(cells: pa.Array, name: str) -> pa.Array:
+    """Return labels as integers; refuse an unsigned one that does not fit."""
+    if pa.types.is_uint64(cells.type):
+        large = pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64()))
+        row = pc.index(large, True).as_py()
+        if row >= 0:
+            raise _too_large(name, row, cells[row].as_py())
+    return pc.cast(cells, pa.int64())
+
+
+def _label_floats(cells: pa.Array, name: str) -> Array:
+    """Return labels as floats, if they are small enough to be exact as floats."""
+    numbers = read_numbers(cells, name)
+    large = np.isfinite(numbers) & (np.abs(numbers) >= LARGEST_LABEL)
+    if large.any():
+        row = int(np.argmax(large))
+        raise _too_large(name, row, cells[row].as_py())
+    return numbers
+
+
+def _too_large(name: str, row: int, value: Any) -> RowError:
+    return RowError("X", row, f"column {name!r} is {shown(value)}, which is too large for a label")
 
 
 def _coded(words: pa.Array) -> _ranks.Labels:

@@ -258,17 +258,26 @@ class ClusterRun(Run):
             list(self._compute(doing, try_piece, self.front, self.text, self.model))
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
+        self._check_unchanged()
         self.epoch = self.model.n_iter_
         self.phase = "done"
 
     def evaluate(self) -> Evaluation:
         """Return how good the model is on the rows that were held out."""
         shared = (self.front, self.text, self.model)
-        return sum(self._compute("evaluating", evaluate_piece, *shared), Evaluation())
+        evaluation = sum(self._compute("evaluating", evaluate_piece, *shared), Evaluation())
+        self._check_unchanged()
+        return evaluation
+
+    def _check_unchanged(self) -> None:
+        for file in self.table.files:
+            self.table.check_unchanged(file)
 
     def _calibrate(self) -> Calibration:
         shared = (self.front, self.text, self.model)
-        return Calibration.join(self._compute("calibrating", calibrate_piece, *shared))
+        calibration = Calibration.join(self._compute("calibrating", calibrate_piece, *shared))
+        self._check_unchanged()
+        return calibration
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
         """Return a lazy call for each piece; the shared arguments are sent once."""

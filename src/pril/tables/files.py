@@ -61,6 +61,7 @@ class Table(ABC):
         self.files = files
         self.name = name
         self._starts: dict[int, Path] = {0: files[0]}
+        self._stamps = {file: _stamp(file) for file in files}
         self.schema = self._infer() if schema is None else schema
         self._check_names(self.schema.names)
 
@@ -132,6 +133,15 @@ class Table(ABC):
                 if row + batch.num_rows > start:
                     yield batch.slice(max(0, start - row))
                 row += batch.num_rows
+            self.check_unchanged(file)
+
+    def check_unchanged(self, file: Path) -> None:
+        """Refuse a file that is no longer the one that was opened: it is read more than once."""
+        if _stamp(file) != self._stamps[file]:
+            raise TableError(
+                f"{self.name_of(file)} has changed while it was read; run the command again when "
+                "nothing writes to it"
+            )
 
     def begin_file(self, file: Path, row: int) -> None:
         """Remember the position of a file's first row, for messages."""
@@ -191,6 +201,11 @@ class Table(ABC):
 def quote_columns(names: tuple[str, ...]) -> str:
     """Return columns as a message names them."""
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    status = file.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _fingerprint(file: Path) -> list[Any]:

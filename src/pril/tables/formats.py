@@ -45,6 +45,7 @@ from pril.tables.json_lines import (
     parse_json_lines,
     split_lines,
 )
+from pril.tables.quotes import CheckedCsv, QuoteError
 
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
 
@@ -122,6 +123,8 @@ class Parquet(Table):
                         yield batch.slice(skip)
                     skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
+                if getattr(error, "errno", None) is not None:  # of the disk, not of the content
+                    raise
                 raise TableError(f"{self.name_of(file)} is damaged: {error}") from None
 
 
@@ -142,18 +145,18 @@ class Csv(Table):
         options = {} if columns is None else {"include_columns": columns}
         try:
             names = self._header(file)
-            with pa.input_stream(str(file), compression=_compression(file)) as stream:
+            with _opened(file) as stream:
                 yield from pa.csv.open_csv(
-                    stream,
+                    CheckedCsv(stream, self.delimiter),
                     pa.csv.ReadOptions(block_size=READ_BYTES),
                     pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                     pa.csv.ConvertOptions(
                         column_types=dict.fromkeys(names, TEXT), check_utf8=False, **options
                     ),
                 )
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
+        except QuoteError as error:
+            raise TableError(f"{self.name_of(file)}, {error}") from None
+        except (pa.ArrowException, *BAD_GZIP) as error:
             raise self._explain(file, error) from None
 
     @contextmanager
@@ -195,7 +198,7 @@ class Csv(Table):
                     line = rows.line_num
         except csv.Error as reason:
             return TableError(f"{self.name_of(file)}, near line {line + 1}: {reason}")
-        except (OSError, *BAD_GZIP) as reason:
+        except BAD_GZIP as reason:
             error = reason
         return TableError(f"{self.name_of(file)} cannot be read as CSV: {error}")
 
@@ -234,12 +237,7 @@ class Csv(Table):
         return pa.schema([(name, types.get(name, pa.null())) for name in headers[0]])
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        last = None
-        for batch in self._batches_of(file, columns):
-            yield batch
-            last = batch
-        if last is not None and any("\n" in str(cell) for cell in _last_row(last)):
-            self._check_closed(file)
+        yield from self._batches_of(file, columns)
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return blocks as in `Table`; for a format with types, a column of numbers is a number."""
@@ -260,16 +258,6 @@ class Csv(Table):
                     words = read_words(block.column(name), name)
                 types[name] = common_type(kind, _spelled_type(words))
         return types
-
-    def _check_closed(self, file: Path) -> None:
-        """Refuse a file whose last cell opens a quote and never closes it."""
-        line = 0
-        with self._rows(file) as rows:
-            try:
-                for _ in rows:
-                    line = rows.line_num
-            except csv.Error as error:
-                raise TableError(f"{self.name_of(file)}, near line {line + 1}: {error}") from None
 
 
 def _spelled_type(words: pa.Array) -> pa.DataType:
@@ -296,14 +284,6 @@ def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind in (TEXT, pa.null()):
         return with_nulls(cells, pc.equal(cells, ""))
     return pc.cast(read_words(cells, ""), kind)
-
-
-def _last_row(batch: pa.RecordBatch) -> list[Any]:
-    return [column[-1].as_py() for column in batch.columns]
-
-
-def _compression(file: Path) -> str | None:
-    return "gzip" if file.suffix == ".gz" else None
 
 
 def _type_of(batch: pa.RecordBatch, name: str) -> dict[str, pa.DataType]:
@@ -388,6 +368,7 @@ class JsonLines(Table):
                     )
                 yield start, one_batch(table), copy
                 start += table.num_rows
+            self.check_unchanged(file)
 
     def _columns(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         cells = {name: json_column(rows, name, kind) for name, kind in self._copied_types.items()}

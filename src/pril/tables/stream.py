@@ -35,6 +35,12 @@ CHUNK_BYTES = 1 << 19
 NAME = "<stdin>"
 
 
+# Signals that ask a process to end; SIGHUP comes when the terminal is closed.
+STOPPING = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+
 class Stopped(Exception):  # noqa: N818 - it is not an error
     """The process was asked to stop."""
 
@@ -244,7 +250,7 @@ class Stream:
             if waiting:
                 raise Stopped
 
-        handlers = {name: signal.signal(name, stop) for name in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {name: signal.signal(name, stop) for name in STOPPING}
         try:
             while not stopping:
                 waiting = True
@@ -265,6 +271,11 @@ class Stream:
         self.model.use(state["model"])
         self.evaluation = Evaluation(**state["evaluation"])
         return Position(state["rows"], state["checksum"])
+
+    def save_end(self, written: str | None) -> None:
+        """Save that all rows are learned, before a model with this checksum replaces MODEL."""
+        if self.checkpoint:
+            self.checkpoint.save(self._state(), written)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -12,7 +12,14 @@ import pyarrow.compute as pc
 
 from pril import _ranks
 from pril.errors import ClassOrderWarning, RowError
-from pril.tables.cells import MISSING, kind_of, read_labels, read_words, with_nulls
+from pril.tables.cells import (
+    MISSING,
+    kind_of,
+    read_labels,
+    read_words,
+    to_int64,
+    with_nulls,
+)
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
 
@@ -201,6 +208,8 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
         return read_words(cells, name)
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
+    if pa.types.is_integer(cells.type):
+        return to_int64(cells, name)
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.float64())
     if pa.types.is_floating(cells.type):
@@ -221,14 +230,14 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
             )
         return list(classes)
     try:
-        numbers = [float(name) for name in classes]
+        numbers = [int(name) if name.strip("+- ").isdecimal() else float(name) for name in classes]
     except ValueError:
         raise ValueError(
             f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
         ) from None
     if not np.isfinite(numbers).all():
         raise ValueError(f"the classes {','.join(classes)}: a class must be finite")
-    return [int(number) if number.is_integer() else number for number in numbers]
+    return [int(number) if number == int(number) else number for number in numbers]
 
 
 # --- Block by block -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ one dict: all that a run has learned, and the row where it stands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -27,6 +28,7 @@ from pril.ranges import PredictionRanges, calibration_scores, distances_of
 from pril.tables.cells import one_batch, read_labels, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
+from pril.tables.locks import hold
 from pril.tables.model import Evaluation, Progress, evaluate_batch, read_batch
 from pril.tables.reservoir import Reservoir
 from pril.tables.survey import (
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+WRITTEN = "written"  # in the notes of a checkpoint: the checksum of the model that was written last
 CACHE_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
 
 
@@ -114,12 +117,13 @@ class Checkpoint:
     origin: dict[str, Any]  # identifies the run: its table and its task
 
     def restore(self) -> dict[str, Any] | None:
-        """Return what the file holds, if there is one; remove what a killed process left behind."""
-        for leftover in self.path.parent.glob(".pril-*.tmp"):
-            leftover.unlink()
+        """Return what the file holds, if there is one."""
         if not self.path.exists():
             return None
         state, about = io.read(self.path, kind="checkpoint")
+        if WRITTEN in about.notes and about.notes[WRITTEN] == self.origin["model"]["checksum"]:
+            # The run was killed after it had replaced the model that it began with.
+            self.origin["model"] = about.notes["model"]
         for name, value in self.origin.items():
             if about.notes.get(name) != value:
                 raise ValueError(
@@ -128,10 +132,23 @@ class Checkpoint:
                 )
         return dict(state)
 
-    def save(self, state: dict[str, Any]) -> None:
-        """Replace the file."""
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no other process use the folder meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        io.write(state, self.path, kind="checkpoint", notes=self.origin)
+        with hold(self.path.with_suffix(".lock"), f"the checkpoint {self.path.parent}"):
+            yield
+
+    def save(self, state: dict[str, Any], written: str | None = None) -> None:
+        """Replace the file; `written` is the checksum of the model that the run will write next."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        notes = self.origin | ({WRITTEN: written} if written else {})
+        io.write(state, self.path, kind="checkpoint", notes=notes)
+
+    def remove(self) -> None:
+        """Remove the file, and what killed processes have left of it."""
+        io.remove_leftovers(self.path)
+        self.path.unlink(missing_ok=True)
 
     def is_due(self, before: int, after: int) -> bool:
         """Tell whether a multiple of `every` lies between two rows."""

@@ -1,0 +1,30 @@
+"""Let one process at a time work on a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+
+@contextmanager
+def hold(lock: Path, subject: str) -> Iterator[None]:
+    """Hold a lock file; refuse at once if another process does. A killed process holds nothing."""
+    own = FileLock(lock, timeout=0)
+    try:
+        own.acquire()
+    except Timeout:
+        raise ValueError(f"{subject} is in use by another pril: wait until it has ended") from None
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)  # before the release: who waits for it sees that it is gone
+        own.release()
+
+
+def lock_of(file: Path) -> Path:
+    """Return the lock file of a file to be written."""
+    target = file.resolve()
+    return target.with_name(f".{target.name[:200]}.lock")

@@ -1,0 +1,72 @@
+"""Quotes in CSV: no row is lost, no cell is changed."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pril.tables.files import TableError
+from pril.tables.opening import open_table
+from pril.tables.quotes import CheckedCsv, QuoteError
+
+
+def is_well_formed(text):
+    """Read text byte by byte, as RFC 4180 says; quotes inside plain cells are allowed."""
+    state = "start"
+    for byte in text:
+        if state == "start":
+            state = "inside" if byte == '"' else "start" if byte in ",\r\n" else "plain"
+        elif state == "plain":
+            state = "start" if byte in ",\r\n" else "plain"
+        elif state == "inside":
+            state = "closed" if byte == '"' else "inside"
+        elif byte == '"':
+            state = "inside"
+        elif byte in ",\r\n":
+            state = "start"
+        else:
+            return False
+    return state != "inside"
+
+
+@given(st.text('"",\n\rab', max_size=30), st.integers(1, 8))
+@example('"a""', 1)
+@example('""x', 1)
+@example('a"b,"', 2)
+def test_the_check_is_that_of_rfc_4180_in_any_chunks(text, size):
+    stream = CheckedCsv(io.BytesIO(text.encode()), ",")
+    try:
+        read = b"".join(iter(lambda: stream.read(size), b""))
+    except QuoteError:
+        assert not is_well_formed(text)
+    else:
+        assert is_well_formed(text)
+        assert read.decode() == text
+
+
+@given(st.lists(st.tuples(st.text('",\n b;', max_size=4), st.text('", 1', max_size=3)), min_size=1))
+def test_accepted_files_are_read_as_the_standard_library_reads_them(tmp_path_factory, cells):
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    raw = "\n".join(["x,y", *(f"{one},{two}" for one, two in cells), ""])
+    path.write_text(raw, newline="")
+    try:
+        blocks = [block.to_pylist() for _, block in open_table(str(path)).blocks()]
+    except TableError:
+        return
+    expected = [row for row in csv.reader(io.StringIO(raw, newline=""), strict=True) if row][1:]
+    assert [[row["x"], row["y"]] for block in blocks for row in block] == expected
+
+
+@pytest.mark.parametrize("options", [["--features", "a,b"], ["--drop", "d"], ["--no-one-hot"]])
+@pytest.mark.parametrize("cell", ['"he said', '""xxx', '"a"b'])
+def test_a_wrong_quote_in_a_column_that_is_not_read(bad, tmp_path, options, cell):
+    rows = [f"{k % 2},{k},{k * k % 7},w" for k in range(400)]
+    rows[200] = f"1,2,3,{cell}"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "q.csv").write_text("\n".join(["y,a,b,d", *rows, ""]))
+    for place in ("in/q.csv", "in"):
+        assert "q.csv" in (said := bad("fit", place, "--label", "y", *options)) or place in said
+        assert "line 202: " in said
+        assert "quote" in said

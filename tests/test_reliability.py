@@ -1,0 +1,286 @@
+"""Nothing is lost: locks, leftovers, disks that fail and tables that change."""
+
+import copy
+import errno
+import pickle
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+from scipy import sparse
+
+import pril
+from pril import io
+from pril.tables import files, formats
+from pril.tables.locks import lock_of
+from tables import GRADES, make_rows, write
+
+RANGES = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write(tmp_path / "t.csv", make_rows())
+
+
+def test_an_output_that_is_the_checkpoint_is_refused(good, bad, table):
+    keep = ["--checkpoint", "state"]
+    said = bad("fit", "t.csv", *RANGES, *keep, "-o", "state/../state/checkpoint.pril")
+    assert "there is no folder" in said  # before the first run
+    good("fit", "t.csv", *RANGES, *keep)
+    said = bad("fit", "t.csv", *RANGES, *keep, "-o", "state/checkpoint.pril")
+    assert said == "state/checkpoint.pril is the checkpoint itself: write the model to another file"
+    assert "is the checkpoint itself" in bad(
+        "stream", "t.pril", *keep, "-o", "state/checkpoint.pril"
+    )
+
+
+def test_a_checkpoint_folder_belongs_to_one_run(good, bad, table, tmp_path):
+    (tmp_path / "state").mkdir()
+    others = tmp_path / "state" / ".pril-0123456789abcdef-of-another-run.tmp"
+    others.write_bytes(b"half of a model")
+    with FileLock(tmp_path / "state" / "checkpoint.lock"):
+        said = bad("fit", "t.csv", *RANGES, "--checkpoint", "state")
+    assert said == "the checkpoint state is in use by another pril: wait until it has ended"
+    good("fit", "t.csv", *RANGES, "--checkpoint", "state", "--every", 1)
+    assert list((tmp_path / "state").iterdir()) == [others]
+
+
+def test_two_streams_do_not_write_one_model(good, bad, table, tmp_path):
+    good("fit", "t.csv", *RANGES)
+    with FileLock(lock_of(tmp_path / "t.pril")):
+        assert bad("stream", "t.pril", "-o", "t.pril").startswith("t.pril is in use")
+
+
+def test_leftovers_of_killed_runs_are_removed(good, table, tmp_path):
+    good("fit", "t.csv", *RANGES)
+    killed, left = io._create_temporary(tmp_path / "out.csv")
+    left.close()
+    other, abandoned = io._create_temporary(tmp_path / "other.csv")
+    abandoned.close()
+    running, busy = io._create_temporary(tmp_path / "out.csv")
+    with busy:
+        good("predict", "t.pril", "t.csv", "-o", "out.csv")
+        assert not killed.exists()
+        assert running.exists()  # somebody writes it now
+        assert other.exists()  # it belongs to another output
+    io.remove_leftovers(tmp_path / "out.csv")
+    assert not running.exists()
+
+
+class FailingStream:
+    """A file on a disk that fails after so many bytes."""
+
+    def __init__(self, stream, most):
+        self.stream, self.most = stream, most
+
+    def read(self, size=-1):
+        if self.stream.tell() >= self.most:
+            raise OSError(errno.EIO, "Input/output error")
+        return self.stream.read(size)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stream.close()
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+
+def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeypatch):
+    table = write(tmp_path / "t.csv", make_rows())
+    keep = ["--checkpoint", "state", "--every", 1]
+    monkeypatch.setattr(files, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(formats, "READ_BYTES", 1000)
+    good("fit", "t.csv", *RANGES, "-o", "whole.pril")
+    opened = formats._opened
+    with monkeypatch.context() as patch:
+        patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 9_000))
+        code, _, err = call("fit", "t.csv", *RANGES, *keep)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "Input/output error" in err
+    assert (tmp_path / "state" / "checkpoint.pril").exists()
+    good("fit", "t.csv", *RANGES, *keep)  # once the disk works, the run goes on
+    assert (tmp_path / "t.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
+    assert table.exists()
+
+
+def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
+    path = write(tmp_path / "t.parquet", make_rows())
+    table = formats.Parquet([path], str(path))
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(formats.pa.parquet.ParquetFile, "iter_batches", fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        list(table.blocks())
+    assert not isinstance(caught.value, files.TableError)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "svm"])
+@pytest.mark.parametrize("command", ["fit", "evaluate", "predict"])
+def test_a_table_that_changes_during_a_run(good, call, tmp_path, monkeypatch, suffix, command):
+    path = write(tmp_path / f"t.{suffix}", make_rows())
+    labels = ["--label", "label"] if suffix == "svm" else RANGES
+    good("fit", path.name, *labels)
+    good("fit", path.name, *labels, "-o", "m.pril")
+    read = files.Table.begin_file
+
+    def grow(self, file, row):
+        read(self, file, row)
+        more = write(tmp_path / f"more.{suffix}", make_rows(310))
+        path.write_bytes(more.read_bytes())
+
+    monkeypatch.setattr(files.Table, "begin_file", grow)
+    rest = labels if command == "fit" else []
+    given = [path.name] if command == "fit" else ["m.pril", path.name]
+    code, _, err = call(command, *given, *rest)
+    assert code == 2
+    assert f"t.{suffix} has changed while it was read" in err or "damaged" in err
+    assert pril.load("m.pril")
+
+
+def test_a_table_that_grows_between_two_passes(call, tmp_path, monkeypatch):
+    path = write(tmp_path / "t.csv", make_rows())
+    monkeypatch.setattr("pril.tables.training.CACHE_BYTES", 0)
+    from pril.tables.training import Run
+
+    learn = Run._learn
+
+    def grow(self):
+        write(path, make_rows(310))
+        learn(self)
+
+    monkeypatch.setattr(Run, "_learn", grow)
+    code, out, err = call("fit", "t.csv", *RANGES, "--json")
+    assert (code, out) == (2, "")
+    assert "t.csv has changed while it was read" in err
+
+
+# --- Labels that floats cannot hold --------------------------------------------------------------
+
+LARGE = 2**53
+
+
+def test_a_masked_label_is_a_missing_one():
+    X = np.arange(12.0).reshape(6, 2)
+    for y, gaps in (
+        ([1, 2, 3, 1, 2, 3], [1, 2, None, 1, None, 3]),
+        (["a", "b", "c", "a", "b", "c"], ["a", "b", None, "a", None, "c"]),
+    ):
+        masked = np.ma.array(y, mask=[0, 0, 1, 0, 1, 0])
+        classes = sorted(set(y))
+        one, other = (
+            pril.PRIL(classes=classes, random_state=0).fit(X, labels) for labels in (masked, gaps)
+        )
+        assert one.t_ == other.t_ == 4 * one.n_iter_
+        assert one.coef_.tolist() == other.coef_.tolist()
+    ends = np.ma.array([[1, 2], [2, 3]] * 3, mask=[[0, 0], [0, 1]] * 3)
+    pairs = [(1, 2), (2, None)] * 3
+    one, other = (
+        pril.PRIL(classes=[1, 2, 3], random_state=0).fit(X, labels) for labels in (ends, pairs)
+    )
+    assert one.thresholds_.tolist() == other.thresholds_.tolist()
+    unmasked = np.ma.array([LARGE, LARGE + 1] * 3)
+    assert pril.PRIL().fit(X, unmasked).classes_.tolist() == [LARGE, LARGE + 1]
+
+
+def test_large_labels_stay_apart(good, bad, tmp_path):
+    rows = [{"x": k, "y": LARGE + k % 3} for k in range(60)]
+    for suffix in ("csv", "tsv", "parquet"):
+        write(tmp_path / f"t.{suffix}", rows)
+        good("fit", f"t.{suffix}", "--label", "y")
+        assert pril.load("t.pril").classes_.tolist() == [LARGE, LARGE + 1, LARGE + 2]
+    order = [str(LARGE + k) for k in (2, 0, 1)]
+    good("fit", "t.csv", "--label", "y", "--classes", ",".join(order))
+    assert pril.load("t.pril").classes_.tolist() == [int(name) for name in order]
+    write(tmp_path / "t.jsonl", rows)  # its numbers are read as floats
+    assert "too large for a label" in bad("fit", "t.jsonl", "--label", "y")
+    write(tmp_path / "gap.csv", [*rows, {"x": 1, "y": ""}])
+    assert "too large for a label" in bad("fit", "gap.csv", "--label", "y")
+
+
+def test_unsigned_labels(good, bad, tmp_path):
+    x = list(range(60))
+    small = pa.array([k % 3 for k in x], pa.uint64())
+    pq.write_table(pa.table({"x": x, "y": small}), tmp_path / "t.parquet")
+    good("fit", "t.parquet", "--label", "y")
+    large = pa.array([2**64 - 1 - k % 3 for k in x], pa.uint64())
+    pq.write_table(pa.table({"x": x, "y": large}), tmp_path / "t.parquet")
+    said = bad("fit", "t.parquet", "--label", "y")
+    assert f"t.parquet, row 1: column 'y' is {2**64 - 1}, which is too large for a label" in said
+
+
+# --- Matrices that do not fit together -----------------------------------------------------------
+
+
+def damaged(kind, **changes):
+    matrix = kind(np.eye(4))
+    for name, value in changes.items():
+        setattr(matrix, name, np.asarray(value))
+    return matrix
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        damaged(sparse.csr_array, indptr=[0, 1, 2, 3, 10**7]),
+        damaged(sparse.csr_array, indptr=[0, 10**8, 2, 3, 4]),
+        damaged(sparse.csr_array, indptr=[1, 1, 2, 3, 4]),
+        damaged(sparse.csr_array, indptr=[0, 2, 4]),
+        damaged(sparse.csr_array, data=[1.0]),
+        damaged(sparse.csr_matrix, indices=[0, 1, 2, 10**8]),
+        damaged(sparse.csr_matrix, indices=[0, 1, 2, -1]),
+        damaged(sparse.csc_array, indices=[0, 1, 2, 10**8]),
+        damaged(sparse.csc_array, indptr=[0, 1, 2, 3, 10**7]),
+        damaged(sparse.coo_array),
+    ],
+    ids=lambda X: X.format,
+)
+@pytest.mark.parametrize("learner", [pril.PRIL, pril.KernelPRIL])
+def test_a_damaged_matrix_is_refused(X, learner):
+    if X.format == "coo":
+        X.coords = tuple(map(np.array, ([0, 1, 2, 10**8], [0, 1, 2, 3])))
+    fitted = learner().fit(np.eye(4), [1, 2, 1, 2])
+    for call in (lambda: learner().fit(X, [1, 2, 1, 2]), lambda: fitted.predict(X)):
+        with pytest.raises(ValueError, match="X is damaged"):
+            call()
+    with pytest.raises(ValueError, match="X is damaged"):
+        pril.PolynomialMap().fit(X)
+
+
+# --- Threads -------------------------------------------------------------------------------------
+
+
+def test_threads_take_turns_to_learn():
+    """Every update counts, and a call that fails takes nothing from the others."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2000, 5)), rng.integers(0, 3, 2000)
+    model = pril.PRIL(classes=[0, 1, 2])
+    begin = threading.Barrier(4)
+
+    def learn(number):
+        begin.wait()
+        for t in range(number * 500, (number + 1) * 500):
+            model.partial_fit(X[t : t + 1], y[t : t + 1])
+            with pytest.raises(ValueError, match="not one of the classes"):
+                model.partial_fit(X[t : t + 1], [7])
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(learn, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert model.t_ == 2000
+    assert pickle.loads(pickle.dumps(model)).t_ == 2000  # noqa: S301
+    assert copy.deepcopy(model).t_ == 2000
