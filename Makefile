@@ -3,21 +3,25 @@ PYTHON ?= python3
 BIN := .venv/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow test-oldest lint bench format clean
+.PHONY: demo test test-slow attack test-oldest lint bench format clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_loop.py
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack"
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack" tests/test_loop.py
 
 test-slow: .venv/installed
 	$(BIN)/pytest -n auto -m slow
 
+# Kills, damage and odd files, in at most ten minutes; PRIL_ATTACK=0.1 runs a tenth of the cases.
+attack: .venv/installed
+	$(BIN)/pytest -n auto -m attack tests/attack
+
 # With the lower bounds in pyproject.toml. Old packages may use what newer ones deprecate.
 test-oldest: $(OLDEST)/installed
-	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow" -W ignore::DeprecationWarning
+	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow and not attack" -W ignore::DeprecationWarning
 
 lint: .venv/installed
 	$(BIN)/ruff check .

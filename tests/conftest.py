@@ -28,6 +28,7 @@ settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1
 def call(capfdbinary, tmp_path, monkeypatch):
     """Run the command in an empty folder; return exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", float("inf"))  # however slow we are
 
     def run(*arguments):
         from pril.cli.main import main

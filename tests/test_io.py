@@ -31,12 +31,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import pril
-from pril import _schema
+from pril import _fields, _schema
 from pril.io import FORMAT, learner_of, read, replace_file, write
+from pril.metrics import interval_accuracy_scorer
 
 rng = np.random.default_rng(0)
 X, MORE = rng.uniform(-1, 1, (2, 60, 4))
@@ -1255,6 +1257,67 @@ def test_any_edit_of_foreign_steps_is_refused_or_harmless(draws, foreign, spot):
         assert str(spot) in str(error)  # noqa: PT017
 
 
+# --- Classes and searches ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        range(3),
+        pd.Index([0, 1, 2]),
+        pd.Series([0, 1, 2]),
+        pd.IntervalIndex.from_breaks([0, 1, 2, 3]),
+        pd.IntervalIndex.from_breaks([-np.inf, 0.1, 0.2, np.inf], closed="left"),
+    ],
+    ids=repr,
+)
+def test_classes_of_any_kind_are_kept(classes, tmp_path):
+    rng = np.random.default_rng(0)
+    X, rank = rng.normal(size=(40, 2)), np.arange(40) % 3
+    model = pril.PRIL(classes=classes, random_state=0).fit(X, np.array(list(classes))[rank])
+    pril.save(model, tmp_path / "model.pril")
+    again = pril.load(tmp_path / "model.pril")
+    assert again.classes_.tolist() == list(classes)
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["0", "1"], ["1", "0", "left"], ["nan", "1", "left"], [0, 1, "left"], ["0", "1", "up"], "0"],
+)
+def test_ranges_that_are_none_are_refused(wrong):
+    place = _fields.Place(_fields.Reader({}, {}), "classes", {})
+    with pytest.raises(ValueError, match="classes must be a range of numbers"):
+        _fields.Labels().check({"dtype": "interval", "values": [wrong]}, place)
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy", interval_accuracy_scorer])
+@pytest.mark.parametrize("cv", [3, KFold(3, shuffle=True, random_state=0), TimeSeriesSplit(3)])
+def test_a_search_is_kept_with_its_results(scoring, cv, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    model = make_pipeline(StandardScaler(), pril.PRIL(random_state=0))
+    search = GridSearchCV(model, {"pril__max_iter": [1, 5]}, scoring=scoring, cv=cv).fit(X, y)
+    for saved in (search, search.best_estimator_):
+        pril.save(saved, tmp_path / "search.pril")
+        again = pril.load(tmp_path / "search.pril")
+        np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    pril.save(search, tmp_path / "search.pril")
+    again = pril.load(tmp_path / "search.pril")
+    assert again.best_params_ == search.best_params_
+    np.testing.assert_array_equal(
+        again.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"]
+    )
+    assert again.score(X, y) == search.score(X, y)
+
+
+def test_a_search_without_a_refitted_model_is_refused(tmp_path):
+    search = GridSearchCV(pril.PRIL(), {"max_iter": [1]}, cv=KFold(2), refit=False).fit(X, LABELS)
+    with pytest.raises(TypeError, match="a model is an estimator of pril"):
+        pril.save(search, tmp_path / "search.pril")
+
+
 # --- What cannot be saved ------------------------------------------------------------------------
 
 
@@ -1298,7 +1361,7 @@ def with_attribute(model):
         ),
         (Mine().fit(X, LABELS), TypeError, "Mine cannot be saved: it holds .*Mine"),
         (
-            pril.PRIL().fit(X, pd.cut(X[:, 0], 3)),
+            pril.PRIL().fit(X, pd.cut(pd.to_datetime(np.round(X[:, 0] * 1e9)), 3)),
             TypeError,
             "PRIL cannot be saved: it holds pandas.*Interval, and classes are kept as numbers",
         ),

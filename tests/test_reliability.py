@@ -1,13 +1,17 @@
 """Nothing is lost: locks, leftovers, disks that fail and tables that change."""
 
 import copy
+import datetime
 import errno
+import json
 import pickle
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +20,7 @@ from scipy import sparse
 
 import pril
 from pril import io
+from pril.metrics import interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import lock_of
 from tables import GRADES, make_rows, write
@@ -95,21 +100,20 @@ class FailingStream:
 
 
 def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeypatch):
-    table = write(tmp_path / "t.csv", make_rows())
-    keep = ["--checkpoint", "state", "--every", 1]
-    monkeypatch.setattr(files, "BLOCK_ROWS", 37)
+    write(tmp_path / "t.csv", make_rows(3000))
+    keep = ["--checkpoint", "state", "--every", 1, "--epochs", 2]
+    monkeypatch.setattr(files, "BLOCK_ROWS", 370)
     monkeypatch.setattr(formats, "READ_BYTES", 1000)
-    good("fit", "t.csv", *RANGES, "-o", "whole.pril")
+    good("fit", "t.csv", *RANGES, "--epochs", 2, "-o", "whole.pril")
     opened = formats._opened
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 9_000))
+        patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
     assert "Input/output error" in err
     assert (tmp_path / "state" / "checkpoint.pril").exists()
     good("fit", "t.csv", *RANGES, *keep)  # once the disk works, the run goes on
     assert (tmp_path / "t.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
-    assert table.exists()
 
 
 def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
@@ -284,3 +288,178 @@ def test_threads_take_turns_to_learn():
     assert model.t_ == 2000
     assert pickle.loads(pickle.dumps(model)).t_ == 2000  # noqa: S301
     assert copy.deepcopy(model).t_ == 2000
+
+
+# --- Columns that mean something else than they seem to ------------------------------------------
+
+
+def test_folders_of_hive_are_columns(good, tmp_path):
+    rows = make_rows()
+    for row in rows:
+        row["town"] = row["town"] or "none"
+    write(tmp_path / "flat.csv", [{k: v for k, v in row.items() if k != "id"} for row in rows])
+    for suffix in ("csv", "jsonl", "parquet"):
+        ordered = []
+        for town in sorted({row["town"] for row in rows}):
+            folder = tmp_path / suffix / f"town={town.replace(' ', '%20')}"
+            folder.mkdir(parents=True)
+            inside = [row for row in rows if row["town"] == town]
+            ordered += inside
+            drop = ("town", "id")
+            write(
+                folder / f"p.{suffix}",
+                [{k: row[k] for k in row if k not in drop} for row in inside],
+            )
+        write(tmp_path / "flat.csv", [{k: row[k] for k in row if k != "id"} for row in ordered])
+        options = [*RANGES[:-1], "grade", "--holdout", 0]
+        good("fit", "flat.csv", *options, "-o", "flat.pril")
+        good("fit", suffix, *options, "-o", "hive.pril")
+        flat, hive = pril.load("flat.pril"), pril.load("hive.pril")
+        assert hive[0].words_ == {"town": ["Bern, old", "Oslo", "Rome", "none"]}
+        np.testing.assert_allclose(hive[1].coef_, flat[1].coef_)
+        good("predict", "hive.pril", suffix, "-o", "out.csv")
+        good("fit", suffix, "--label", "town", "--features", "age", "--classes",
+             '"Bern, old",Oslo,Rome,none')  # fmt: skip
+
+
+def test_dates_and_booleans_are_the_same_in_every_format(good, tmp_path):
+    rng = np.random.default_rng(0)
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(int(k)) for k in rng.integers(0, 99, 80)]
+    rows = [
+        {"x": float(x), "day": day, "new": bool(x > 0.3), "y": int(x > 0) + int(x > 1)}
+        for x, day in zip(rng.normal(size=80), days, strict=True)
+    ]
+    predictions = []
+    for suffix in ("csv", "tsv", "jsonl", "parquet"):
+        for spell in (str, lambda b: str(b).lower(), lambda b: str(b).upper()):
+            shown = [dict(row) for row in rows]
+            for row in shown if suffix != "parquet" else ():
+                row["day"] = row["day"].isoformat()
+                if suffix != "jsonl":
+                    row["new"] = spell(row["new"])
+            write(tmp_path / f"t.{suffix}", shown)
+            out = good("fit", f"t.{suffix}", "--label", "y", "-o", "m.pril")
+            assert "day (dates)" in out
+            good("predict", "m.pril", f"t.{suffix}", "-o", "out.jsonl")
+            lines = (tmp_path / "out.jsonl").read_text().splitlines()
+            predictions.append(
+                [(row := json.loads(line))["prediction"] + row["score"] for line in lines]
+            )
+    assert all(entry == predictions[0] for entry in predictions)
+
+
+def test_row_numbers_are_no_features(good, call, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "y": rng.integers(0, 3, 200)})
+    named = pd.Index(rng.permutation(10**6)[:200], name="number")
+    frame.set_index(named).to_parquet(tmp_path / "t.parquet")
+    frame.set_index(rng.permutation(10**6)[:200]).to_parquet(tmp_path / "u.parquet")
+    for name in ("t", "u"):
+        assert "(the index of a DataFrame)" in good("fit", f"{name}.parquet", "--label", "y")
+        assert pril.load(f"{name}.pril")[0].numbers_ == ["x"]
+    for numbers in (range(200), rng.permutation(200), 1000 - np.arange(200)):
+        frame.assign(rownames=numbers).to_csv(tmp_path / "t.csv", index=False)
+        code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+        assert code == 0
+        assert err == (
+            "pril: warning: t.csv: the column 'rownames' holds another whole number in every row; a "
+            "number of the row says nothing about new rows; leave it out with --drop\n"
+        )
+        good("fit", "t.csv", "--label", "y", "--drop", "rownames")
+
+
+def test_text_of_other_libraries(good, tmp_path):
+    words = [["a", "b", None][k % 3] for k in range(60)]
+    x, y = [float(k % 7) for k in range(60)], [k % 2 for k in range(60)]
+    plain = pa.table({"x": x, "w": words, "y": y})
+    view = plain.set_column(1, "w", pa.array(words, pa.string_view()))
+    coded = plain.set_column(1, "w", pa.array(words, pa.string_view()).dictionary_encode())
+    expected = pril.ColumnEncoder().fit(plain).transform(plain)
+    for table in (view, coded):
+        assert (pril.ColumnEncoder().fit(table).transform(table) == expected).all()
+    pq.write_table(view, tmp_path / "t.parquet")
+    good("fit", "t.parquet", "--label", "y")
+    assert pril.load("t.pril")[0].words_ == {"w": ["a", "b"]}
+
+
+def test_svmlight_with_odd_features(bad, tmp_path):
+    (tmp_path / "t.svm").write_text("1 1:1\n2 1:2 2000000000:1\n")
+    said = bad("fit", "t.svm", "--label", "label")
+    assert (
+        "t.svm, row 2: feature 2000000000 is 1.0: a table has at most 16,777,216 features" in said
+    )
+    (tmp_path / "t.svm").write_text("1 1:1\n2 1:2\n1 1:inf\n")
+    assert "t.svm, row 3: feature 1 is inf" in bad("fit", "t.svm", "--label", "label")
+
+
+def test_a_missing_column_is_told_with_the_nearest_names(bad, tmp_path):
+    write(tmp_path / "t.csv", [{f"column_{k}": k for k in range(57)} | {"Rating": 1}] * 3)
+    said = bad("fit", "t.csv", "--label", "rating")
+    assert said.startswith(
+        "t.csv: there is no column 'rating'; the nearest of 58 columns are 'Rating', "
+    )
+    assert said.count("'") == 12
+
+
+# --- How the command ends ------------------------------------------------------------------------
+
+
+def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("never")
+
+    monkeypatch.setattr("pril.tables.training.Run._survey", fail)
+    line = "pril: this is a bug in pril, please report it (ZeroDivisionError: never)"
+    assert call("fit", "t.csv", *RANGES) == (70, "", f"{line}; --traceback shows where\n")
+    code, out, err = call("fit", "t.csv", *RANGES, "--traceback")
+    assert (code, out) == (70, "")
+    assert err.startswith("Traceback")
+    assert err.endswith(f"{line}\n")
+
+
+def test_errors_are_json_where_results_are(call, table):
+    for arguments in (["fit", "t.csv", "--label", "none"], ["fit"], ["fit", "t.csv", "--nothing"]):
+        code, out, err = call(*arguments, "--json")
+        assert (code, out) == (2, "")
+        assert list(json.loads(err)) == ["error"]
+
+
+def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):
+    (tmp_path / "loop.pril").symlink_to("loop.pril")
+    assert bad("fit", "t.csv", *RANGES, "-o", "loop.pril").startswith("loop.pril: ")
+    good("fit", "t.csv", *RANGES)
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    assert bad("predict", "t.pril", "t.csv", "-o", "loop.csv").startswith("loop.csv: ")
+    assert bad("stream", "t.pril", "-o", "loop.pril").startswith("loop.pril: ")
+    assert bad("show", "t.pril", "--plot", "loop.csv").startswith("loop.csv: ")
+
+
+def test_the_best_constant_stands_beside_every_score(good, table):
+    fitted = json.loads(good("fit", "t.csv", *RANGES, "--json"))["holdout"]
+    model, frame = pril.load("t.pril"), pd.DataFrame(make_rows())
+    y = frame[["low", "high"]].astype(object)
+    result = json.loads(good("evaluate", "t.pril", "t.csv", "--json"))
+    shares = [interval_accuracy(y, [name] * len(y), classes=GRADES) for name in GRADES]
+    assert result["constant"] == GRADES[int(np.argmax(shares))]
+    assert result["constant_accuracy"] == pytest.approx(max(shares))
+    assert 0 < fitted["constant_accuracy"] < 1
+    constant = f"(always {result['constant']!r} {max(shares):.1%})"
+    assert constant in good("evaluate", "t.pril", "t.csv")
+    assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
+    assert model.classes_.tolist() == GRADES
+
+
+def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 150)
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
+    code, _, err = call("fit", "t.csv", *RANGES, "--epochs", 2, "--holdout", 0)
+    assert code == 0
+    said = [line.rsplit(", ", 1) for line in err.splitlines()]
+    assert [text for text, _ in said] == [
+        "reading: 150 rows", "reading: 300 rows",
+        "pass 1/2: 150 rows (50%)", "pass 1/2: 300 rows (100%)",
+        "pass 2/2: 150 rows (50%)", "pass 2/2: 300 rows (100%)",
+    ]  # fmt: skip
+    assert all(re.fullmatch(r"[\d,]+ rows/s", speed) for _, speed in said)
+    for silent in ("--quiet", "--json"):
+        assert call("fit", "t.csv", *RANGES, silent)[2] == ""

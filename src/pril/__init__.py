@@ -16,6 +16,7 @@ if _typing.TYPE_CHECKING:
     from pril import metrics as metrics
     from pril import onnx as onnx
     from pril import plotting as plotting
+    from pril import river as river
     from pril import theory as theory
     from pril.features import *
     from pril.io import load as load
@@ -46,6 +47,7 @@ _MODULES = (
     "metrics",
     "onnx",
     "plotting",
+    "river",
     "theory",
 )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pril._fields import Reader
     from pril._online import OnlineClassifier
 
-__all__ = ["load", "save"]
+__all__ = ["load", "save", "trusted_types"]
 
 FORMAT = 2
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -63,7 +63,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     ----------
     model : estimator
         A fitted estimator of this package, alone or as the last step of a
-        :class:`~sklearn.pipeline.Pipeline`.
+        :class:`~sklearn.pipeline.Pipeline`, or a fitted search for one, such as
+        :class:`~sklearn.model_selection.GridSearchCV`.
     path : str or path-like
         Where to write.
 
@@ -127,6 +128,27 @@ def load(path: str | PathLike[str]) -> Any:
     True
     """
     return read(path, kind="model")[0]
+
+
+def trusted_types() -> list[str]:
+    """Return the types that tools built on skops must trust to load our models.
+
+    Returns
+    -------
+    names : list of str
+        Full names, to be passed as `trusted` to `skops.io.load`, or as `skops_trusted_types` to
+        `mlflow.sklearn.save_model`.
+
+    Examples
+    --------
+    >>> import skops.io
+    >>> from pril import PRIL
+    >>> from pril.io import trusted_types
+    >>> data = skops.io.dumps(PRIL(random_state=0).fit([[-1.0], [1.0]], [0, 1]))
+    >>> skops.io.loads(data, trusted=trusted_types()).predict([[2.0]])
+    array([1])
+    """
+    return list(_foreign().trusted_types())
 
 
 # --- Files of any kind ---------------------------------------------------------------------------
@@ -414,7 +436,7 @@ def _part_of(model: Any) -> Any:
         return model.estimator
     if _is(model, "PredictionRanges", "pril"):
         return getattr(model, "estimator_", model.estimator)
-    return None
+    return getattr(model, "best_estimator_", None)  # of a fitted search
 
 
 def _check_fitted(model: Any) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +22,8 @@ from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, predict, show, stream
 
+TRACEBACK = "--traceback"
+BUG = 70  # EX_SOFTWARE of sysexits.h
 _UsageError: Any = typer.BadParameter.__base__  # of click, wherever typer takes it from
 
 app = typer.Typer(
@@ -49,27 +53,47 @@ def _pril(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option(TRACEBACK, help="Show where in pril a bug is; at any place.")
+    ] = False,
 ) -> None:
     """Learn to rate from ranges."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; a mistake of the user is one line and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
+    """Run the command; a mistake of the user is one line and exit code 2, a bug of ours is 70."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    wants_traceback = TRACEBACK in given
+    given = [word for word in given if word != TRACEBACK]
     with _standard_streams(), _stopping_cleanly(), _printing_warnings(given):
         try:
             code = app(args=given, standalone_mode=False) or 0
             sys.exit(code if given else 2)  # without arguments the help was printed
         except _UsageError as error:
             if error.format_message():  # empty if the help was printed
-                _print_line(error.format_message())
+                _print_error(error.format_message(), given)
             sys.exit(2)
         except BrokenPipeError:  # the reader of the output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except (ValueError, TypeError, OSError, ImportError) as error:
-            _print_line(_message(error) + _advice(error, given))
+            _print_error(_message(error) + _advice(error, given), given)
             sys.exit(2)
+        except Exception as error:  # whatever it is, it is not the user's mistake
+            if wants_traceback:
+                traceback.print_exc()
+            what = f"{type(error).__name__}: {error}"
+            hint = "" if wants_traceback else f"; {TRACEBACK} shows where"
+            _print_error(f"this is a bug in pril, please report it ({what}){hint}", given)
+            sys.exit(BUG)
+
+
+def _print_error(text: str, arguments: list[str]) -> None:
+    """Print an error as one line; with --json, as an object."""
+    text = " ".join(text.split())
+    print(
+        json.dumps({"error": text}) if "--json" in arguments else f"pril: {text}", file=sys.stderr
+    )
 
 
 def _print_line(text: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import re
 import tempfile
 from enum import StrEnum
@@ -123,6 +125,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON 
 
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
+    "drop": "leave it out with --drop",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(Format)}",
     "holdout": "make --holdout smaller",
@@ -220,7 +223,7 @@ def check_output(output: Path, inputs: list[Path]) -> None:
         raise IsADirectoryError(f"{output} is a folder, not a file to write")
     if output.exists() and not output.is_file():
         raise OSError(f"{output} is a device or a pipe, not a file to replace")
-    folder = output.resolve().parent
+    folder = resolved(output).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{output}: there is no folder {folder}")
     try:
@@ -230,6 +233,14 @@ def check_output(output: Path, inputs: list[Path]) -> None:
         raise PermissionError(reason) from None
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise ValueError(f"{output} is the input: writing there would destroy it")
+
+
+def resolved(path: Path) -> Path:
+    """Return a path without links; refuse links that lead to themselves."""
+    try:
+        return path.resolve()
+    except RuntimeError:  # before Python 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def open_checkpoint(
@@ -243,6 +254,6 @@ def open_checkpoint(
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--checkpoint {folder}: this is a file, a folder is expected")
     checkpoint = Checkpoint(folder / "checkpoint.pril", every, origin)
-    if output and output.resolve() == checkpoint.path.resolve():
+    if output and resolved(output) == resolved(checkpoint.path):
         raise ValueError(f"{output} is the checkpoint itself: write the model to another file")
     return checkpoint

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 
 
 def _finite(value: Any) -> Any:
@@ -57,7 +60,13 @@ class Printer:
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
-        """Yield a function that shows, on a terminal, how much of some work is done."""
+        """Yield a function that shows how much of some work is done.
+
+        On a terminal that is a bar; elsewhere, for example in a log, a line now and then.
+        """
+        if not sys.stderr.isatty():
+            yield _ProgressLines().update if not (self.quiet or self.json) else _show_nothing
+            return
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -90,6 +99,31 @@ class Printer:
             yield update
 
 
+class _ProgressLines:
+    """Print a line to stderr every ten seconds: rows, share and rows a second."""
+
+    def __init__(self) -> None:
+        self._printed = time.monotonic()
+        self._name, self._rows = "", 0
+
+    def update(self, name: str, done: int, total: int | None) -> None:
+        """Print a line if it is time."""
+        if name != self._name:
+            self._name, self._rows = name, 0
+        now = time.monotonic()
+        seconds = now - self._printed
+        if seconds < PROGRESS_SECONDS:
+            return
+        share = f" ({done / total:.0%})" if total else ""
+        speed = (done - self._rows) / max(seconds, 1e-9)
+        print(f"{name}: {count(done, 'row')}{share}, {speed:,.0f} rows/s", file=sys.stderr)
+        self._printed, self._rows = now, done
+
+
+def _show_nothing(name: str, done: int, total: int | None) -> None:
+    pass
+
+
 def count(n: int, thing: str) -> str:
     """Return a number of things in words: 1 row, 2 rows, 3 passes."""
     plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
@@ -100,9 +134,10 @@ def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
     """Return how good a model is, for people."""
     if not evaluation["rows"]:
         return ["no rows with a label"]
+    constant = f"always {evaluation['constant']!r} {evaluation['constant_accuracy']:.1%}"
     lines = [
         f"{count(evaluation['rows'], 'row')}: {evaluation['interval_accuracy']:.1%} inside their "
-        f"range, off by {evaluation['interval_absolute_error']:.4f} ranks on average"
+        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average"
     ]
     if evaluation["exact_rows"]:
         lines.append(

@@ -81,7 +81,8 @@ def evaluate(
     if not labels:
         raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
     with printer.progress() as progress:
-        result = loaded.evaluate(opened, labels, progress).to_dict()
+        evaluation = loaded.evaluate(opened, labels, progress)
+    result = evaluation.to_dict(loaded.learner.classes_)
     printer.result(result, evaluation_lines(result))
 
 
@@ -219,7 +220,9 @@ def _stream(
     from pril.tables.stream import Stopped, Stream
 
     if loaded.ranges and labels:
-        raise ValueError(f"{loaded.path} holds calibrated ranges, which learning on would void")
+        raise ValueError(
+            f"{loaded.path} holds calibrated ranges: what it learned now would void them"
+        )
     if loaded.is_frozen and labels:
         raise ValueError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
     if labels and not output:
@@ -254,7 +257,7 @@ def _stream(
             raise typer.Exit(1) from None
         raise
     keep()
-    return rows.evaluation.to_dict()
+    return rows.evaluation.to_dict(loaded.learner.classes_)
 
 
 class _LossTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
+DATE = pa.date32()  # stands for all dates and times that are written as text
+WRITTEN_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
+)
 LARGEST_LABEL = 2**53  # from here on, floats are not exact
 
 
@@ -41,6 +46,8 @@ def kind_of(column: pa.DataType) -> str:
         return "text"
     if types.is_map(column) and types.is_integer(column.key_type):
         return "sparse"
+    if types.is_temporal(column):
+        return "dates"
     return "empty" if types.is_null(column) else str(column)
 
 
@@ -50,12 +57,34 @@ def kind_of(column: pa.DataType) -> str:
 def to_batch(X: Any) -> pa.RecordBatch:
     """Return a table of any library with the Arrow interface as one batch."""
     if isinstance(X, pa.RecordBatch):
-        return X
+        return without_views(X)
     if not (isinstance(X, pa.Table) or hasattr(X, "__arrow_c_stream__")):
         raise TypeError(
             f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
         )
-    return one_batch(pa.table(X))
+    return without_views(one_batch(pa.table(X)))
+
+
+def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose text is not of the type string_view, which few functions can read."""
+    for k, field in enumerate(batch.schema):
+        kind = without_view(field.type)
+        if kind == field.type:
+            continue
+        cells = batch.column(k)
+        if pa.types.is_dictionary(kind):
+            cells = pa.DictionaryArray.from_arrays(cells.indices, cells.dictionary.cast(TEXT))
+        else:
+            cells = cells.cast(TEXT)
+        batch = batch.set_column(k, field.with_type(cells.type), cells)
+    return batch
+
+
+def without_view(kind: pa.DataType) -> pa.DataType:
+    """Return the type that `without_views` gives a column of this type."""
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        return pa.dictionary(kind.index_type, TEXT)
+    return TEXT if pa.types.is_string_view(kind) else kind
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -93,12 +122,24 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         cells = pc.ascii_trim_whitespace(cells)  # many people write "1, 2"
         cells = with_nulls(cells, pc.is_in(cells, MISSING))
+        cells = _truth_as_numbers(cells)
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
         row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
         reason = f"column {name!r} is {_shown(value)}, not a number"
         raise RowError("X", row, reason, hint="text") from None
+
+
+def _truth_as_numbers(cells: pa.Array) -> pa.Array:
+    """Return text with 1 for true and 0 for false, in any spelling."""
+    try:
+        lower = pc.utf8_lower(cells)
+    except pa.ArrowInvalid:  # not UTF-8: the caller names the row
+        return cells
+    for word, number in (("true", "1"), ("false", "0")):
+        cells = pc.replace_with_mask(cells, pc.equal(lower, word), pa.scalar(number, cells.type))
+    return cells
 
 
 def _is_number(cell: pa.Scalar) -> bool:
@@ -113,7 +154,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
     """Return a column as strings, null for what is missing."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    if kind_of(cells.type) not in ("text", "number", "empty"):
+    if kind_of(cells.type) not in ("text", "number", "empty", "dates"):
         raise TypeError(f"column {name!r} holds {cells.type}, which is not text")
     if cells.type != pa.string():
         cells = pc.cast(cells, pa.string())
@@ -125,6 +166,20 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
     return with_nulls(cells, pc.is_in(cells, MISSING))
+
+
+def written_type(cells: pa.Array, name: str) -> pa.DataType:
+    """Return the type of the first value that is written in cells of text."""
+    first = read_words(cells, name).drop_null()[:1]
+    if len(first) == 0:
+        return pa.null()
+    if WRITTEN_DATE.fullmatch(first[0].as_py()):
+        return DATE
+    try:
+        read_numbers(first, name)
+    except RowError:
+        return TEXT
+    return NUMBER
 
 
 def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:

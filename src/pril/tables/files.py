@@ -7,19 +7,23 @@ text; the caller decides whether they are numbers or words.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import queue
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
 from pril.errors import RowError
+from pril.tables.cells import written_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 READ_BYTES = 1 << 20  # read from a file at once
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
+PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
+MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 BOM = b"\xef\xbb\xbf"
 
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
@@ -64,9 +71,40 @@ class Table(ABC):
         self._stamps = {file: _stamp(file) for file in files}
         self.schema = self._infer() if schema is None else schema
         self._check_names(self.schema.names)
+        self.partitions = self._find_partitions()
+
+    def _find_partitions(self) -> dict[str, list[str]]:
+        """Return the columns that the folders' names hold, as in state=AK: a cell for each file.
+
+        The columns are added to the schema; a column in the files goes before one of that name.
+        """
+        cells = [_partition_cells(file) for file in self.files]
+        partitions: dict[str, list[str]] = {}
+        for name in cells[0]:
+            if any(own.keys() != cells[0].keys() for own in cells):
+                raise TableError(f"{self.name}: not all files lie in folders named {name}=...")
+            known = self.schema.get_field_index(name)
+            if known < 0 or self.schema.field(known).metadata == PARTITION:
+                partitions[name] = [own[name] for own in cells]
+        for name, values in partitions.items():
+            if self.schema.get_field_index(name) < 0:
+                kind = written_type(pa.array(values), name)
+                self.schema = self.schema.append(pa.field(name, kind, metadata=PARTITION))
+        return partitions
+
+    def with_partitions(
+        self, file: Path, batch: pa.RecordBatch, columns: list[str]
+    ) -> pa.RecordBatch:
+        """Return the columns of a batch from a file, and those that its folders name."""
+        at = self.files.index(file) if self.partitions else 0
+        for name in columns:
+            if name in self.partitions:
+                value = pa.scalar(self.partitions[name][at] or None, pa.string())
+                batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        return batch.select(columns) if self.partitions else batch
 
     def _check_names(self, names: list[str]) -> None:
-        twice = {column for column in names if names.count(column) > 1}
+        twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise TableError(f"{self.name}: the column {min(twice)!r} is there twice")
 
@@ -129,7 +167,10 @@ class Table(ABC):
                 continue
             skip = max(0, start - row) if known is not None else 0
             row += skip
-            for batch in self._read(file, columns, skip):
+            own = [name for name in columns if name not in self.partitions]
+            own = own or [name for name in self.schema.names if name not in self.partitions][:1]
+            for batch in self._read(file, own, skip):
+                batch = self.with_partitions(file, batch, columns)
                 if row + batch.num_rows > start:
                     yield batch.slice(max(0, start - row))
                 row += batch.num_rows
@@ -149,11 +190,8 @@ class Table(ABC):
 
     def check_column(self, name: str) -> None:
         """Refuse a column that is not there."""
-        if name not in self.schema.names:
-            raise TableError(
-                f"{self.name}: there is no column {name!r}; the columns are "
-                + ", ".join(repr(known) for known in self.schema.names)
-            )
+        if self.schema.get_field_index(name) < 0:
+            raise TableError(f"{self.name}: {no_column(name, self.schema.names)}")
 
     def where(self, row: int) -> str:
         """Return the file and, counted from 1, the row of a position in the table."""
@@ -198,9 +236,26 @@ class Table(ABC):
         return [_fingerprint(file) for file in self.files]
 
 
+def no_column(name: str, known: list[str]) -> str:
+    """Return the reason why a column cannot be used that is not there: name those like it."""
+    if len(known) <= MOST_LISTED:
+        return f"there is no column {name!r}; the columns are {', '.join(map(repr, known))}"
+    lower = {column.lower(): column for column in known}
+    near = difflib.get_close_matches(name.lower(), lower, MOST_NAMED, cutoff=0.0)
+    nearest = ", ".join(repr(lower[column]) for column in near)
+    return f"there is no column {name!r}; the nearest of {len(known)} columns are {nearest}"
+
+
 def quote_columns(names: tuple[str, ...]) -> str:
     """Return columns as a message names them."""
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def _partition_cells(file: Path) -> dict[str, str]:
+    """Return the cells that a file's folders name, as in Hive: state=AK, state=New%20York."""
+    pairs = [part.partition("=") for part in file.parent.parts]
+    cells = {name: unquote(value) for name, equals, value in pairs if name and equals}
+    return {name: "" if value == NO_PARTITION else value for name, value in cells.items()}
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:

@@ -19,15 +19,18 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril.errors import RowError, shown
+from pril.errors import shown
 from pril.tables.cells import (
+    DATE,
     NUMBER,
     TEXT,
     kind_of,
     one_batch,
-    read_numbers,
     read_words,
     with_nulls,
+    without_view,
+    without_views,
+    written_type,
 )
 from pril.tables.files import (
     READ_BYTES,
@@ -47,6 +50,8 @@ from pril.tables.json_lines import (
 )
 from pril.tables.quotes import CheckedCsv, QuoteError
 
+WIDE_ROWS = 64  # of a very wide table are read at once: each batch costs some time for each column
+MOST_FEATURES = 1 << 24  # of an svmlight file: a model holds some numbers for each
 BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
 
 
@@ -82,7 +87,8 @@ class Parquet(Table):
                     f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
                     f"{_difference(schema, schemas[0])}"
                 )
-        return schemas[0]
+        fields = [field.with_type(without_view(field.type)) for field in schemas[0]]
+        return pa.schema(fields, schemas[0].metadata)
 
     @property
     def n_rows(self) -> int:
@@ -120,7 +126,7 @@ class Parquet(Table):
                 )
                 for batch in batches:
                     if skip < batch.num_rows:
-                        yield batch.slice(skip)
+                        yield without_views(batch.slice(skip))
                     skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
                 if getattr(error, "errno", None) is not None:  # of the disk, not of the content
@@ -142,18 +148,23 @@ class Csv(Table):
     delimiter = ","
 
     def _batches_of(self, file: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        options = {} if columns is None else {"include_columns": columns}
         try:
             names = self._header(file)
+            # pyarrow looks for each of these columns among all: its time grows with their square.
+            chosen = columns if columns is not None and len(columns) < 1000 else None
+            options = {} if chosen is None else {"include_columns": chosen}
+            size = max(READ_BYTES, WIDE_ROWS * sum(len(name) + 1 for name in names))
             with _opened(file) as stream:
-                yield from pa.csv.open_csv(
+                batches = pa.csv.open_csv(
                     CheckedCsv(stream, self.delimiter),
-                    pa.csv.ReadOptions(block_size=READ_BYTES),
+                    pa.csv.ReadOptions(block_size=size),
                     pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                     pa.csv.ConvertOptions(
                         column_types=dict.fromkeys(names, TEXT), check_utf8=False, **options
                     ),
                 )
+                for batch in batches:
+                    yield batch if columns is chosen else batch.select(columns)
         except QuoteError as error:
             raise TableError(f"{self.name_of(file)}, {error}") from None
         except (pa.ArrowException, *BAD_GZIP) as error:
@@ -288,14 +299,8 @@ def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _type_of(batch: pa.RecordBatch, name: str) -> dict[str, pa.DataType]:
     """Return the type of a column's first value, by its name; nothing if all are missing."""
-    first = read_words(batch.column(name), name).drop_null()[:1]
-    if len(first) == 0:
-        return {}
-    try:
-        read_numbers(first, name)
-    except RowError:
-        return {name: TEXT}
-    return {name: NUMBER}
+    kind = written_type(batch.column(name), name)
+    return {} if kind == pa.null() else {name: kind}
 
 
 class Tsv(Csv):
@@ -356,7 +361,8 @@ class JsonLines(Table):
         """Return blocks as in `Table`; to JSON Lines, the lines are copied unchanged."""
         for name in columns:
             self.check_column(name)
-        schema = pa.schema([self.schema.field(name) for name in columns])
+        own = [name for name in columns if name not in self.partitions]
+        schema = pa.schema([self.schema.field(name) for name in own])
         start = 0
         for file in self.files:
             self.begin_file(file, start)
@@ -366,7 +372,7 @@ class JsonLines(Table):
                     copy = (
                         json_texts(block) if format == "jsonl" else self._columns(json_rows(block))
                     )
-                yield start, one_batch(table), copy
+                yield start, self.with_partitions(file, one_batch(table), columns), copy
                 start += table.num_rows
             self.check_unchanged(file)
 
@@ -376,9 +382,9 @@ class JsonLines(Table):
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type to read values of a type as: numbers stay numbers, a date becomes text."""
+    """Return the type to read values of a type as: any number is a float."""
     if pa.types.is_temporal(kind):
-        return TEXT
+        return DATE
     return {"number": NUMBER, "text": TEXT}.get(kind_of(kind), kind)
 
 
@@ -411,10 +417,23 @@ class Svmlight(Table):
                         part = load_svmlight_file(io.BytesIO(block), zero_based=True)
                     except (ValueError, OverflowError) as error:
                         raise self._explain(file, row, block, error) from None
+                    self._check(file, row, part[0])
                     yield part
                     row += len(part[1])
         except BAD_GZIP as error:
             raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
+
+    def _check(self, file: Path, row: int, matrix: Any) -> None:
+        """Refuse a feature that is not finite, and one whose number would take too much memory."""
+        for bad, reason in (
+            (matrix.indices >= MOST_FEATURES, f"a table has at most {MOST_FEATURES:,} features"),
+            (~np.isfinite(matrix.data), "it is not finite"),
+        ):
+            if bad.any():
+                at = int(np.argmax(bad))
+                row += int(np.searchsorted(matrix.indptr, at, side="right"))
+                feature = f"feature {matrix.indices[at]} is {matrix.data[at]}"
+                raise TableError(f"{self.name_of(file)}, row {row}: {feature}: {reason}")
 
     def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
         from sklearn.datasets import load_svmlight_file

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from pril.errors import LONGEST, RowError, shown
-from pril.tables.cells import TEXT, kind_of
+from pril.tables.cells import DATE, TEXT, WRITTEN_DATE, kind_of
 
 DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
@@ -141,7 +141,8 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
         for name, value in row.items():
             kind = TYPES[type(value)]
             if first.get(name, pa.null()) == pa.null():
-                first[name] = kind
+                is_date = kind == TEXT and WRITTEN_DATE.fullmatch(value)
+                first[name] = DATE if is_date else kind
             if kind == pa.int64() and not -(2**63) <= value < 2**63:
                 kind = TEXT
             whole[name] = common_type(whole.get(name, pa.null()), _copied_type(kind))

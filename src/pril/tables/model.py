@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ class Evaluation:
     exact_rows: int = 0
     exact_loss: int = 0
     unlabelled: int = 0
+    inside: tuple[int, ...] = ()  # for each rank, in how many rows it would be a hit
 
     @classmethod
     def of(cls, intervals: Array, rank: Array) -> Evaluation:
@@ -59,14 +61,24 @@ class Evaluation:
             exact_rows=int(exact.sum()),
             exact_loss=int(loss[exact].sum()),
             unlabelled=int((~labelled).sum()),
+            inside=_hits_of_constants(intervals),
         )
 
     def __add__(self, other: Evaluation) -> Evaluation:
-        return Evaluation(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        inside = zip_longest(self.inside, other.inside, fillvalue=0)
+        return Evaluation(**sums | {"inside": tuple(a + b for a, b in inside)})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the means, None where there is nothing to average."""
+    def to_dict(self, classes: Any = ()) -> dict[str, Any]:
+        """Return the means, None where there is nothing to average.
+
+        With the classes, the result names the class that is most often inside the range: a model
+        that is no better than always to predict it has learned nothing.
+        """
+        best = int(np.argmax(self.inside)) if self.rows and len(classes) else None
         return {
+            "constant": None if best is None else _ranks.plain(classes[best]),
+            "constant_accuracy": None if best is None else self.inside[best] / self.rows,
             "rows": self.rows,
             "unlabelled_rows": self.unlabelled,
             "interval_accuracy": self.hits / self.rows if self.rows else None,
@@ -74,6 +86,16 @@ class Evaluation:
             "exact_rows": self.exact_rows,
             "exact_absolute_error": self.exact_loss / self.exact_rows if self.exact_rows else None,
         }
+
+
+def _hits_of_constants(intervals: Array) -> tuple[int, ...]:
+    """Return for each rank how many intervals it lies in."""
+    if len(intervals) == 0:
+        return ()
+    size = int(intervals.max()) + 2
+    begun = np.bincount(intervals[:, 0], minlength=size)
+    ended = np.bincount(intervals[:, 1] + 1, minlength=size)
+    return tuple(np.cumsum(begun - ended)[:-1].tolist())
 
 
 def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:

@@ -20,7 +20,7 @@ import pyarrow.csv
 from pril import _ranks
 from pril.errors import RowError
 from pril.tables.cells import one_batch, read_labels
-from pril.tables.files import BOM, TableError, quote_columns
+from pril.tables.files import BOM, TableError, no_column, quote_columns
 from pril.tables.json_lines import parse_json_lines, split_lines
 from pril.tables.model import Evaluation, LoadedModel, pick_scores
 from pril.tables.training import Checkpoint
@@ -110,8 +110,7 @@ class CsvRows:
             raise TableError(f"{NAME}: the header names a column twice: {', '.join(self._names)}")
         for name in self._needed:
             if name not in self._names:
-                known = ", ".join(map(repr, self._names))
-                raise TableError(f"{NAME}: there is no column {name!r}; the columns are {known}")
+                raise TableError(f"{NAME}: {no_column(name, self._names)}")
         return b"prediction,score\n", rest
 
     def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -269,7 +268,8 @@ class Stream:
         if state is None:
             return Position()
         self.model.use(state["model"])
-        self.evaluation = Evaluation(**state["evaluation"])
+        sums = state["evaluation"]
+        self.evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
         return Position(state["rows"], state["checksum"])
 
     def save_end(self, written: str | None) -> None:
@@ -280,7 +280,7 @@ class Stream:
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.model,
-            "evaluation": vars(self.evaluation),
+            "evaluation": vars(self.evaluation) | {"inside": list(self.evaluation.inside)},
             "rows": self.position.rows,
             "checksum": self.position.checksum,
         }

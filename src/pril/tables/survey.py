@@ -16,6 +16,7 @@ from pril.tables.cells import (
     MISSING,
     kind_of,
     read_labels,
+    read_numbers,
     read_words,
     to_int64,
     with_nulls,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+FEWEST_ROWS = 100  # in fewer rows, numbers may differ by chance
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 
 
@@ -62,15 +64,18 @@ def choose_columns(table: Table, task: Task) -> Columns:
         if name in task.labels:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
     chosen = Columns([], [], [], {})
+    index = _pandas_index(table.schema)
     for column in table.schema:
         name, kind = column.name, kind_of(column.type)
-        if name in task.text and kind in ("number", "empty"):
+        if name in task.text and kind in ("number", "empty", "dates"):
             kind = "text"
         requested = name in (task.features or ())
         if name in task.columns:
             continue
         if name in task.drop or (task.features is not None and not requested):
             chosen.ignored[name] = "not asked for"
+        elif name in index and not requested:
+            chosen.ignored[name] = "the index of a DataFrame"
         elif kind == "number":
             chosen.numbers.append(name)
         elif kind == "text" and task.one_hot:
@@ -78,13 +83,39 @@ def choose_columns(table: Table, task: Task) -> Columns:
         elif kind == "sparse":
             chosen.sparse.append(name)
         else:
-            reason = {"text": "text", "empty": "no values"}.get(kind, f"holds {kind}")
+            reason = {"text": "text", "empty": "no values", "dates": "dates"}.get(
+                kind, f"holds {kind}"
+            )
             if requested:
                 raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
             chosen.ignored[name] = reason
     if not chosen.used:
         raise TableError(f"{table.name}: no column is left to learn from")
     return chosen
+
+
+def _pandas_index(schema: pa.Schema) -> set[str]:
+    """Return the columns in which pandas keeps the index of a DataFrame."""
+    kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    return {name for name in kept.get("index_columns", []) if isinstance(name, str)}
+
+
+def warn_of_row_numbers(table: Table, numbers: list[str], block: pa.RecordBatch) -> None:
+    """Warn of columns that seem to number the rows: in the first block no integer occurs twice."""
+    if block.num_rows < FEWEST_ROWS:
+        return
+    for name in numbers:
+        cells = read_numbers(block.column(name), name)
+        whole = np.isfinite(cells).all() and (cells == np.floor(cells)).all()
+        if whole and len(np.unique(cells)) == len(cells):
+            warnings.warn(
+                TableWarning(
+                    f"{table.name}: the column {name!r} holds another whole number in every row; "
+                    "a number of the row says nothing about new rows",
+                    hint="drop",
+                ),
+                stacklevel=2,
+            )
 
 
 def has_text_labels(table: Table, task: Task) -> bool:
@@ -229,6 +260,8 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
                 "not a class; choose another word for it"
             )
         return list(classes)
+    truth = {"false": "0", "true": "1"}
+    classes = tuple(truth.get(name.lower(), name) for name in classes)
     try:
         numbers = [int(name) if name.strip("+- ").isdecimal() else float(name) for name in classes]
     except ValueError:

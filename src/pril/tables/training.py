@@ -37,6 +37,7 @@ from pril.tables.survey import (
     has_text_labels,
     row_numbers,
     survey_block,
+    warn_of_row_numbers,
 )
 
 if TYPE_CHECKING:
@@ -360,6 +361,8 @@ class Run:
             learning = uses_of(self.task, first, block.num_rows).learning
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
             self.counts.check_number(self.table)
+            if first == 0:
+                warn_of_row_numbers(self.table, self.columns.numbers, block)
             if self.reservoir:
                 self.reservoir.add(self.encoder, first, block.select(self.columns.used), learning)
         if self.row == 0:
@@ -457,7 +460,7 @@ class Run:
             - (evaluation.rows if evaluation else 0)
             - (self.calibration.rows if self.calibration else 0),
             "mistakes": self.model.n_mistakes_,
-            "holdout": evaluation and evaluation.to_dict(),
+            "holdout": evaluation and evaluation.to_dict(order),
             "ranges": self.calibration
             and {
                 "coverage": self.task.coverage,
