@@ -135,7 +135,8 @@ def test_a_piece_is_its_rows(tmp_path):
     task = Task(("grade",), drop=("id", "low", "high"), holdout=0.0)
     encoder = ColumnEncoder(scale=False).fit(next(open_table(str(path)).blocks(["age"]))[1])
     for first, n in ((0, 100), (40, 30), (90, 10), (0, 10)):
-        X, y = read_piece(Piece(str(path), "t", "parquet", first, n, 0, None), task, encoder, False)
+        piece = Piece(str(path), "t", "parquet", first, n, 0, None)
+        X, y, _ = read_piece(piece, task, encoder, False)
         assert X[:, 0].tolist() == [row["age"] for row in rows[first : first + n]]
         assert y.values[:, 0].tolist() == [row["grade"] for row in rows[first : first + n]]
 

@@ -305,6 +305,7 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
         return mapped
 
     def _read(self, X: Any, *, reset: bool) -> Any:
+        check_sparse(X)
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
         if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take no longer indices
             short = X.indices.astype(np.int32), X.indptr.astype(np.int32)

@@ -275,7 +275,9 @@ class ClusterRun(Run):
 
     def _calibrate(self) -> Calibration:
         shared = (self.front, self.text, self.model)
-        return Calibration.join(self._compute("calibrating", calibrate_piece, *shared))
+        calibration = Calibration.join(self._compute("calibrating", calibrate_piece, *shared))
+        self._check_unchanged()
+        return calibration
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
         """Return a lazy call for each piece; the shared arguments are sent once."""
