@@ -463,3 +463,53 @@ def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
     assert all(re.fullmatch(r"[\d,]+ rows/s", speed) for _, speed in said)
     for silent in ("--quiet", "--json"):
         assert call("fit", "t.csv", *RANGES, silent)[2] == ""
+
+
+# --- Messages ------------------------------------------------------------------------------------
+
+
+def test_a_very_long_cell(bad, tmp_path):
+    rows = [{"x": k % 7, "w": "a", "y": k % 2} for k in range(60)]
+    rows[30]["w"] = "z" * 3_000_000
+    write(tmp_path / "t.csv", rows)
+    said = bad("fit", "t.csv", "--label", "y")
+    assert said.startswith("t.csv, row 31: column 'w' has 3,000,000 characters")
+
+
+def test_more_text_than_a_block_can_hold(bad, table, monkeypatch):
+    def overflow(batches):
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    monkeypatch.setattr(files, "_joined", overflow)
+    assert bad("fit", "t.csv", *RANGES).startswith("t.csv, row 1: the 32768 rows from here on")
+
+
+def test_integers_of_thousands_of_digits(bad, tmp_path):
+    for suffix, form in (("jsonl", '{{"x": {}, "y": {}}}'), ("csv", "{},{}")):
+        lines = [form.format("9" * 5000 if k == 30 else k % 7, k % 2) for k in range(60)]
+        head = ["x,y"] if suffix == "csv" else []
+        (tmp_path / f"t.{suffix}").write_text("\n".join([*head, *lines, ""]))
+        said = bad("fit", f"t.{suffix}", "--label", "y")
+        assert said == f"t.{suffix}, row 31: column 'x' is inf, which is not finite"
+
+
+def test_nested_columns_of_parquet(good, tmp_path):
+    cells = {
+        "y": [0, 1] * 30,
+        "m": pa.array([[(1, 2.0)]] * 60, pa.map_(pa.int32(), pa.float64())),
+        "q": [{"b": 1.0}] * 60,
+        "q.b": [1.0, 2.0, 3.0] * 20,
+    }
+    pq.write_table(pa.table(cells), tmp_path / "t.parquet")
+    out = good("fit", "t.parquet", "--label", "y")
+    assert "ignored   m (holds a map), q (holds struct<b: double>)" in out
+    assert pril.load("t.pril")[0].numbers_ == ["q.b"]
+
+
+def test_a_number_too_large_is_refused_when_it_comes(table, good, tmp_path):
+    good("fit", "t.csv", *RANGES)
+    encoder = pril.load("t.pril")[0]
+    frame = pd.DataFrame(make_rows(3))
+    frame.loc[1, "size"] = 1e300
+    with pytest.raises(ValueError, match=r"row 1: column 'size' is 1e\+300, too large"):
+        encoder.transform(frame)

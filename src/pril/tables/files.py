@@ -140,9 +140,13 @@ class Table(ABC):
         for name in names:
             self.check_column(name)
         row = start
-        for block in read_ahead(rebatched(self._batches(names, start), self.block_rows)):
-            yield row, block
-            row += block.num_rows
+        try:
+            for block in read_ahead(rebatched(self._batches(names, start), self.block_rows)):
+                yield row, block
+                row += block.num_rows
+        except pa.ArrowInvalid as error:  # a column of a block has at most 2 GB of text
+            block = f"the {self.block_rows} rows from here on"
+            raise TableError(f"{self.where(row)}: {block} cannot be held: {error}") from None
 
     def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
         """Read columns as words, even if they hold numbers; ignore names that are no columns."""
