@@ -19,7 +19,7 @@ from filelock import FileLock
 from scipy import sparse
 
 import pril
-from pril import io
+from pril import _ranks, io
 from pril.metrics import interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import lock_of
@@ -513,3 +513,38 @@ def test_a_number_too_large_is_refused_when_it_comes(table, good, tmp_path):
     frame.loc[1, "size"] = 1e300
     with pytest.raises(ValueError, match=r"row 1: column 'size' is 1e\+300, too large"):
         encoder.transform(frame)
+
+
+# --- Edges that no other test sees ---------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_kernel_that_overflows_in_row_0():
+    model = pril.KernelPRIL(kernel="linear", classes=[1, 2, 3]).partial_fit([[1e154]], [3])
+    assert model.dual_coef_.tolist() == [2]  # so the next score is 2e308
+    with pytest.raises(ValueError, match="gives scores that are not finite"):
+        model.partial_fit([[1e154], [0.0]], [3, 1])
+    assert model.t_ == 1
+
+
+def test_the_limit_of_words_at_its_edge():
+    words = pa.table({"w": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})
+    assert pril.ColumnEncoder(most_words=3).fit(words).words_ == {"w": ["a", "b", "c"]}
+    few = pril.ColumnEncoder(most_words=2).fit(words)
+    assert (few.words_, few.left_out_) == ({}, ["w"])
+
+
+def test_pieces_of_a_table_are_whole_row_groups(tmp_path):
+    pq.write_table(pa.table({"x": range(22)}), tmp_path / "t.parquet", row_group_size=4)
+    table = formats.Parquet([tmp_path / "t.parquet"], "t")
+    for rows, sizes in ((8, [8, 8, 6]), (7, [4, 4, 4, 4, 6]), (9, [8, 8, 6]), (4, [4] * 5 + [2])):
+        pieces = table.pieces(rows)
+        assert [size for _, _, size in pieces] == sizes
+        assert [first for _, first, _ in pieces] == np.cumsum([0, *sizes[:-1]]).tolist()
+
+
+def test_labels_without_rows_have_no_values():
+    empty = _ranks.read(np.empty(0, dtype=np.int64))
+    assert empty.seen().tolist() == []
+    with pytest.raises(ValueError, match="every label in y is missing"):
+        _ranks.order_classes(empty)
