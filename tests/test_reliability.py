@@ -23,6 +23,7 @@ from pril import _ranks, io
 from pril.metrics import interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import lock_of
+from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 
 RANGES = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade"]
@@ -317,9 +318,18 @@ def test_folders_of_hive_are_columns(good, tmp_path):
         flat, hive = pril.load("flat.pril"), pril.load("hive.pril")
         assert hive[0].words_ == {"town": ["Bern, old", "Oslo", "Rome", "none"]}
         np.testing.assert_allclose(hive[1].coef_, flat[1].coef_)
-        good("predict", "hive.pril", suffix, "-o", "out.csv")
+        for place in (suffix, f"{suffix}/*/p.{suffix}"):
+            good("predict", "hive.pril", place, "-o", "out.csv")
         good("fit", suffix, "--label", "town", "--features", "age", "--classes",
              '"Bern, old",Oslo,Rome,none')  # fmt: skip
+
+
+def test_folders_above_the_table_are_no_columns(tmp_path):
+    (tmp_path / "run=3").mkdir()
+    path = write(tmp_path / "run=3" / "t.csv", [{"x": 1}])
+    for place in (path, path.parent, f"{path.parent}/*.csv"):
+        assert open_table(str(place)).schema.names == ["x"]
+    assert open_table(f"{tmp_path}/*/t.csv").schema.names == ["x", "run"]
 
 
 def test_dates_and_booleans_are_the_same_in_every_format(good, tmp_path):
