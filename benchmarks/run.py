@@ -19,6 +19,7 @@ import dense_speed
 import kernel_speed
 import labels_speed
 import latency
+import one_row
 import quality
 import sparse_speed
 import table_speed
@@ -41,6 +42,7 @@ if __name__ == "__main__":
         dense_speed,
         sparse_speed,
         latency,
+        one_row,
         labels_speed,
         kernel_speed,
         quality,

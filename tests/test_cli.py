@@ -119,6 +119,45 @@ def test_every_model_by_its_name(good, tmp_path, name, options):
     assert "pril" in good("show", "t.pril")
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_ranges_and_landmarks(good, bad, tmp_path, kind):
+    rows = make_rows(600)
+    write(tmp_path / "t.csv", rows)
+    curved = ["--model", "ordered-logit", "--nonlinear", 10, "--coverage", 0.8]
+    out = good("fit", "t.csv", *RANGES, *curved, "--guarantee", "contain")
+    assert re.search(r"ranges +coverage 0.8 \(contain\), calibrated on \d+ rows", out)
+    model, frame = pril.load("t.pril"), pd.DataFrame(rows)
+    assert model.coverage == 0.8
+    assert model.guarantee == "contain"
+    good("predict", "t.pril", "t.csv", "-o", f"out.{kind}")
+    again = read_table(tmp_path / f"out.{kind}")
+    assert list(again[0]) == [*rows[0], "prediction", "score", "lower", "upper"]
+    said = [[row["lower"], row["upper"]] for row in again]
+    assert said == model.predict_range(frame).tolist()
+    assert [row["prediction"] for row in again] == model.predict(frame).tolist()
+    assert json.loads(good("evaluate", "t.pril", "t.csv", "--json"))["rows"] > 500
+    shown = json.loads(good("show", "t.pril", "--json"))
+    assert shown["notes"]["ranges"]["coverage"] == 0.8
+    assert sum(name.startswith("landmark") for name in shown["weights"]) == 10
+    assert "PredictionRanges" in good("show", "t.pril")
+    write(tmp_path / "u.csv", [{**row, "upper": 1} for row in rows])
+    assert "there is a column 'upper' already" in bad("predict", "t.pril", "u.csv")
+    assert "calibrated ranges" in bad("stream", "t.pril")
+
+
+def test_ranges_need_enough_rows(call, bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows(30))
+    code, _, err = call("fit", "t.csv", *RANGES, "--coverage", 0.9)
+    assert code == 0
+    assert err.startswith("pril: warning: every range is the full scale: coverage=0.9 needs")
+    wide = [{**row, "low": "poor", "high": "good"} for row in make_rows(30)]
+    write(tmp_path / "t.csv", wide)
+    said = bad("fit", "t.csv", *RANGES, "--coverage", 0.9, "-o", "m.pril")
+    assert said.startswith('guarantee="exact" needs rows with exact labels')
+    for wrong in ("0", "1", "2"):
+        assert "coverage" in bad("fit", "t.csv", *RANGES, "--coverage", wrong)
+
+
 def test_exact_labels_of_svmlight(good, call, tmp_path):
     write(tmp_path / "t.svm", make_rows())
     out = good("fit", "t.svm", "--label", "label", "--model", "prank")

@@ -98,6 +98,27 @@ def test_a_cluster_reads_what_one_process_reads(folder, client):
     assert abs(evaluation.hits / evaluation.rows - other.hits / other.rows) < 0.1
 
 
+def test_landmarks_and_ranges_on_a_cluster(folder, client, tmp_path):
+    task = replace(TASK, model="ordered-logit", nonlinear=20, coverage=0.8)
+    run = ClusterRun(open_table(str(folder)), task, client, progress=False)
+    sample = run.reservoir
+    fitted, evaluation = run(), run.evaluate()
+    assert len(sample.keys) == 200
+    encoder, front, learner = (step for _, step in fitted.estimator_.steps)
+    features = encoder.transform(sample.rows())
+    twin = pril.LandmarkFeatures(20, random_state=0).fit(features)
+    np.testing.assert_array_equal(front.landmarks_, twin.landmarks_)
+    assert learner.n_features_in_ == features.shape[1] + 20
+    rows = evaluation.rows + evaluation.unlabelled
+    assert abs(rows - 120) < 50
+    report = run.describe(evaluation)
+    assert report["learned_rows"] == learner.t_ // run.epoch
+    assert 0 < report["ranges"]["calibration_rows"] < 120
+    again = ClusterRun(open_table(str(folder)), task, client, progress=False)()
+    assert again.margin_ == fitted.margin_
+    io.write(fitted, tmp_path / "m.pril", kind="model")
+
+
 def test_all_rows_make_the_encoder(folder, client):
     task = replace(TASK, holdout=0.0, epochs=1)
     alone = Run(open_table(str(folder)), task, lambda *_: None)

@@ -544,6 +544,7 @@ def test_a_pipeline_with_fitted_steps_learns_what_its_learner_learns_after_them(
         assert pril.dask.score(model, *blocks).compute() == model.score(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's, of pandas 3.1
 def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client, tmp_path):
     frame = pd.DataFrame(X, columns=list("abcd")).assign(
         town=np.where(Y > 2, "Rome", "Oslo"), rating=Y

@@ -1,17 +1,51 @@
 """pril with the tools people already use: each test is a line of docs/integrations.md."""
 
-import numpy as np
-import pandas as pd
-import pytest
-from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+import pickle
 
-from pril import MPRIL, PRIL, KernelPRIL, OrderedLogit, PRank, WidrowHoff
+import joblib
+import matplotlib.pyplot as plt
+import numpy as np
+import optuna
+import pandas as pd
+import polars as pl
+import pytest
+import skops.io
+from imblearn.over_sampling import RandomOverSampler
+from imblearn.pipeline import make_pipeline as make_sampling_pipeline
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import ConfusionMatrixDisplay
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    StratifiedKFold,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_val_score,
+    learning_curve,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
+
+import pril
+from pril import MPRIL, PRIL, ColumnEncoder, KernelPRIL, OrderedLogit, PRank, WidrowHoff
 from pril.labels import to_ranks
+from pril.metrics import interval_accuracy_scorer
 
 GRADES = ["poor", "fair", "good", "great"]  # not in alphabetical order
 
@@ -117,3 +151,144 @@ def test_errors_about_arguments_name_the_class(kind):
     with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) takes 1 positional"):
         kind([1, 2])
     assert clone(kind(max_iter=3)).max_iter == 3
+
+
+# --- scikit-learn: composing, choosing and explaining models ---
+
+
+def test_pipelines_column_transformers_and_frames():
+    X, y, _ = survey()
+    frame = pd.DataFrame(X, columns=list("abc")).assign(town=np.where(X[:, 0] > 0, "Rome", "Oslo"))
+    columns = make_column_transformer((StandardScaler(), list("abc")), (OneHotEncoder(), ["town"]))
+    model = make_pipeline(columns, PRIL(classes=GRADES, random_state=0)).fit(frame, y)
+    assert model.score(frame, y) > 0.9
+    named = make_pipeline(StandardScaler(), PRIL(classes=GRADES)).set_output(transform="pandas")
+    assert named.fit(frame[["a", "b"]], y)[-1].feature_names_in_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV])
+def test_searches(search):
+    X, y, _ = survey()
+    options = {"n_iter": 2} if search is RandomizedSearchCV else {}
+    if search is HalvingGridSearchCV:  # it takes one label a row
+        y = y[:, 1]
+    model = PRIL(classes=GRADES, random_state=0)
+    grid = {"max_iter": [1, 5], "average": [True, False]}
+    found = search(model, grid, cv=KFold(3), scoring=interval_accuracy_scorer, **options).fit(X, y)
+    assert found.best_score_ > 0.8
+
+
+def test_selecting_features():
+    X, y, _ = survey()
+    X = np.hstack([X, np.random.default_rng(1).normal(size=X.shape)])
+    ranks = to_ranks(y, GRADES)
+    assert RFE(learner(), n_features_to_select=3).fit(X, ranks).support_[:2].all()
+    kept = SelectFromModel(PRIL(classes=GRADES, random_state=0), max_features=2).fit(X, y)
+    assert kept.get_support().tolist() == [True, True, False, False, False, False]
+
+
+def test_explaining_models():
+    X, y, rank = survey()
+    model = PRIL(classes=GRADES, random_state=0).fit(X, y)
+    importance = permutation_importance(model, X, y, n_repeats=3, random_state=0)
+    assert importance.importances_mean.argmax() == 0
+    curves = partial_dependence(model, X, [0], response_method="decision_function")
+    assert curves["average"].shape[0] == 4
+    exact = np.array(GRADES)[rank]
+    assert ConfusionMatrixDisplay.from_estimator(model, X, exact).confusion_matrix.sum() == len(X)
+    sizes, scores, _ = learning_curve(model, X, y, cv=KFold(3))
+    assert scores.shape == (len(sizes), 3)
+    plt.close("all")
+
+
+def test_calibrating_and_one_class_against_the_rest():
+    X, _, rank = survey()
+    calibrated = CalibratedClassifierCV(learner(), cv=3).fit(X, rank)
+    np.testing.assert_allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
+    assert OneVsRestClassifier(PRIL(random_state=0)).fit(X, rank).score(X, rank) > 0.5
+    boosted = AdaBoostClassifier(learner(), n_estimators=3, random_state=0).fit(X, rank)
+    assert boosted.score(X, rank) > 0.7
+
+
+def test_two_classes_with_a_tuned_threshold():
+    X, _, rank = survey()
+    two = (rank > 1).astype(int)
+    tuned = TunedThresholdClassifierCV(PRIL(random_state=0), cv=3).fit(X, two)
+    assert tuned.score(X, two) > 0.9
+
+
+def test_self_training_is_not_needed():
+    """Rows without a label may stay in y; scikit-learn's wrapper takes only exact labels."""
+    X, _, rank = survey()
+    some = np.where(np.arange(len(X)) % 3 == 0, rank, -1)
+    wrapped = SelfTrainingClassifier(OrderedLogit(classes=range(4))).fit(X, some)
+    assert wrapped.score(X, rank) > 0.8
+    y = np.where(some < 0, np.nan, some)
+    direct = OrderedLogit(classes=range(4)).fit(X, y)
+    used = OrderedLogit(classes=range(4)).fit(X[some >= 0], rank[some >= 0])
+    assert direct.t_ == used.t_
+
+
+# --- Other libraries ---
+
+
+def test_joblib_and_pickle(tmp_path):
+    X, y, _ = survey()
+    model = PRIL(classes=GRADES, random_state=0).fit(X, y)
+    joblib.dump(model, tmp_path / "model.joblib")
+    again = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)  # noqa: S301
+    parts = joblib.Parallel(2)(joblib.delayed(model.predict)(part) for part in np.split(X, 4))
+    np.testing.assert_array_equal(np.concatenate(parts), model.predict(X))
+
+
+def test_skops_with_our_trusted_types():
+    X, y, _ = survey()
+    model = make_pipeline(StandardScaler(), PRIL(classes=GRADES, random_state=0)).fit(X, y)
+    data = skops.io.dumps(model)
+    assert set(skops.io.get_untrusted_types(data=data)) <= set(pril.io.trusted_types())
+    again = skops.io.loads(data, trusted=pril.io.trusted_types())
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_polars_and_pyarrow_tables_are_rows_and_labels():
+    X, y, _ = survey()
+    expected = PRIL(classes=GRADES, random_state=0).fit(X, y)
+    frame = pl.DataFrame(X, schema=["a", "b", "c"])
+    labels = pl.DataFrame(y.tolist(), schema=["low", "high"], orient="row")
+    for rows, y in ((frame, labels), (frame, labels.to_arrow())):
+        model = PRIL(classes=GRADES, random_state=0).fit(rows, y)
+        np.testing.assert_array_equal(model.coef_, expected.coef_)
+        assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    encoded = make_pipeline(ColumnEncoder(), PRIL(classes=GRADES)).fit(frame.to_arrow(), labels)
+    assert encoded.score(frame.to_arrow(), labels) > 0.9
+
+
+def test_imbalanced_learn_repeats_rows_with_exact_labels():
+    X, _, rank = survey()
+    model = make_sampling_pipeline(RandomOverSampler(random_state=0), learner()).fit(X, rank)
+    assert model[-1].t_ >= 4 * np.bincount(rank).max()
+
+
+def test_shap_explains_the_score():
+    shap = pytest.importorskip("shap")
+    X, y, _ = survey()
+    model = PRIL(classes=GRADES, random_state=0).fit(X, y)
+    explainer = shap.LinearExplainer((model.coef_, model.intercept_), X)
+    values = explainer.shap_values(X)
+    np.testing.assert_allclose(values.sum(axis=1) + explainer.expected_value, model.latent(X))
+    assert shap.LinearExplainer(model, X).shap_values(X).shape == X.shape
+
+
+def test_optuna_searches_parameters():
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    X, y, _ = survey()
+
+    def score(trial):
+        model = PRIL(classes=GRADES, max_iter=trial.suggest_int("max_iter", 1, 5), random_state=0)
+        return cross_val_score(model, X, y, cv=KFold(3)).mean()
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(score, n_trials=3)
+    assert study.best_value > 0.85

@@ -31,12 +31,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import pril
-from pril import _schema
+from pril import _fields, _schema
 from pril.io import FORMAT, learner_of, read, replace_file, write
+from pril.metrics import interval_accuracy_scorer
 
 rng = np.random.default_rng(0)
 X, MORE = rng.uniform(-1, 1, (2, 60, 4))
@@ -76,6 +78,7 @@ FRONTS = {
     "table": columns(),
     "table, pandas out": columns().set_output(transform="pandas"),
     "map": pril.PolynomialMap(degree=2),
+    "landmarks": pril.LandmarkFeatures(9, random_state=0),
     "frozen": FrozenEstimator(StandardScaler().fit(X)),
 }
 
@@ -324,6 +327,41 @@ def test_a_map_comes_back(coef0, degree, tmp_path):
     one, other = model[0].transform(TABLE[["b", "c"]]), again[0].transform(TABLE[["b", "c"]])
     assert list(one.columns) == list(other.columns)
     assert same(one.to_numpy(), other.to_numpy())
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.999])  # the latter: an infinite margin
+@pytest.mark.filterwarnings("ignore:every range is the full scale")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pril.OrderedLogit(classes=CLASSES, random_state=0),
+        make_pipeline(StandardScaler(), pril.PRIL(random_state=0)),
+        FrozenEstimator(pril.PRIL(random_state=0).fit(X, LABELS)),
+        make_pipeline(pril.LandmarkFeatures(5, random_state=0), pril.PRIL(random_state=0)),
+    ],
+)
+def test_ranges_come_back(estimator, coverage, tmp_path):
+    model = pril.PredictionRanges(estimator, coverage=coverage, random_state=0).fit(X, LABELS)
+    pril.save(model, tmp_path / "model")
+    again = pril.load(tmp_path / "model")
+    assert again.margin_ == model.margin_
+    assert again.n_calibration_ == model.n_calibration_
+    assert same(again.predict_range(MORE), model.predict_range(MORE))
+    assert same(again.predict(MORE), model.predict(MORE))
+    assert again.coverage_report(MORE, LABELS) == model.coverage_report(MORE, LABELS)
+    assert again.fit(X, LABELS).margin_ == model.margin_
+    name = read(tmp_path / "model", kind="model")[1].model
+    assert name.startswith("PredictionRanges(")
+    pril.save(again, tmp_path / "again")
+    front = make_pipeline(StandardScaler(), model).fit(X, LABELS)
+    pril.save(front, tmp_path / "front")
+    assert same(pril.load(tmp_path / "front").predict(MORE), front.predict(MORE))
+
+
+def test_ranges_that_are_not_calibrated_are_not_saved(tmp_path):
+    frozen = FrozenEstimator(pril.PRIL(random_state=0).fit(X, LABELS))
+    with pytest.raises(NotFittedError):
+        pril.save(pril.PredictionRanges(frozen), tmp_path / "model")
 
 
 def test_learners_inside_foreign_steps_come_back(tmp_path):
@@ -662,6 +700,7 @@ def test_headers_that_are_none(header, data, spot):
 # and what is said of it. A function makes another array of the one that is there.
 WORD, NONE = {"type": "number", "dtype": "float", "value": "nan"}, {"type": "RandomState"}
 LEARNED, MEMORY = "content.learned", "content.learned.memory"
+FRONT = "content.parameters.steps.0.1.learned"
 BROKEN = {
     "pril": [
         ("format", "2", "its format is '2'"),
@@ -868,6 +907,31 @@ BROKEN = {
         ("content.parameters.steps.0.1.learned.moments.low", lambda one: one * np.nan, "NaN"),
         ("content.parameters.steps.0.1.learned.moments.mean", lambda one: one * np.inf, "finite"),
     ],
+    "ranges": [
+        (f"{LEARNED}.margin", -1.0, "margin must be a number that is not negative"),
+        (f"{LEARNED}.margin", {**WORD, "value": "nan"}, "margin must be a number that is not"),
+        (f"{LEARNED}.margin", "much", "margin must be a number that is not negative"),
+        (f"{LEARNED}.n_calibration", -1, "must be a whole number within 0.."),
+        (f"{LEARNED}.estimator", 3, "estimator must be an estimator, not 3"),
+        ("content.parameters.coverage", 1.5, "coverage must be a number between 0 and 1"),
+        ("content.parameters.coverage", None, "coverage must be a number between 0 and 1"),
+        ("content.parameters.calibration_size", 0.0, "must be a number between 0 and 1"),
+        ("content.parameters.guarantee", "sure", "guarantee must be 'exact' or 'contain'"),
+        ("content.parameters.estimator", None, ""),
+    ],
+    "landmarks": [
+        (f"{FRONT}.learned_with", [], "must be learned with a kernel and gamma"),
+        (f"{FRONT}.learned_with", [["kernel", "rbf"], ["gamma", None]], "a kernel and gamma"),
+        (f"{FRONT}.learned_with", [["kernel", "x"], ["gamma", 1.0]], "'kernel' parameter of Land"),
+        (f"{FRONT}.learned_with", [["kernel", "rbf"], ["gamma", -1.0]], "'gamma' parameter of La"),
+        (f"{FRONT}.landmarks.layout", "positions", "landmarks"),
+        (f"{FRONT}.landmarks.data", lambda rows: rows[:4], r"of shape \(4, 4\), not float64"),
+        (f"{FRONT}.landmarks.data", lambda rows: rows[:, :2], r"of shape \(5, 4\), not float64"),
+        (f"{FRONT}.landmarks.data", lambda rows: rows * np.nan, "must be finite"),
+        (f"{FRONT}.offset", lambda rows: rows[:4], r"offset must be float64 of shape \(5,\)"),
+        (f"{FRONT}.projection", lambda rows: rows[:4], "projection must be float64 of shape"),
+        (f"{FRONT}.n_features_in", 3, r"of shape \(5, 3\), not float64"),
+    ],
 }
 
 
@@ -880,6 +944,12 @@ def right_model(name):
         return pril.KernelPRIL(kernel="precomputed", random_state=0).fit(X @ X.T, LABELS)
     if name == "map":
         return make_pipeline(pril.PolynomialMap(), pril.PRIL(random_state=0)).fit(X, LABELS)
+    if name == "ranges":
+        frozen = FrozenEstimator(pril.PRIL(random_state=0).fit(X, LABELS))
+        return pril.PredictionRanges(frozen).fit(X, LABELS)
+    if name == "landmarks":
+        front = pril.LandmarkFeatures(5, random_state=0)
+        return make_pipeline(front, pril.PRIL(random_state=0)).fit(X, LABELS)
     assert name == "encoder"
     model = make_pipeline(pril.ColumnEncoder(), pril.PRIL(random_state=0))
     return model.fit(sparse_table(60), LABELS)
@@ -1187,6 +1257,67 @@ def test_any_edit_of_foreign_steps_is_refused_or_harmless(draws, foreign, spot):
         assert str(spot) in str(error)  # noqa: PT017
 
 
+# --- Classes and searches ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        range(3),
+        pd.Index([0, 1, 2]),
+        pd.Series([0, 1, 2]),
+        pd.IntervalIndex.from_breaks([0, 1, 2, 3]),
+        pd.IntervalIndex.from_breaks([-np.inf, 0.1, 0.2, np.inf], closed="left"),
+    ],
+    ids=repr,
+)
+def test_classes_of_any_kind_are_kept(classes, tmp_path):
+    rng = np.random.default_rng(0)
+    X, rank = rng.normal(size=(40, 2)), np.arange(40) % 3
+    model = pril.PRIL(classes=classes, random_state=0).fit(X, np.array(list(classes))[rank])
+    pril.save(model, tmp_path / "model.pril")
+    again = pril.load(tmp_path / "model.pril")
+    assert again.classes_.tolist() == list(classes)
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["0", "1"], ["1", "0", "left"], ["nan", "1", "left"], [0, 1, "left"], ["0", "1", "up"], "0"],
+)
+def test_ranges_that_are_none_are_refused(wrong):
+    place = _fields.Place(_fields.Reader({}, {}), "classes", {})
+    with pytest.raises(ValueError, match="classes must be a range of numbers"):
+        _fields.Labels().check({"dtype": "interval", "values": [wrong]}, place)
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy", interval_accuracy_scorer])
+@pytest.mark.parametrize("cv", [3, KFold(3, shuffle=True, random_state=0), TimeSeriesSplit(3)])
+def test_a_search_is_kept_with_its_results(scoring, cv, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    model = make_pipeline(StandardScaler(), pril.PRIL(random_state=0))
+    search = GridSearchCV(model, {"pril__max_iter": [1, 5]}, scoring=scoring, cv=cv).fit(X, y)
+    for saved in (search, search.best_estimator_):
+        pril.save(saved, tmp_path / "search.pril")
+        again = pril.load(tmp_path / "search.pril")
+        np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    pril.save(search, tmp_path / "search.pril")
+    again = pril.load(tmp_path / "search.pril")
+    assert again.best_params_ == search.best_params_
+    np.testing.assert_array_equal(
+        again.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"]
+    )
+    assert again.score(X, y) == search.score(X, y)
+
+
+def test_a_search_without_a_refitted_model_is_refused(tmp_path):
+    search = GridSearchCV(pril.PRIL(), {"max_iter": [1]}, cv=KFold(2), refit=False).fit(X, LABELS)
+    with pytest.raises(TypeError, match="a model is an estimator of pril"):
+        pril.save(search, tmp_path / "search.pril")
+
+
 # --- What cannot be saved ------------------------------------------------------------------------
 
 
@@ -1230,7 +1361,7 @@ def with_attribute(model):
         ),
         (Mine().fit(X, LABELS), TypeError, "Mine cannot be saved: it holds .*Mine"),
         (
-            pril.PRIL().fit(X, pd.cut(X[:, 0], 3)),
+            pril.PRIL().fit(X, pd.cut(pd.to_datetime(np.round(X[:, 0] * 1e9)), 3)),
             TypeError,
             "PRIL cannot be saved: it holds pandas.*Interval, and classes are kept as numbers",
         ),

@@ -1,19 +1,26 @@
 """Losses against the paper's equations, in ranks whatever the coding."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.model_selection import GridSearchCV, KFold
 
 import reference
-from pril import PRIL
+from pril import PRIL, OrderedLogit
 from pril.labels import ClassOrderWarning
 from pril.metrics import (
+    calibration_error,
     interval_absolute_error,
     interval_accuracy,
     interval_accuracy_scorer,
     interval_hinge_loss,
+    interval_log_loss,
     neg_interval_absolute_error_scorer,
+    neg_interval_log_loss_scorer,
+    ranked_probability_score,
 )
 
 K = 5
@@ -143,3 +150,104 @@ def test_numbers_and_strings_cannot_be_compared():
 
 def test_classes_are_wide_enough_for_both():
     assert interval_absolute_error(np.array([1, 2], dtype=np.int8), [300, 2]) == 1.0
+
+
+# --- Probabilities -------------------------------------------------------------------------------
+
+probabilities = st.lists(st.integers(0, 9), min_size=K, max_size=K).filter(sum)
+forecasts = st.lists(
+    st.tuples(
+        probabilities.map(lambda parts: np.array(parts) / sum(parts)),
+        st.tuples(st.integers(1, K), st.integers(1, K)).map(sorted),
+        st.integers(1, 9),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(forecasts)
+def test_probabilities_are_scored_by_their_definitions(forecasts):
+    proba, y, weight = map(list, zip(*forecasts, strict=True))
+    known = {"classes": range(1, K + 1), "sample_weight": weight}
+    chance = [p[left - 1 : right].sum() for p, (left, right) in zip(proba, y, strict=True)]
+    smallest = np.finfo(float).eps
+    losses = [-math.log(min(max(p, smallest), 1.0)) for p in chance]
+    assert interval_log_loss(y, proba, **known) == pytest.approx(
+        np.average(losses, weights=weight), abs=1e-12
+    )
+    exact = [t for t, (left, right) in enumerate(y) if left == right]
+    if not exact:
+        for metric in (ranked_probability_score, calibration_error):
+            with pytest.raises(ValueError, match="no row with an exact label"):
+                metric(y, proba, **known)
+        return
+    scores = [sum((proba[t][:i].sum() - (y[t][0] <= i)) ** 2 for i in range(1, K)) for t in exact]
+    assert ranked_probability_score(y, proba, **known) == pytest.approx(
+        np.average(scores, weights=[weight[t] for t in exact]), abs=1e-12
+    )
+
+
+def test_the_calibration_error_is_that_of_ten_bins():
+    """The definition, one threshold and one bin after the other."""
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet([1, 2, 1, 1], size=500)
+    y = np.array([rng.choice([1, 2, 3, 4], p=p) for p in proba])
+    weight = rng.integers(1, 5, 500)
+    errors = []
+    for i in range(1, 4):
+        below, true = proba[:, :i].sum(axis=1), y <= i
+        bins = [(below >= k / 10) & (below < (k + 1) / 10) for k in range(10)]
+        errors.append(
+            sum(
+                weight[rows].sum()
+                / weight.sum()
+                * abs(
+                    np.average(below[rows], weights=weight[rows])
+                    - np.average(true[rows], weights=weight[rows])
+                )
+                for rows in bins
+                if rows.any()
+            )
+        )
+    assert calibration_error(y, proba, sample_weight=weight) == pytest.approx(np.mean(errors))
+    assert calibration_error([1, 2], [[1.0, 0.0], [0.0, 1.0]]) == 0.0
+    assert calibration_error([2, 1], [[1.0, 0.0], [0.0, 1.0]]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("proba", "message"),
+    [
+        ([[0.5, 0.5]], "inconsistent"),
+        ([[0.5, 0.5], [0.5, 0.6]], "y_proba, row 1: .*add up to 1"),
+        ([[0.5, 0.5], [1.5, -0.5]], "y_proba, row 1"),
+        ([[0.5, 0.5], [float("nan"), 0.5]], "y_proba, row 1"),
+        ([[1.0], [1.0]], r"column for each of the classes \[1, 2\]"),
+    ],
+)
+@pytest.mark.parametrize("metric", [interval_log_loss, ranked_probability_score, calibration_error])
+def test_wrong_probabilities_are_refused(metric, proba, message):
+    with pytest.raises(ValueError, match=message):
+        metric([1, 2], proba)
+
+
+def test_single_precision_probabilities_are_fine():
+    proba = np.full((3, 3), 1 / 3, dtype=np.float32)
+    assert interval_log_loss([1, 2, 3], proba) == pytest.approx(math.log(3), rel=1e-6)
+
+
+def test_the_log_loss_scorer_uses_the_probabilities():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.digitize(X[:, 0], [-0.5, 0.5]) + 1
+    model = OrderedLogit(random_state=0).fit(X, y)
+    pairs, weight = np.column_stack([y, np.minimum(y + 1, 3)]), rng.integers(1, 4, 200)
+    loss = interval_log_loss(pairs, model.predict_proba(X), classes=[1, 2, 3], sample_weight=weight)
+    assert neg_interval_log_loss_scorer(model, X, pairs, sample_weight=weight) == -loss
+    search = GridSearchCV(
+        OrderedLogit(classes=[1, 2, 3], random_state=0),
+        {"max_iter": [1, 10]},
+        scoring=neg_interval_log_loss_scorer,
+        cv=KFold(3),
+    ).fit(X, pairs)
+    assert search.best_params_ == {"max_iter": 10}

@@ -29,6 +29,7 @@ MODULES = [
     "labels",
     "metrics",
     "plotting",
+    "river",
     "tables.encoder",
     "theory",
     "experiments",
@@ -62,8 +63,8 @@ WITHOUT_EXTRAS = """
 import sys
 class Missing:
     def find_spec(self, name, *rest):
-        if name.split(".")[0] in {"dask", "matplotlib", "pandas", "skops"}:
-            raise ModuleNotFoundError(name)
+        if name.split(".")[0] in {"dask", "matplotlib", "pandas", "skl2onnx", "skops"}:
+            raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
 """
 
@@ -81,9 +82,11 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
         "try: pril.save(make_pipeline(StandardScaler(), model), 'never-written')\n"
         "except ImportError as error: print(error)\n"
         "try: pril.dask.fit\n"
+        "except ImportError as error: print(error)\n"
+        "try: pril.onnx.to_onnx\n"
         "except ImportError as error: print(error)",
     )
-    for extra in ("plot", "io", "dask"):
+    for extra in ("plot", "io", "dask", "onnx"):
         assert f"pip install 'pril[{extra}]'" in said
 
 

@@ -7,10 +7,11 @@ from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pril import PRIL, KernelPRIL, MulticlassPerceptron
-from pril.metrics import interval_absolute_error
+from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit
+from pril.metrics import calibration_error, interval_absolute_error
 from pril.plotting import (
     IntervalConfusionDisplay,
+    ReliabilityDisplay,
     ScoreAxisDisplay,
     WeightsDisplay,
     plot_model,
@@ -127,3 +128,31 @@ def test_what_cannot_be_drawn_is_refused(ax):
         plot_model(KernelPRIL().fit(X, y), ax=ax)
     with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
         plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)
+
+
+def test_reliability_curves_are_means_of_bins(ax):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = np.digitize(X[:, 0] + rng.logistic(size=400), [-1.0, 1.0])
+    model = OrderedLogit(random_state=0).fit(X, y)
+    display = ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
+    assert display.ax_ is ax
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0 or lower", "1 or lower"]
+    below = model.predict_proba(X)[:, 0]
+    points = [
+        (below[rows].mean(), (y[rows] == 0).mean())
+        for k in range(10)
+        if (rows := (below >= k / 10) & (below < (k + 1) / 10)).any()
+    ]
+    np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
+    assert display.error == calibration_error(y, model.predict_proba(X))
+    some = np.column_stack([y, np.where(np.arange(400) < 300, y, 2)])
+    part = ReliabilityDisplay.from_estimator(model, X, some)
+    exact = some[:, 0] == some[:, 1]
+    assert part.error == calibration_error(y[exact], model.predict_proba(X[exact]))
+    plt.close(part.figure_)
+
+
+def test_only_probabilities_have_a_reliability():
+    with pytest.raises(TypeError, match="PRIL has no predict_proba"):
+        ReliabilityDisplay.from_estimator(PRIL().fit([[0.0], [1.0]], [0, 1]), [[0.0]], [0])

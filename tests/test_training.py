@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from io import BytesIO
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,9 @@ from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
 from pril.tables.model import Evaluation
 from pril.tables.opening import open_table
+from pril.tables.reservoir import Reservoir
 from pril.tables.stream import JsonRows, Stream
-from pril.tables.training import Checkpoint, Run, Task, is_for_learning
+from pril.tables.training import Checkpoint, Run, Task, uses_of
 from tables import GRADES, make_rows, write, write_parquet
 
 RANGES = Task(labels=("low", "high"), classes=tuple(GRADES), drop=("id", "grade"), epochs=3)
@@ -219,9 +221,10 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     path = write(tmp_path / "t.csv", rows)
     run = start(path, holdout=0.3, shuffle=False)
     fitted, evaluation = run(), run.evaluate().to_dict()
-    learning = is_for_learning(run.task, 0, 300)
+    learning = uses_of(run.task, 0, 300).learning
     assert 60 < (~learning).sum() < 120
-    assert (np.concatenate([is_for_learning(run.task, k, 1) for k in range(300)]) == learning).all()
+    each = [uses_of(run.task, k, 1).learning for k in range(300)]
+    assert (np.concatenate(each) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
     np.testing.assert_allclose(fitted[-1].coef_, alone[-1].coef_)
@@ -264,6 +267,135 @@ def test_a_pass_without_mistakes_is_the_last(tmp_path):
     assert run.epoch < 50
 
 
+# --- Landmarks -----------------------------------------------------------------------------------
+
+
+def sampled(path, size=50, **changes):
+    """The rows that a survey samples, as tuples."""
+    run = start(path, nonlinear=5, holdout=0.0, **changes)
+    run.reservoir = Reservoir(size, run.task.seed)
+    run._begin_learning = lambda: None
+    run._survey()
+    return list(zip(*run.reservoir.rows().to_pydict().values(), strict=True))
+
+
+def test_the_sample_does_not_depend_on_blocks_files_or_formats(tmp_path, monkeypatch):
+    rows = [{**row, "size": k / 7} for k, row in enumerate(make_rows())]
+    expected = sampled(write(tmp_path / "t.csv", rows))
+    assert len(set(expected)) == len(expected) == 50
+    for size in (1, 37, 299):
+        monkeypatch.setattr(files, "BLOCK_ROWS", size)
+        assert sampled(tmp_path / "t.csv") == expected
+    for cuts in ([0, 300], [0, 10, 200, 300], [0, 250, 300]):
+        folder = tmp_path / f"parts{len(cuts)}{cuts[1]}"
+        folder.mkdir()
+        for k, (a, b) in enumerate(pairwise(cuts)):
+            write_parquet(folder / f"{k}.parquet", rows[a:b])
+        assert sampled(folder) == expected
+    assert sampled(tmp_path / "t.csv", seed=1) != expected
+    assert len(sampled(tmp_path / "t.csv", size=1000)) == 300
+
+
+def test_every_row_has_the_same_chance_to_be_sampled(tmp_path):
+    rows = [{"x": float(k), "low": 1, "high": 2} for k in range(20)]
+    task = Task(labels=("low", "high"))
+    path, counts = write(tmp_path / "t.csv", rows), np.zeros(20)
+    for seed in range(200):
+        for (x,) in sampled(path, size=5, task=task, seed=seed):
+            counts[int(x)] += 1
+    assert counts.sum() == 1000
+    assert np.abs(counts - 50).max() < 4 * np.sqrt(200 * 0.25 * 0.75)
+
+
+def test_landmarks_of_a_small_table_are_those_of_memory(tmp_path, small_blocks):
+    rows = make_rows()
+    run = start(write(tmp_path / "t.csv", rows), model="ordered-logit", nonlinear=40, holdout=0.0)
+    sample = run.reservoir
+    fitted = run()
+    X, y = features_and_labels(rows)
+    order = np.argsort(np.random.Generator(np.random.PCG64([0, 1])).random(300))
+    assert sample.keys.argsort().tolist() == list(range(300))
+    features = fitted[0].transform(X)
+    front = pril.LandmarkFeatures(40, random_state=0).fit(features[order])
+    np.testing.assert_array_equal(fitted[1].landmarks_, front.landmarks_)
+    learner = pril.OrderedLogit(classes=GRADES, max_iter=3, random_state=0)
+    curved = fitted.score(X, y)
+    assert curved > learner.fit(features, y).score(features, y) - 0.05
+    assert fitted[:-1].get_feature_names_out()[-1] == "landmark39"
+    io.write(fitted, tmp_path / "m.pril", kind="model")
+    again = io.read(tmp_path / "m.pril", kind="model")[0]
+    assert (again.predict(X) == fitted.predict(X)).all()
+
+
+def test_held_out_rows_are_no_landmarks(tmp_path, small_blocks):
+    rows = make_rows()
+    run = start(write(tmp_path / "t.csv", rows), nonlinear=40, holdout=0.5, scale=False)
+    sample = run.reservoir
+    run()
+    kept = [row["age"] for row, used in zip(rows, uses_of(run.task, 0, 300).learning, strict=True)
+            if used]  # fmt: skip
+    assert sorted(sample.rows().column("age").to_pylist()) == sorted(kept)
+
+
+def test_landmarks_of_a_sparse_table(tmp_path, small_blocks):
+    path = tmp_path / "t.svm"
+    path.write_text("".join(f"{k % 3} {k % 7}:{k} 9:{k * k % 11}\n" for k in range(1, 200)))
+    task = Task(("label",), epochs=2, nonlinear=5)
+    run = start(path, task)
+    fitted = run()
+    assert fitted[1].landmarks_.shape[0] == 5
+    keeper = CrashingCheckpoint(tmp_path / "c.pril", 37, run.origin())
+    keeper.lives = 2  # in the survey
+    with pytest.raises(Crash):
+        start(path, task)(keeper)
+    again = start(path, task)(Checkpoint(keeper.path, 10**9, run.origin()))
+    assert_same_model(again[-1], fitted[-1])
+
+
+# --- Ranges --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", ["exact", "contain", "touch"])
+def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guarantee):
+    rows = make_rows(600)
+    path = write(tmp_path / "t.csv", rows)
+    options = {"coverage": 0.8, "guarantee": guarantee, "model": "ordered-logit"}
+    run = start(path, shuffle=False, **options)
+    fitted, evaluation = run(), run.evaluate()
+    learning, calibration, held_out = uses_of(run.task, 0, 600)
+    assert (learning.astype(int) + calibration + held_out == 1).all()
+    assert abs(held_out.mean() - 0.2) < 0.05
+    assert abs(calibration.mean() - 0.16) < 0.05
+    X, y = features_and_labels(rows)
+    twin = pril.PredictionRanges(fitted.estimator_, coverage=0.8, guarantee=guarantee)
+    twin.fit(X[calibration], y[calibration])
+    assert fitted.margin_ == pytest.approx(twin.margin_)
+    assert fitted.n_calibration_ == twin.n_calibration_
+    kept = [row for row, used in zip(rows, learning, strict=True) if used]
+    alone = start(
+        write(tmp_path / "kept.csv", kept), model="ordered-logit", holdout=0.0, shuffle=False
+    )()
+    np.testing.assert_allclose(fitted.estimator_[-1].coef_, alone[-1].coef_)
+    report = run.describe(evaluation)
+    labelled = [bool(row["low"] or row["high"]) for row in rows]
+    assert report["learned_rows"] == sum(np.array(labelled)[learning])
+    assert report["ranges"] == {
+        "coverage": 0.8,
+        "guarantee": guarantee,
+        "calibration_rows": twin.n_calibration_,
+    }
+
+
+def test_ranges_without_a_guarantee_are_refused(tmp_path):
+    path = write(tmp_path / "t.csv", make_rows())
+    with pytest.raises(ValueError, match="perceptron has no thresholds"):
+        start(path, model="perceptron", coverage=0.9)
+    with pytest.raises(ValueError, match="coverage"):
+        start(path, coverage=1.5)
+    with pytest.warns(UserWarning, match="needs at least 999 rows"):
+        start(path, coverage=0.999)()
+
+
 # --- Crashes -------------------------------------------------------------------------------------
 
 
@@ -284,22 +416,31 @@ class CrashingCheckpoint(Checkpoint):
 
 
 @pytest.mark.parametrize(
-    ("name", "suffix", "step"),
-    [("pril", "csv", 1), ("mpril", "parquet", 5), ("kernel", "jsonl", 5), ("perceptron", "csv", 5)],
+    ("name", "suffix", "step", "more"),
+    [
+        ("pril", "csv", 1, {}),
+        ("mpril", "parquet", 5, {}),
+        ("kernel", "jsonl", 5, {}),
+        ("perceptron", "csv", 5, {}),
+        ("ordered-logit", "csv", 3, {"nonlinear": 3, "coverage": 0.5}),
+        ("pril", "parquet", 5, {"nonlinear": 20}),
+    ],
 )
-def test_a_crash_after_any_checkpoint_changes_nothing(tmp_path, name, suffix, step, small_blocks):
+def test_a_crash_after_any_checkpoint_changes_nothing(
+    tmp_path, name, suffix, step, more, small_blocks
+):
     path = write(tmp_path / f"t.{suffix}", make_rows())
-    whole = start(path, model=name, epochs=2)
+    whole = start(path, model=name, epochs=2, **more)
     expected = whole()
     io.write(expected, tmp_path / "expected.pril", kind="model")
     for lives in range(1, 100, step):
-        run = start(path, model=name, epochs=2)
+        run = start(path, model=name, epochs=2, **more)
         keeper = CrashingCheckpoint(tmp_path / f"c{lives}.pril", 37, run.origin())
         keeper.lives = lives
         try:
             run(keeper)
         except Crash:
-            again = start(path, model=name, epochs=2)
+            again = start(path, model=name, epochs=2, **more)
             fitted = again(Checkpoint(keeper.path, 10**9, again.origin()))
             io.write(fitted, tmp_path / "again.pril", kind="model")
             assert (tmp_path / "again.pril").read_bytes() == (

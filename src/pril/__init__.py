@@ -16,19 +16,23 @@ if _typing.TYPE_CHECKING:
     from pril import metrics as metrics
     from pril import onnx as onnx
     from pril import plotting as plotting
+    from pril import river as river
     from pril import theory as theory
     from pril.features import *
     from pril.io import load as load
     from pril.io import save as save
     from pril.kernel import *
     from pril.linear import *
+    from pril.ranges import *
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",
+    "LandmarkFeatures": "pril.features",
     "PolynomialMap": "pril.features",
+    "PredictionRanges": "pril.ranges",
     "load": "pril.io",
     "save": "pril.io",
 }
@@ -43,6 +47,7 @@ _MODULES = (
     "metrics",
     "onnx",
     "plotting",
+    "river",
     "theory",
 )
 

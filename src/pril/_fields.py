@@ -9,6 +9,7 @@ fields there are in which type.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -220,9 +221,28 @@ class Names:
         return np.array(plain, dtype=object) if self.as_array else plain
 
 
+def _range(plain: Any, at: Place) -> Any:
+    """Return a range of numbers from its two ends and the name of the ends that it holds."""
+    try:
+        left, right, closed = plain
+        ends = [
+            int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
+        ]
+        from pandas import Interval
+
+        if math.isnan(ends[0]) or math.isnan(ends[1]):
+            raise ValueError("NaN is no end")
+        return Interval(*ends, closed=closed)
+    except (TypeError, ValueError):
+        raise at.wrong("a range of numbers", plain) from None
+
+
 @dataclass(frozen=True)
 class Labels:
-    """Classes, lowest first: different numbers or strings, as an array."""
+    """Classes, lowest first: different numbers, strings or ranges of numbers, as an array.
+
+    The ends of ranges are kept as text, since JSON has no infinity.
+    """
 
     dimension: str | None = None
 
@@ -231,6 +251,12 @@ class Labels:
 
         array = value if isinstance(value, np.ndarray) else _ranks.check_classes(value)
         values = [_ranks.plain(label) for label in array]
+        if all(_ranks.is_range(label) and isinstance(label.left, Real) for label in values):
+            ranges = [[repr(_ranks.plain(end)) for end in (r.left, r.right)] for r in values]
+            return {
+                "dtype": "interval",
+                "values": [[*ends, r.closed] for ends, r in zip(ranges, values, strict=True)],
+            }
         for label in values:
             if not isinstance(label, str | int | float):
                 kind = type_name(type(label))
@@ -242,14 +268,18 @@ class Labels:
         dtype, values = plain["dtype"], plain["values"]
         if type(values) is not list or not values:
             raise at.wrong("a list of labels", values)
-        if dtype in ("str", "object"):
+        if dtype == "interval":
+            values = [_range(label, at) for label in values]
+            dtype = "object"
+        elif dtype in ("str", "object"):
             allowed = (str,) if dtype == "str" else (str, bool, int, float)
             if not all(type(label) in allowed for label in values):
                 raise at.wrong(f"labels of type {dtype}", values)
         else:
             values = [check_scalar(dtype, label, at) for label in values]
         array = np.array(values, dtype=dtype)
-        if not all(isinstance(label, str) or np.isfinite(label) for label in values):
+        numbers: list[Any] = [label for label in values if isinstance(label, Real | np.generic)]
+        if not all(np.isfinite(label) for label in numbers):
             raise at.wrong("finite labels", values)
         if len(set(array.tolist())) < len(values):
             raise at.wrong("different labels", values)

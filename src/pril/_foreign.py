@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import skops.io
 from scipy.sparse import csr_array, csr_matrix
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from pril import _archive
 from pril._fields import Record, Type, type_name
@@ -27,24 +28,55 @@ def pack(estimators: list[Any]) -> bytes:
 def unknown_types(member: bytes) -> list[str]:
     """Return the names of the types in a member that are not trusted; it is safe to parse then."""
     _check_archive(member)
-    return sorted(set(skops.io.get_untrusted_types(data=member)) - set(_trusted()))
+    return sorted(set(skops.io.get_untrusted_types(data=member)) - set(trusted_types()))
 
 
 def unpack(member: bytes) -> Any:
     """Return the estimators of a member."""
-    return skops.io.loads(member, trusted=list(_trusted()))
+    return skops.io.loads(member, trusted=list(trusted_types()))
+
+
+# What a search keeps besides estimators: how it cut the rows, and how it scored.
+SEARCHES = (
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
+    *(
+        f"sklearn.model_selection._split.{name}"
+        for name in (
+            "GroupKFold",
+            "GroupShuffleSplit",
+            "KFold",
+            "LeaveOneGroupOut",
+            "LeaveOneOut",
+            "PredefinedSplit",
+            "RepeatedKFold",
+            "RepeatedStratifiedKFold",
+            "ShuffleSplit",
+            "StratifiedGroupKFold",
+            "StratifiedKFold",
+            "StratifiedShuffleSplit",
+            "TimeSeriesSplit",
+        )
+    ),
+    "pril.metrics.IntervalScorer",
+    "pril.metrics.interval_absolute_error",
+    "pril.metrics.interval_accuracy",
+    "numpy.ma.MaskedArray",
+)
 
 
 @cache
-def _trusted() -> tuple[str, ...]:
+def trusted_types() -> tuple[str, ...]:
     """Return the names of types that a member may hold besides those that skops trusts.
 
-    They are our own, and what scikit-learn's transformers keep. Building them runs no code of the
-    file's choosing.
+    They are our own, and what scikit-learn's transformers and searches keep. Building them runs no
+    code of the file's choosing.
     """
     described: list[Type | Record] = [*TYPES.values(), *RECORDS]
     ours = (f"{kind.module}.{kind.name}" for kind in described)
-    return (*ours, *map(type_name, (csr_array, csr_matrix, np.dtype)))
+    metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
+    kept = map(type_name, (csr_array, csr_matrix, np.dtype))
+    return (*ours, *kept, *SEARCHES, *sorted(metrics))
 
 
 def _repacked(archive: bytes) -> bytes:

@@ -32,8 +32,9 @@ from math import copysign, exp, expm1, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
+from llvmlite import ir
+from numba import config, njit, typeof, types
+from numba.extending import intrinsic, overload
 
 _njit: Any = njit  # its types do not know `_nrt`
 
@@ -72,6 +73,33 @@ def on_type(
         return table.get(getattr(first, "instance_class", None), default)
 
     return call
+
+
+AHEAD = 12  # rows: how far ahead a shuffled pass asks for its rows; measured
+
+
+def prefetch(array, i):
+    """Tell the processor that element i of a contiguous array will be read soon."""
+
+
+@intrinsic
+def _prefetch_instruction(context, array, i):
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        # To read, soon and more than once, data.
+        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@overload(prefetch, jit_options=INLINE)
+def _prefetch_compiled(array, i):
+    return lambda array, i: _prefetch_instruction(array, i)
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
@@ -132,6 +160,25 @@ def _dot_csr(rows, t, w, k):
 
 def _dot_gram(rows, t, w, k):
     return rows.scores[t]
+
+
+def _fetch_dense(rows, t):
+    width = rows.X.shape[1]
+    for j in range(0, min(width, 64), 8):
+        prefetch(rows.X, t * width + j)
+
+
+def _fetch_csr(rows, t):
+    prefetch(rows.data, rows.indptr[t])
+    prefetch(rows.indices, rows.indptr[t])
+
+
+def _fetch_nothing(rows, t):
+    pass
+
+
+# Ask for a row that will be needed soon.
+fetch = on_type({Dense: _fetch_dense, Csr: _fetch_csr}, default=_fetch_nothing)
 
 
 dot = on_type({Dense: _dot_dense, Csr: _dot_csr, Gram: _dot_gram})
@@ -651,11 +698,12 @@ hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 # `step` moves the thresholds, sets `alpha`, and returns how many constraints were violated and
 # whether the weights are to move. A row of weight c moves the model c times as far. `before` is the
-# weight of the iterates so far in the mean, `omega` that of the iterate that this round makes.
+# weight of the iterates so far in the mean, `omega` that of the iterate that this round makes, `t`
+# the number of the round.
 
 
 def _step_pril(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     if (cut[lo] < score) & (score < cut[hi + 1]):
         return 0, False
@@ -674,7 +722,7 @@ def _step_pril(
 
 
 def _step_widrow_hoff(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     says_nothing = lo == 0 and hi == cut.shape[0] - 2  # though the score may be off the scale
@@ -685,7 +733,7 @@ def _step_widrow_hoff(
 
 
 def _step_multiclass(
-    rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     winner = best_in(scores, 0, scores.shape[0] - 1)
     if lo <= winner <= hi:
@@ -753,6 +801,18 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
             q[k] *= most
 
 
+@njit(nogil=True, cache=True)
+def label_chances(trust, evidence, intervals, q):
+    """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
+    for t in range(intervals.shape[0]):
+        lo, hi = intervals[t]
+        q[t] = 0.0
+        if lo == hi:
+            q[t, lo] = 1.0
+        elif lo < hi:
+            weigh_classes(trust, evidence, lo, hi, q.shape[1], q[t, lo:])
+
+
 @part_of_loop
 def count_range(evidence, lo, hi, K, weight, shares):
     """Add a row to what is known of ranges, divided among its classes by their shares."""
@@ -807,11 +867,11 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
 
 
 def _step_likelihood(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
 ):
     above, q, tau = work.above, work.q, work.tau
     K = cut.shape[0] - 1
-    a = climb(rule, score, cut, lo, hi, state.counts[0], c * omega, state.evidence, above, q, tau)
+    a = climb(rule, score, cut, lo, hi, t, c * omega, state.evidence, above, q, tau)
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
@@ -998,14 +1058,14 @@ def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, b
     write_scores(rule, scores, unit, record.scores, i)
 
 
-@whole_loop
-def walk(
+def _walk(
     rows, intervals, importance, order, rule, geometry, growth, state, mean, record, w, cut, work
 ):
     """Do the work of `run`, with all arrays at hand."""
     alpha = work.alpha
     before = state.clock[0]
     scale = state.clock[1]
+    rounds = state.counts[0]
     mistakes = 0
     updates = 0
     for i in range(intervals.shape[0] if order is None else order.shape[0]):
@@ -1013,6 +1073,9 @@ def walk(
             t = i
         else:
             t = order[i]
+            later = order[min(i + AHEAD, order.shape[0] - 1)]
+            fetch(rows, later)
+            prefetch(intervals, 2 * later)
         scores, total = measure(rule, rows, t, w, work.scores)
         squared = squared_length(rule, rows, t)
         if not isfinite(total + squared):
@@ -1023,18 +1086,31 @@ def walk(
             note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before, work)
         if hi < lo:
             continue
-        state.counts[0] += 1
-        omega = age(rule, state.counts[0])
+        rounds += 1
         if growth is not None:
             fade(rule, state.evidence, 1.0 / growth)
             scale *= growth
-            omega *= scale
+        omega = scale * age(rule, rounds)
         if importance is None:
             c = 1.0
         else:
             c = importance[t]
         violated, moves = step(
-            rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega
+            rule,
+            scores,
+            squared,
+            c,
+            cut,
+            lo,
+            hi,
+            alpha,
+            work,
+            geometry,
+            state,
+            mean,
+            before,
+            omega,
+            rounds,
         )
         if violated > 0:
             mistakes += 1
@@ -1058,9 +1134,14 @@ def walk(
                     multiply(mean.n, 1.0 / MAX_GROWTH)
     state.clock[0] = before
     state.clock[1] = scale
+    state.counts[0] = rounds
     state.counts[1] += mistakes
     state.counts[2] += updates
     return -1
+
+
+walk = whole_loop(_walk)
+walk_one = part_of_loop(_walk)  # for one row, the call would cost as much as the row
 
 
 @njit(nogil=True, cache=True)
@@ -1099,3 +1180,280 @@ def run(rows, intervals, importance, order, rule, geometry, growth, state, mean,
         cut,
         work,
     )
+
+
+# --- One row at a time ---------------------------------------------------------------------------
+# Passing a model's arrays one by one costs more than learning a row. So a stream keeps them all in
+# one array of numbers and one of integers, and compiled functions make views of them.
+
+# Where the integers are, after the three of `State.counts`; KEPT and STARTS are many.
+LATTICE, N_SCORES, N_FEATURES, RATED, LOW, HIGH, KEPT, STARTS = 3, 4, 5, 6, 7, 8, 9, 12
+
+# The numbers, part after part; `part_sizes` says how many each has.
+(
+    ROW,
+    CONSTANT,
+    IMPORTANCE,
+    UNIT,
+    RATING_W,  # what predicts: the mean where there is one; made when it is asked for
+    RATING_CUT,
+    SCRATCH_SCORES,
+    SCRATCH_ALPHA,
+    SCRATCH_N,
+    SCRATCH_CUT,
+    SCRATCH_ABOVE,
+    SCRATCH_Q,
+    SCRATCH_TAU,
+    U,  # from here on: what a round may change
+    N,
+    SHIFT,
+    CLOCK,
+    W,
+    CUT,
+    MEAN_U,
+    MEAN_N,
+    SUMS,
+    EXACT,
+    TOTAL,
+    EVIDENCE_RANGES,
+    COPY,  # of what a round may change
+    N_PARTS,
+) = range(27)
+
+
+def part_sizes(geometry: Any, memory: Any) -> list[int]:
+    """Return how many numbers each part has for a model of this size."""
+    state, mean = memory
+    width, n_classes = state.u.size, len(state.n) + 1
+    rating = [width, n_classes + 1]
+    scratch = [len(state.u), len(state.u), n_classes - 1, *[n_classes + 1] * 4]
+    changing = [width, n_classes - 1, 2, 2, 0 if shares_u(geometry) else width, n_classes + 1]
+    changing += [0, 0] if mean is None else [width, n_classes - 1]
+    changing += [0] * 4 if state.evidence is None else [part.size for part in state.evidence]
+    return [state.u.shape[1] - 1, 1, 1, 1, *rating, *scratch, *changing, sum(changing)]
+
+
+@intrinsic
+def _unchecked_matrix(_, values, start, n_rows, n_columns):
+    # numba's own reshape calls a function that looks for a way to avoid a copy: a tenth of a row.
+    matrix = types.Array(values.dtype, 2, "C")
+
+    def generate(context, builder, signature, arguments):
+        flat, start, n_rows, n_columns = arguments
+        source = context.make_array(signature.args[0])(context, builder, flat)
+        view = context.make_array(matrix)(context, builder)
+        size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
+        context.populate_array(
+            view,
+            data=builder.gep(source.data, [start]),
+            shape=[n_rows, n_columns],
+            strides=[builder.mul(n_columns, size), size],
+            itemsize=size,
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return matrix(values, types.intp, types.intp, types.intp), generate
+
+
+def _checked_matrix(values, start, n_rows, n_columns):
+    return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
+
+
+# A part of a flat array as a matrix.
+_compiles = not config.DISABLE_JIT  # type: ignore[attr-defined]
+matrix_at = _unchecked_matrix if _compiles else _checked_matrix
+
+
+class OneRow(NamedTuple):
+    """A linear model, the next row and the loop's working space: views of two arrays."""
+
+    rows: Any  # the one row
+    intervals: Any  # (1, 2)
+    importance: Any  # (1,)
+    state: Any
+    mean: Any
+    w: Any
+    cut: Any
+    work: Any
+    rating_w: Any
+    rating_cut: Any
+
+
+@_njit(inline="always", _nrt=False)  # numba's own: without the runtime, no function returns views
+def _part(numbers, integers, part):
+    return numbers[integers[STARTS + part] : integers[STARTS + part + 1]]
+
+
+def _no_evidence(rule, numbers, integers):
+    return None
+
+
+def _evidence_of_ranges(rule, numbers, integers):
+    return Evidence(
+        sums=_part(numbers, integers, SUMS),
+        exact=_part(numbers, integers, EXACT),
+        total=_part(numbers, integers, TOTAL),
+        ranges=_part(numbers, integers, EVIDENCE_RANGES),
+    )
+
+
+evidence_of = on_type({Likelihood: _evidence_of_ranges}, default=_no_evidence)
+
+
+@part_of_loop
+def lay_out(rule, geometry, averages, numbers, integers):
+    """Return the parts of a model. `averages` is None where there is no mean."""
+    n_scores = integers[N_SCORES]
+    width = integers[N_FEATURES] + 1
+    u = matrix_at(numbers, integers[STARTS + U], n_scores, width)
+    if averages is None:
+        mean = None
+    else:
+        mean = Mean(
+            matrix_at(numbers, integers[STARTS + MEAN_U], n_scores, width),
+            _part(numbers, integers, MEAN_N),
+        )
+    w = u
+    if not shares_u(geometry):
+        w = matrix_at(numbers, integers[STARTS + W], n_scores, width)
+    return OneRow(
+        rows=Dense(
+            matrix_at(numbers, integers[STARTS + ROW], 1, width - 1),
+            numbers[integers[STARTS + CONSTANT]],
+        ),
+        intervals=matrix_at(integers, LOW, 1, 2),
+        importance=_part(numbers, integers, IMPORTANCE),
+        state=State(
+            u=u,
+            n=_part(numbers, integers, N),
+            shift=_part(numbers, integers, SHIFT),
+            counts=integers[:LATTICE],
+            clock=_part(numbers, integers, CLOCK),
+            lattice=integers[LATTICE] != 0,
+            evidence=evidence_of(rule, numbers, integers),
+        ),
+        mean=mean,
+        w=w,
+        cut=_part(numbers, integers, CUT),
+        work=Scratch(
+            scores=_part(numbers, integers, SCRATCH_SCORES),
+            alpha=_part(numbers, integers, SCRATCH_ALPHA),
+            n=_part(numbers, integers, SCRATCH_N),
+            cut=_part(numbers, integers, SCRATCH_CUT),
+            above=_part(numbers, integers, SCRATCH_ABOVE),
+            q=_part(numbers, integers, SCRATCH_Q),
+            tau=_part(numbers, integers, SCRATCH_TAU),
+        ),
+        rating_w=matrix_at(numbers, integers[STARTS + RATING_W], n_scores, width),
+        rating_cut=_part(numbers, integers, RATING_CUT),
+    )
+
+
+@any_order
+def is_finite(values):
+    """Tell whether every number of a matrix is finite."""
+    total = 0.0
+    for k in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            total += 0.0 * values[k, j]
+    return total == 0.0
+
+
+@part_of_loop
+def copy_within(values, source, target, count):
+    """Copy values to another place of the same array."""
+    for i in range(count):
+        values[target + i] = values[source + i]
+
+
+@_njit(cache=True, _nrt=False)
+def learn_row(rule, geometry, growth, averages, numbers, integers, lo, hi):
+    """Learn the row in place, as `run` learns many.
+
+    Return 0, or a negative number if the scores (-1) or the sums (-2) are not finite: the model is
+    then as it was.
+    """
+    model = lay_out(rule, geometry, averages, numbers, integers)
+    n_ranges = integers[STARTS + COPY] - integers[STARTS + EVIDENCE_RANGES]
+    first, count = 0, 0  # of the evidence of ranges, which is large: what may change
+    if n_ranges > 0 and lo < hi:
+        first = range_offset(model.state.n.shape[0] + 1, lo, hi)
+        count = hi - lo + 1
+    if model.state.clock[1] * growth > MAX_GROWTH:
+        first, count = 0, n_ranges
+    start = integers[STARTS + U]
+    rest = integers[STARTS + EVIDENCE_RANGES] + first
+    back = integers[STARTS + COPY] - start
+    copy_within(numbers, start, start + back, rest - first - start)
+    copy_within(numbers, rest, rest + back, count)
+    copy_within(integers, 0, KEPT, 3)
+    integers[LOW] = lo
+    integers[HIGH] = hi
+    bad = walk_one(
+        model.rows,
+        model.intervals,
+        model.importance,
+        None,
+        rule,
+        geometry,
+        growth,
+        model.state,
+        model.mean,
+        None,
+        model.w,
+        model.cut,
+        model.work,
+    )
+    if bad >= 0:
+        return -1
+    good = is_finite(model.state.u)
+    if averages is not None:
+        good = good and is_finite(model.mean.u)
+    if not good:
+        copy_within(numbers, start + back, start, rest - first - start)
+        copy_within(numbers, rest + back, rest, count)
+        copy_within(integers, KEPT, 0, 3)
+        return -2
+    integers[RATED] = 0
+    return 0
+
+
+@part_of_loop
+def prepare_rating(geometry, model, mean):
+    """Write the weights and thresholds that predict, those of the mean where there is one."""
+    state, n = model.state, model.work.n
+    for k in range(model.w.shape[0]):
+        for j in range(model.w.shape[1]):
+            model.rating_w[k, j] = model.w[k, j]
+    for i in range(n.shape[0]):
+        n[i] = state.n[i]
+    if mean is not None:
+        if state.clock[0] > 0.0:
+            for k in range(model.w.shape[0]):
+                for j in range(model.w.shape[1]):
+                    model.rating_w[k, j] -= mean.u[k, j] / state.clock[0]
+            for i in range(n.shape[0]):
+                n[i] -= mean.n[i] / state.clock[0]
+    fill_cuts(geometry, n, state.shift[0], model.rating_cut)
+
+
+@_njit(cache=True, _nrt=False)
+def rate_row(rule, geometry, averages, numbers, integers):
+    """Score the row and return its rank, or -1 if its scores are not finite."""
+    model = lay_out(rule, geometry, averages, numbers, integers)
+    if integers[RATED] == 0:
+        prepare_rating(geometry, model, model.mean)
+        numbers[integers[STARTS + UNIT]] = mass(geometry, model.state)
+        integers[RATED] = 1
+    scores, total = measure(rule, model.rows, 0, model.rating_w, model.work.scores)
+    if not isfinite(total):
+        return -1
+    return decode(rule, scores, model.rating_cut)
+
+
+def entry_point(function: Any, *arguments: Any) -> Any:
+    """Return a function compiled for arguments of these types; it does not look at them again."""
+    if not hasattr(function, "compile"):  # numba is switched off
+        return function
+    return function.compile(tuple(typeof(argument) for argument in arguments))

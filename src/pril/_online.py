@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
+from math import prod
 from numbers import Integral, Real
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -83,9 +84,9 @@ class Memory(NamedTuple):
 
 def _aligned_zeros(*shape: int) -> Array:
     """Return zeros that begin on a cache line, which makes wide updates a third faster."""
-    size = int(np.prod(shape))
+    size = prod(shape)
     spare = np.zeros(size + 8)
-    start = -(spare.ctypes.data // 8) % 8
+    start = -(spare.__array_interface__["data"][0] // 8) % 8
     return spare[start : start + size].reshape(shape)
 
 
@@ -216,6 +217,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _may_lose_mean: ClassVar[bool] = False
+    # Whether `_inspect` looks at features, and not at labels alone.
+    _inspects_rows: ClassVar[bool] = False
     # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
     _whole_steps: ClassVar[bool] = True
     # Whether a pass without a mistake is the last, because nothing would change any more.
@@ -306,7 +309,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             self._memory = self._learn_passes(batch)
         return self
 
-    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
         X: Any,
@@ -338,6 +340,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The estimator.
         """
+        if not self._has_learned():
+            self._validate_params()
         self._learn_once(X, y, classes, sample_weight)
         return self
 
@@ -495,6 +499,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 self.__dict__ = before
                 raise
 
+    def _check_ready(self) -> None:
+        """Refuse to predict before learning, or under other parameters."""
+        if not self._has_learned():
+            check_is_fitted(self)  # which is slow
+        self._check_fixed()
+
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():
             now = getattr(self, name)
@@ -600,8 +610,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _rate(self, X: Any) -> tuple[Array, Array, Array]:
         """Return the rank and the scores of each row, and the thresholds, as they are reported."""
-        check_is_fitted(self)
-        self._check_fixed()
+        self._check_ready()
         return self._rate_rows(self._read_rows(X, reset=False, min_rows=1))
 
     def _rate_rows(self, rows: Any) -> tuple[Array, Array, Array]:
@@ -616,8 +625,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _parameters(self) -> tuple[Array, Array, float]:
         """Return weights, thresholds between sentinels, and the number that divides them."""
-        check_is_fitted(self)
-        self._check_fixed()
+        self._check_ready()
         state, mean = self._memory.state, self._memory.mean
         weight = state.clock[0]
         if mean is not None and weight > 0.0:

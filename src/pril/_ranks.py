@@ -571,8 +571,9 @@ def _look_up(labels: Labels, classes: Array) -> Ranks:
 
 def _is_contiguous(classes: Array) -> bool:
     """Tell whether the classes are whole numbers, each one more than the last."""
-    first = classes[0]
-    return bool(first == np.floor(first) and (classes == first + np.arange(len(classes))).all())
+    values = classes.tolist()  # they are few: faster than NumPy
+    first = values[0]
+    return float(first).is_integer() and values == [*range(int(first), int(first) + len(values))]
 
 
 def _check_ranks(

@@ -23,6 +23,8 @@ def read_rows(
     Values are not looked at: that pass would cost as much as learning. A row that is not finite
     has scores that are not finite. The loop sees that for free; `not_finite_error` finds the cell.
     """
+    if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
+        return Dense(_frozen(X), constant)
     check_sparse(X)
     X = validate_data(
         estimator,
@@ -40,6 +42,18 @@ def read_rows(
         X = X.copy()
         X.sum_duplicates()
     return Csr(_frozen(X.data), _frozen(X.indices), _frozen(X.indptr), constant)
+
+
+def _is_plain(X: Any, estimator: Any) -> bool:
+    """Tell whether X is a matrix that can be used as it is: all checks of it would pass."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype in (np.float64, np.float32)
+        and X.flags.c_contiguous
+        and X.ndim == 2
+        and X.shape[1] == getattr(estimator, "n_features_in_", None)
+        and not hasattr(estimator, "feature_names_in_")
+    )
 
 
 def check_sparse(X: Any) -> None:

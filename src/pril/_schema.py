@@ -254,6 +254,15 @@ def _finish_map(estimator: Any) -> None:
     estimator._monomials = monomials.fit(np.zeros((1, estimator.n_features_in_)))
 
 
+def _check_landmarks(blank: Any, learned: dict[str, Any], at: Place) -> None:
+    fixed, rows = learned["_learned_with"], learned["landmarks_"]
+    if list(fixed) != ["kernel", "gamma"] or fixed["gamma"] is None:
+        raise at.wrong("learned with a kernel and gamma", fixed)
+    _as_learned(blank, fixed)._validate_params()
+    if isinstance(rows, np.ndarray) and rows.ndim == 1:
+        raise ValueError(f"{at.name} has landmarks without features")
+
+
 class SparseColumn(NamedTuple):
     """What an encoder has learned of a sparse column: the state of scikit-learn's scaler."""
 
@@ -326,6 +335,41 @@ def _finish_encoder(encoder: Any) -> None:
         encoder.widths_[name], encoder._sparse_scalers[name] = len(mean), scaler
 
 
+class Share:
+    """A number between 0 and 1."""
+
+    def write(self, value: Any, file: Writer) -> Any:
+        return ANYTHING.write(value, file)
+
+    def check(self, plain: Any, at: Place) -> Any:
+        number = ANYTHING.check(plain, at)
+        if not is_number(number) or not 0.0 < number < 1.0:
+            raise at.wrong("a number between 0 and 1", plain)
+        return number
+
+
+def _ranges_attributes(ranges: Any) -> dict[str, Any]:
+    """Return the attributes; a frozen estimator is the fitted one, and is kept once."""
+    attributes = dict(vars(ranges))
+    if attributes.get("estimator_") is ranges.estimator:
+        attributes["estimator_"] = None
+    return attributes
+
+
+def _check_ranges(blank: Any, learned: dict[str, Any], at: Place) -> None:
+    margin = learned["margin_"]
+    if not (isinstance(margin, float) and margin >= 0.0):
+        raise at.inside("margin").wrong("a number that is not negative", margin)
+
+
+def _finish_ranges(ranges: Any) -> None:
+    from pril.ranges import learner_of
+
+    if not hasattr(ranges, "estimator_"):
+        ranges.estimator_ = ranges.estimator
+    ranges.classes_ = learner_of(ranges.estimator_).classes_
+
+
 def _check_steps(pipeline: Any) -> None:
     if not pipeline.steps:
         raise ValueError("a Pipeline has no steps")
@@ -353,6 +397,20 @@ TYPES = {
             finish=_finish_map,
         ),
         Type(
+            "LandmarkFeatures",
+            "pril.features",
+            learned={
+                "n_features_in_": Count("features"),
+                "feature_names_in_": Optional(Names("features", as_array=True)),
+                "landmarks_": Rows(),
+                "_learned_with": Pairs(ANYTHING),
+                "_projection": Numbers("float64", ("support", "support")),
+                "_offset": Numbers("float64", ("support",)),
+                **OUTPUT,
+            },
+            check_more=_check_landmarks,
+        ),
+        Type(
             "ColumnEncoder",
             "pril.tables.encoder",
             parameters={
@@ -375,6 +433,26 @@ TYPES = {
             attributes=_encoder_attributes,
             check_more=_check_encoder,
             finish=_finish_encoder,
+        ),
+        Type(
+            "PredictionRanges",
+            "pril.ranges",
+            parameters={
+                "estimator": Step(),
+                "coverage": Share(),
+                "guarantee": Choice(("exact", "contain", "touch")),
+                "calibration_size": Share(),
+            },
+            has_constraints=False,
+            learned={
+                "estimator_": Optional(Step()),
+                "margin_": ANYTHING,
+                "n_calibration_": Count(),
+            },
+            dropped=("classes_",),  # those of the learner
+            attributes=_ranges_attributes,
+            check_more=_check_ranges,
+            finish=_finish_ranges,
         ),
         Type(
             "Pipeline",

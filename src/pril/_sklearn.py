@@ -4,14 +4,19 @@ They may move in any release: a change shows here first, and `make test` runs th
 """
 
 from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
 from sklearn.utils._array_api import get_namespace
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 
 __all__ = [
+    "HasMethods",
     "Interval",
     "StrOptions",
+    "check_feature_names_in",
     "convert_to_numpy",
     "fit_context",
     "get_namespace",
+    "safe_indexing",
 ]

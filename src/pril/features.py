@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, hstack, issparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril._rows import check_sparse
-from pril._sklearn import Interval, fit_context
+from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["PolynomialMap"]
+__all__ = ["LandmarkFeatures", "PolynomialMap"]
+
+BLOCK_VALUES = 1 << 20  # kernel values computed at once
 
 
 class PolynomialMap(TransformerMixin, BaseEstimator):
@@ -148,6 +153,192 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
             input_features = getattr(self, "feature_names_in_", None)
         names: Array = self._monomials.get_feature_names_out(input_features)
         return names
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class LandmarkFeatures(TransformerMixin, BaseEstimator):
+    """The features and, beside them, how similar each row is to some rows of the training set.
+
+    A linear learner on these features is non-linear in the original ones. The similarities are
+    :class:`~sklearn.kernel_approximation.Nystroem` features at landmarks, rows that `fit` samples.
+    They are centred, and then multiplied by one number, so that their squared length is on average
+    three times that of the features.
+
+    The features must be standardised, for example with
+    :class:`~sklearn.preprocessing.StandardScaler`: the kernel adds up differences over all of them,
+    and the default `gamma` is meant for differences of about 1.
+
+    Parameters
+    ----------
+    n_landmarks : int, default=300
+        Number of landmarks; all rows, if `fit` has fewer.
+    kernel : str, default="laplacian"
+        A kernel of :func:`~sklearn.metrics.pairwise.pairwise_kernels`.
+    gamma : float, default=None
+        Parameter of the kernel, if it has one. None: ``0.6 / n_features``.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the landmarks.
+
+    Attributes
+    ----------
+    landmarks_ : {ndarray, sparse matrix} of shape (n_landmarks, n_features)
+        The landmarks.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    See Also
+    --------
+    OrderedLogit : The learner that gains most from them.
+    KernelPRIL : Any kernel, without landmarks; its cost grows with the number of rows.
+
+    References
+    ----------
+    C. K. I. Williams and M. Seeger, "Using the Nystroem method to speed up kernel machines", 2001.
+
+    Examples
+    --------
+    A class in the middle of a plane, and the other one around it:
+
+    >>> import numpy as np
+    >>> from pril import LandmarkFeatures, OrderedLogit
+    >>> from sklearn.pipeline import make_pipeline
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> y = (X**2).sum(axis=1) > 1.4
+    >>> linear = OrderedLogit(random_state=0)
+    >>> map_first = make_pipeline(LandmarkFeatures(50, random_state=0), linear)
+    >>> bool(map_first.fit(X, y).score(X, y) > linear.fit(X, y).score(X, y) + 0.3)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "kernel": [StrOptions(set(PAIRWISE_KERNEL_FUNCTIONS))],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_landmarks: int = 300,
+        *,
+        kernel: str = "laplacian",
+        gamma: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_landmarks = n_landmarks
+        self.kernel = kernel
+        self.gamma = gamma
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sample the landmarks, and learn how to centre and scale the similarities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, standardised.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+        """
+        X = self._read(X, reset=True)
+        n, d = X.shape
+        self._learned_with = {
+            "kernel": self.kernel,
+            "gamma": 0.6 / d if self.gamma is None else float(self.gamma),
+        }
+        nystroem = Nystroem(
+            n_components=min(self.n_landmarks, n),
+            random_state=self.random_state,
+            **self._learned_with,
+        ).fit(X)
+        self.landmarks_ = nystroem.components_
+        # In the order that a file restores, so that products round the same.
+        self._projection = nystroem.normalization_.T.astype(np.float64, order="C")
+        self._offset = np.zeros(len(self._projection))
+        mean, square = self._offset.copy(), 0.0
+        for _, similar in self._similarities(X):
+            mean += similar.sum(axis=0, dtype=np.float64) / n
+            square += np.square(similar, dtype=np.float64).sum() / n
+        spread = square - mean @ mean  # of the centred similarities
+        length = np.square(X.data if issparse(X) else X, dtype=np.float64).sum() / n
+        factor = math.sqrt(3.0 * length / spread) if spread > 1e-12 * square else 1.0
+        self._projection *= factor
+        self._offset = factor * mean
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Put the similarities to the landmarks beside the features.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, standardised as those of `fit`.
+
+        Returns
+        -------
+        mapped : {ndarray, sparse array} of shape (n_samples, n_features + n_landmarks)
+            Sparse if X is sparse.
+        """
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        n, d = X.shape
+        first = 0 if issparse(X) else d
+        mapped = np.empty((n, first + len(self._offset)), dtype=X.dtype)
+        for rows, similar in self._similarities(X):
+            mapped[rows, first:] = similar
+        if issparse(X):
+            return hstack([X, csr_array(mapped)], format="csr")
+        mapped[:, :d] = X
+        return mapped
+
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+        if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take no longer indices
+            short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+            return csr_array((X.data, *short), shape=X.shape)
+        return X
+
+    def _similarities(self, X: Any) -> Iterator[tuple[slice, Array]]:
+        """Yield the Nystroem features, centred and scaled, of some rows after the others."""
+        kernel, gamma = self._learned_with["kernel"], self._learned_with["gamma"]
+        step = max(1, BLOCK_VALUES // len(self._offset))
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, start + step)
+            values = pairwise_kernels(
+                X[rows], self.landmarks_, metric=kernel, filter_params=True, gamma=gamma
+            )
+            yield rows, values @ self._projection - self._offset
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
+        """Return the names of the features: those of X, then one for each landmark.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the features; None takes those of `fit`.
+
+        Returns
+        -------
+        names : ndarray of str
+            One for each column of what `transform` returns.
+        """
+        check_is_fitted(self)
+        names = check_feature_names_in(self, input_features)
+        landmarks = [f"landmark{k}" for k in range(len(self._offset))]
+        return np.array([*names, *landmarks], dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

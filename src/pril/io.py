@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pril._fields import Reader
     from pril._online import OnlineClassifier
 
-__all__ = ["load", "save"]
+__all__ = ["load", "save", "trusted_types"]
 
 FORMAT = 2
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -63,7 +63,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     ----------
     model : estimator
         A fitted estimator of this package, alone or as the last step of a
-        :class:`~sklearn.pipeline.Pipeline`.
+        :class:`~sklearn.pipeline.Pipeline`, or a fitted search for one, such as
+        :class:`~sklearn.model_selection.GridSearchCV`.
     path : str or path-like
         Where to write.
 
@@ -127,6 +128,27 @@ def load(path: str | PathLike[str]) -> Any:
     True
     """
     return read(path, kind="model")[0]
+
+
+def trusted_types() -> list[str]:
+    """Return the types that tools built on skops must trust to load our models.
+
+    Returns
+    -------
+    names : list of str
+        Full names, to be passed as `trusted` to `skops.io.load`, or as `skops_trusted_types` to
+        `mlflow.sklearn.save_model`.
+
+    Examples
+    --------
+    >>> import skops.io
+    >>> from pril import PRIL
+    >>> from pril.io import trusted_types
+    >>> data = skops.io.dumps(PRIL(random_state=0).fit([[-1.0], [1.0]], [0, 1]))
+    >>> skops.io.loads(data, trusted=trusted_types()).predict([[2.0]])
+    array([1])
+    """
+    return list(_foreign().trusted_types())
 
 
 # --- Files of any kind ---------------------------------------------------------------------------
@@ -396,8 +418,8 @@ def learner_of(model: Any) -> OnlineClassifier:
     from pril._online import OnlineClassifier
 
     last = model
-    while _is(last, "Pipeline") or _is(last, "FrozenEstimator"):
-        last = last.steps[-1][1] if _is(last, "Pipeline") else last.estimator
+    while (part := _part_of(last)) is not None:
+        last = part
     if not isinstance(last, OnlineClassifier):
         raise TypeError(
             "a model is an estimator of pril, alone or at the end of a Pipeline, not "
@@ -406,16 +428,31 @@ def learner_of(model: Any) -> OnlineClassifier:
     return last
 
 
+def _part_of(model: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
+    if _is(model, "Pipeline"):
+        return model.steps[-1][1]
+    if _is(model, "FrozenEstimator"):
+        return model.estimator
+    if _is(model, "PredictionRanges", "pril"):
+        return getattr(model, "estimator_", model.estimator)
+    return getattr(model, "best_estimator_", None)  # of a fitted search
+
+
 def _check_fitted(model: Any) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(learner_of(model))
+    while model is not None:
+        if _is(model, "PredictionRanges", "pril"):
+            check_is_fitted(model)
+        model = _part_of(model)
 
 
-def _is(model: Any, name: str) -> bool:
-    """Tell whether a model is one of scikit-learn's wrappers, without importing them."""
+def _is(model: Any, name: str, library: str = "sklearn") -> bool:
+    """Tell whether a model is of a class, without importing it."""
     kind = type(model)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == "sklearn"
+    return kind.__name__ == name and kind.__module__.split(".")[0] == library
 
 
 def _name(content: Any) -> str:
@@ -423,4 +460,6 @@ def _name(content: Any) -> str:
         return f"Pipeline({', '.join(_name(step) for _, step in content.steps)})"
     if _is(content, "FrozenEstimator"):
         return f"FrozenEstimator({_name(content.estimator)})"
+    if _is(content, "PredictionRanges", "pril"):
+        return f"PredictionRanges({_name(content.estimator)})"
     return content if isinstance(content, str) else type(content).__name__

@@ -7,11 +7,12 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import log_expit
+from scipy.special import log_expit, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
+from pril._one_row import ProbabilityStream, Stream, StreamMixin
 from pril._online import Memory, OnlineClassifier, ThresholdClassifier
 from pril._sklearn import Interval, StrOptions
 from pril.errors import FeatureRangeWarning, RowError
@@ -34,7 +35,7 @@ __all__ = [
 MOST_CLASSES = 64  # of OrderedLogit: what it knows of ranges grows with their cube
 
 
-class PRIL(ThresholdClassifier):
+class PRIL(StreamMixin, ThresholdClassifier):
     """Perceptron ranking from interval labels, the learner of the paper.
 
     A row with score ``f = w . x`` and label ``lo..hi`` asks every threshold below rank `lo` to lie
@@ -122,7 +123,7 @@ class PRIL(ThresholdClassifier):
         return loop.Pril(skip_correct=False)
 
 
-class OrderedLogit(ThresholdClassifier):
+class OrderedLogit(StreamMixin, ThresholdClassifier):
     """Ordered logit learned online from ranges: a learner with probabilities.
 
     The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
@@ -232,6 +233,7 @@ class OrderedLogit(ThresholdClassifier):
     }
     _whole_steps = False
     _stops_without_mistakes = False  # the probabilities still get better
+    _stream_type = ProbabilityStream
 
     def __init__(
         self,
@@ -308,7 +310,7 @@ class OrderedLogit(ThresholdClassifier):
             In the order of `classes_`.
         """
         _, scores, cut = self._rate(X)
-        return log_probabilities(scores, cut)
+        return self._log_probabilities(scores, cut)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities of the classes.
@@ -324,6 +326,49 @@ class OrderedLogit(ThresholdClassifier):
             In the order of `classes_`; each row adds up to 1.
         """
         return np.exp(self.predict_log_proba(X))
+
+    def posterior(self, X: Any, y: Any) -> Array:
+        """Return the probabilities of the classes, given the features and the label of each row.
+
+        A range weighs its classes by how often rows of each class are given that range, as far as
+        the learner knows it. With the probabilities as weights, any classifier can learn from
+        ranges: see `docs/choosing.md`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals. For a row without a label, the probabilities are those of
+            `predict_proba`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; each row adds up to 1, and is 0 outside its label.
+
+        Examples
+        --------
+        >>> from pril import OrderedLogit
+        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
+        >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
+        >>> model.posterior([[0.0], [0.0]], [(3, 3), (1, 2)]).round(1)
+        array([[0. , 0. , 1. ],
+               [0.1, 0.9, 0. ]])
+        """
+        logs = self.predict_log_proba(X)
+        intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
+        _ranks.check_length(intervals, logs)
+        chances = np.empty_like(logs)
+        loop.label_chances(float(self.trust), self._memory.state.evidence, intervals, chances)
+        chances[~_ranks.is_labelled(intervals)] = 1.0
+        with np.errstate(divide="ignore"):
+            joint = logs + np.log(chances)
+            # Where thresholds tie, no class of the label may have a probability: use the label.
+            certain = np.isneginf(joint.max(axis=1))
+            joint[certain] = np.log(chances[certain])
+        probabilities: Array = softmax(joint, axis=1)
+        return probabilities
 
     def decision_function(self, X: Any) -> Array:
         """Return how strongly each class is preferred, by the rule that `decision` names.
@@ -345,20 +390,19 @@ class OrderedLogit(ThresholdClassifier):
             return self.predict_log_proba(X)
         return super().decision_function(X)
 
+    def _log_probabilities(self, scores: Array, cut: Array) -> Array:
+        """Return log P(y) for a column of scores and thresholds with sentinels.
 
-def log_probabilities(scores: Array, cut: Array) -> Array:
-    """Return log P(y) of the ordered logit for a column of scores and thresholds with sentinels.
-
-    ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
-    """
-    low, high = cut[:-1] - scores, cut[1:] - scores
-    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-        width = np.log(-np.expm1(cut[:-1] - cut[1:]))
-    logs: Array = log_expit(high) + log_expit(-low) + width
-    return logs
+        ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
+        """
+        low, high = cut[:-1] - scores, cut[1:] - scores
+        with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
+            width = np.log(-np.expm1(cut[:-1] - cut[1:]))
+        logs: Array = log_expit(high) + log_expit(-low) + width
+        return logs
 
 
-class PRank(ThresholdClassifier):
+class PRank(StreamMixin, ThresholdClassifier):
     """PRank (Crammer and Singer), the baseline for exact labels.
 
     `PRIL` on exact labels, except at ties: a round whose predicted rank is right is left alone
@@ -442,7 +486,7 @@ class PRank(ThresholdClassifier):
             )
 
 
-class MPRIL(ThresholdClassifier):
+class MPRIL(StreamMixin, ThresholdClassifier):
     """Multiplicative PRIL, for many features of which few matter.
 
     The sums are PRIL's, ``u += z x`` and ``n_i += z`` for each violated constraint; the model is
@@ -525,6 +569,7 @@ class MPRIL(ThresholdClassifier):
     _parameter_constraints.pop("average")
     _parameter_constraints.pop("half_life")
     _fixed = ("eta", "signed")
+    _inspects_rows = True
 
     def __init__(
         self,
@@ -568,7 +613,7 @@ class MPRIL(ThresholdClassifier):
             )
 
 
-class WidrowHoff(ThresholdClassifier):
+class WidrowHoff(StreamMixin, ThresholdClassifier):
     """Least-mean-squares regression on the ranks, rounded to the nearest: a baseline.
 
     The residual is taken to the nearest end of the label, ``r = clip(f, lo, hi) - f`` in ranks
@@ -683,7 +728,7 @@ class WidrowHoff(ThresholdClassifier):
         return loop.FixedThresholds()
 
 
-class MulticlassPerceptron(OnlineClassifier):
+class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     """The multiclass perceptron, one score a class: a baseline that knows no order.
 
     The class with the largest score wins. If it lies outside the label ``lo..hi``, the best class
@@ -756,6 +801,7 @@ class MulticlassPerceptron(OnlineClassifier):
         "fit_intercept": ["boolean"],
     }
     _fixed = ("average", "fit_intercept")
+    _stream_type = Stream
 
     def __init__(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril import _ranks
+from pril.errors import RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IntervalScorer",
+    "calibration_error",
     "interval_absolute_error",
     "interval_accuracy",
     "interval_accuracy_scorer",
     "interval_hinge_loss",
+    "interval_log_loss",
     "neg_interval_absolute_error_scorer",
+    "neg_interval_log_loss_scorer",
+    "ranked_probability_score",
 ]
 
 
@@ -158,6 +163,169 @@ def interval_hinge_loss(
     return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
 
 
+def interval_log_loss(
+    y_true: Any,
+    y_proba: ArrayLike,
+    *,
+    classes: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return the mean of minus the logarithm of the probability of a row's range.
+
+    For exact labels it is the log-loss. The longer a range, the less it says: the loss of the full
+    scale is 0 whatever is predicted.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
+        out.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Probabilities of the classes, as `predict_proba` gives them. A range of probability 0 counts
+        as the smallest difference of two numbers from 1.
+    classes : array-like of shape (n_classes,), default=None
+        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row.
+
+    Returns
+    -------
+    loss : float
+        0 is best.
+
+    Examples
+    --------
+    >>> from pril.metrics import interval_log_loss
+    >>> y_proba = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]
+    >>> round(interval_log_loss([(1, 1), (2, None)], y_proba, classes=[1, 2, 3]), 3)
+    0.49
+    """
+    intervals, proba = _read_probabilities(y_true, y_proba, classes)
+    rank = np.arange(proba.shape[1])
+    inside = (rank >= intervals[:, :1]) & (rank <= intervals[:, 1:])
+    chance = np.where(inside, proba, 0.0).sum(axis=1)
+    loss = -np.log(np.clip(chance, np.finfo(proba.dtype).eps, 1.0))
+    return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
+
+
+def ranked_probability_score(
+    y_true: Any,
+    y_proba: ArrayLike,
+    *,
+    classes: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return the mean squared error of the probabilities to be at or below each class, summed.
+
+    For a row of class y it is the sum over all classes i but the last of
+    ``(P(y <= i) - [y <= i]) ** 2``. A range lo..hi determines the terms below lo and from hi on,
+    and not those between. So only rows with exact labels are scored: a mean over ranges would
+    favour models that are wrong where the ranges are long.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
+        out.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Probabilities of the classes, as `predict_proba` gives them.
+    classes : array-like of shape (n_classes,), default=None
+        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row.
+
+    Returns
+    -------
+    score : float
+        0 is best.
+
+    Examples
+    --------
+    >>> from pril.metrics import ranked_probability_score
+    >>> y_proba = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+    >>> ranked_probability_score([1, 3], y_proba, classes=[1, 2, 3])
+    0.125
+    """
+    intervals, proba = _read_probabilities(y_true, y_proba, classes)
+    expected, observed = _cumulated(intervals, proba)
+    score = np.square(expected - observed).sum(axis=1)
+    return mean_over_rows(score, _is_exact(intervals), sample_weight, kind="an exact label")
+
+
+def calibration_error(
+    y_true: Any,
+    y_proba: ArrayLike,
+    *,
+    classes: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return how far the probabilities are from the shares that are then observed.
+
+    For each class i but the last, rows are put into ten bins by their P(y <= i). In a bin, the mean
+    probability is compared with the share of rows for which y <= i is true. The result is the mean
+    absolute difference over all rows and all i.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
+        out: a range does not say on which side of a class inside it the row is.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Probabilities of the classes, as `predict_proba` gives them.
+    classes : array-like of shape (n_classes,), default=None
+        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row.
+
+    Returns
+    -------
+    error : float
+        0 is best; 1 is worst.
+
+    Examples
+    --------
+    >>> from pril.metrics import calibration_error
+    >>> calibration_error([1, 2, 2, 2], [[0.25, 0.75]] * 4)
+    0.0
+    """
+    curves = reliability_curves(y_true, y_proba, classes, sample_weight)
+    errors = [(share * np.abs(mean - seen)).sum() for mean, seen, share in curves]
+    return float(np.mean(errors)) if errors else 0.0
+
+
+N_BINS = 10  # of the probabilities
+
+
+class Reliability(NamedTuple):
+    """What P(y <= i) says and what is then observed, for each bin that is not empty."""
+
+    mean: NDArray[Any]  # probability
+    seen: NDArray[Any]  # share of the rows for which y <= i is true
+    share: NDArray[Any]  # of all rows
+
+
+def reliability_curves(
+    y_true: Any, y_proba: ArrayLike, classes: Any, sample_weight: ArrayLike | None
+) -> list[Reliability]:
+    """Return the curve of each class i but the last, over rows with exact labels."""
+    intervals, proba = _read_probabilities(y_true, y_proba, classes)
+    exact = _is_exact(intervals)
+    weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
+    mean_over_rows(weights, exact, sample_weight, kind="an exact label")  # checks the weights
+    weights = weights[exact]
+    curves = []
+    columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
+    for expected, observed in zip(*columns, strict=True):
+        bins = np.minimum((expected * N_BINS).astype(np.int64), N_BINS - 1)
+        size, mean, seen = (
+            np.bincount(bins, weights * values, N_BINS) for values in (1.0, expected, observed)
+        )
+        used = size > 0.0
+        size, mean, seen = size[used], mean[used], seen[used]
+        curves.append(Reliability(mean / size, seen / size, size / size.sum()))
+    return curves
+
+
 class IntervalScorer(BaseEstimator):
     """A scorer for model selection that takes the order of the classes from the estimator.
 
@@ -167,6 +335,8 @@ class IntervalScorer(BaseEstimator):
         A function of this module, called as ``metric(y, predicted, classes=, sample_weight=)``.
     sign : int, default=1
         -1 where a smaller value of the metric is better.
+    response : str, default="predict"
+        The method of the estimator that gives what the metric takes.
 
     Notes
     -----
@@ -192,9 +362,10 @@ class IntervalScorer(BaseEstimator):
     ['average']
     """
 
-    def __init__(self, metric: Any, sign: int = 1) -> None:
+    def __init__(self, metric: Any, sign: int = 1, response: str = "predict") -> None:
         self.metric = metric
         self.sign = sign
+        self.response = response
 
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
@@ -218,7 +389,8 @@ class IntervalScorer(BaseEstimator):
             Higher is better.
         """
         options = {"classes": estimator.classes_, "sample_weight": sample_weight}
-        return self.sign * float(self.metric(y, estimator.predict(X), **options))
+        predicted = getattr(estimator, self.response)(X)
+        return self.sign * float(self.metric(y, predicted, **options))
 
     def score(
         self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
@@ -246,6 +418,7 @@ class IntervalScorer(BaseEstimator):
 
 interval_accuracy_scorer = IntervalScorer(interval_accuracy)
 neg_interval_absolute_error_scorer = IntervalScorer(interval_absolute_error, sign=-1)
+neg_interval_log_loss_scorer = IntervalScorer(interval_log_loss, sign=-1, response="predict_proba")
 
 
 def mean_over_rows(
@@ -254,10 +427,11 @@ def mean_over_rows(
     sample_weight: ArrayLike | None,
     *,
     name: str = "y_true",
+    kind: str = "a label",
 ) -> float:
     """Return the weighted mean of one value a row, over the rows that have a label."""
     if not labelled.any():
-        raise ValueError(f"{name} has no row with a label, and a mean needs at least one")
+        raise ValueError(f"{name} has no row with {kind}, and a mean needs at least one")
     if sample_weight is None:
         return float(values[labelled].mean())
     weights = np.asarray(sample_weight, dtype=np.float64)
@@ -266,7 +440,7 @@ def mean_over_rows(
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must be finite and not negative")
     if not weights[labelled].any():
-        raise ValueError(f"sample_weight is zero for every row of {name} with a label")
+        raise ValueError(f"sample_weight is zero for every row of {name} with {kind}")
     return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))
 
 
@@ -283,3 +457,38 @@ def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
     _ranks.require_labels(guess, name="y_pred")
     _ranks.check_length(ranks, intervals, name="y_pred", other="y_true")
     return intervals, ranks[:, 0]
+
+
+def _read_probabilities(
+    y_true: Any, y_proba: ArrayLike, classes: Any
+) -> tuple[Ranks, NDArray[Any]]:
+    """Return the intervals of the truth, and the probabilities as floats."""
+    order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    proba = np.asarray(y_proba)
+    if proba.dtype.kind != "f":
+        proba = proba.astype(np.float64)
+    if proba.ndim != 2 or proba.shape[1] != len(order):
+        raise ValueError(
+            f"y_proba must have a column for each of the classes {_ranks.named(order)}, got shape "
+            f"{proba.shape}; pass classes= if some do not occur in y_true"
+        )
+    _ranks.check_length(proba, intervals, name="y_proba", other="y_true")
+    rounding = np.sqrt(np.finfo(proba.dtype).eps)
+    good = (proba >= -rounding).all(axis=1) & (np.abs(proba.sum(axis=1) - 1.0) <= rounding)
+    if not good.all():
+        t = int(np.argmin(good))
+        reason = f"{_ranks.named(proba[t])} are not probabilities that add up to 1"
+        raise RowError("y_proba", t, reason)
+    return intervals, proba
+
+
+def _is_exact(intervals: Ranks) -> NDArray[np.bool_]:
+    exact: NDArray[np.bool_] = intervals[:, 0] == intervals[:, 1]
+    return exact
+
+
+def _cumulated(intervals: Ranks, proba: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return P(y <= i) and whether y <= i, for each class i but the last."""
+    expected = np.clip(np.cumsum(proba, axis=1, dtype=np.float64)[:, :-1], 0.0, 1.0)
+    observed: NDArray[np.bool_] = intervals[:, :1] <= np.arange(proba.shape[1] - 1)
+    return expected, observed

@@ -215,7 +215,7 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes, as `pril.linear.log_probabilities` has them."""
+    """Return the probabilities of the classes, as `pril.OrderedLogit` has them."""
     low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
     high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
     width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))

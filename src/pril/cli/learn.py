@@ -43,6 +43,14 @@ def fit(
     holdout: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of rows to evaluate the model on.")
     ] = 0.2,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Calibrate ranges that hold for this share of the rows: 0.9."),
+    ] = None,
+    guarantee: opt.GuaranteeOption = opt.Guarantee.exact,
+    nonlinear: Annotated[
+        int | None, typer.Option(min=1, help="Add this many landmark features: 300.")
+    ] = None,
     seed: opt.SeedOption = 0,
     checkpoint: opt.CheckpointOption = None,
     every: opt.EveryOption = 1_000_000,
@@ -75,6 +83,9 @@ def fit(
         holdout=holdout,
         seed=seed,
         weight=weight,
+        coverage=coverage,
+        guarantee=guarantee.value,
+        nonlinear=nonlinear,
     )
     opened = opt.open_table(table, format)
     output = output or opt.model_file(table)
@@ -156,6 +167,12 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
         f"learned   from {count(report['learned_rows'], 'row')} in "
         f"{count(report['passes'], 'pass')}, {count(report['mistakes'], 'mistake')}"
     )
+    if report["ranges"]:
+        ranges = report["ranges"]
+        lines.append(
+            f"{'ranges':<10}coverage {ranges['coverage']:g} ({ranges['guarantee']}), calibrated on "
+            f"{count(ranges['calibration_rows'], 'row')}"
+        )
     if report["holdout"]:
         for k, line in enumerate(evaluation_lines(report["holdout"])):
             lines.append(f"{'' if k else 'held out':<10}{line}")

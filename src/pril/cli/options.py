@@ -45,6 +45,14 @@ class AuditedLearner(StrEnum):
     mpril = "mpril"
 
 
+class Guarantee(StrEnum):
+    """What a predicted range guarantees."""
+
+    exact = "exact"
+    contain = "contain"
+    touch = "touch"
+
+
 class Figure(StrEnum):
     """The experiments of the paper."""
 
@@ -92,6 +100,12 @@ ImputeOption = Annotated[
 ]
 OneHotOption = Annotated[
     bool, typer.Option("--one-hot/--no-one-hot", help="Use columns of words, one feature a word.")
+]
+GuaranteeOption = Annotated[
+    Guarantee,
+    typer.Option(
+        "--guarantee", help="With --coverage: a range has the class, all of the label, or a part."
+    ),
 ]
 CheckpointOption = Annotated[
     Path | None, typer.Option("--checkpoint", help="Folder to go on from after a crash.")

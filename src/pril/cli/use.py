@@ -34,7 +34,7 @@ def predict(
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
-    """Add columns prediction and score to a table.
+    """Add columns prediction and score to a table; lower and upper, if the model has ranges.
 
     Example: pril predict flats.pril new.csv -o rated.csv
     """
@@ -219,6 +219,10 @@ def _stream(
     from pril import io
     from pril.tables.stream import Stopped, Stream
 
+    if loaded.ranges and labels:
+        raise ValueError(
+            f"{loaded.path} holds calibrated ranges: what it learned now would void them"
+        )
     if loaded.is_frozen and labels:
         raise ValueError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
     if labels and not output:

@@ -29,6 +29,7 @@ from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
 
 from pril import _ranks
+from pril._online import Batch
 from pril.errors import RowError
 from pril.tables.cells import one_batch, read_labels
 from pril.tables.encoder import ColumnEncoder
@@ -36,8 +37,17 @@ from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
 from pril.tables.model import Evaluation, evaluate_batch, read_batch
 from pril.tables.opening import FORMATS
+from pril.tables.reservoir import Reservoir
 from pril.tables.survey import LabelCounts, row_numbers, select_rows, survey_block
-from pril.tables.training import Run, Task, all_held_out, is_for_learning
+from pril.tables.training import (
+    Calibration,
+    Run,
+    Task,
+    Uses,
+    all_held_out,
+    sample_for,
+    uses_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,15 +72,15 @@ class Piece(NamedTuple):
 
     def blocks(
         self, table: Table, task: Task, columns: list[str]
-    ) -> Iterator[tuple[int, pa.RecordBatch, Array]]:
-        """Yield first row, cells, and which rows are for learning, of each block."""
+    ) -> Iterator[tuple[int, pa.RecordBatch, Uses]]:
+        """Yield first row, cells, and what the rows are for, of each block."""
         end = float("inf") if self.rows is None else self.first + self.rows
         own = replace(task, seed=self.seed)
         for row, block in table.blocks(columns, self.first):
             if row >= end:
                 break
             block = block.slice(0, int(min(block.num_rows, end - row)))
-            yield row, block, is_for_learning(own, row, block.num_rows)
+            yield row, block, uses_of(own, row, block.num_rows)
 
 
 # --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
@@ -99,44 +109,48 @@ class Survey(NamedTuple):
     encoder: ColumnEncoder
     counts: LabelCounts
     rows: int
-    learned: int  # rows that are not held out
+    learned: int  # rows that are not kept apart
+    reservoir: Reservoir | None
 
 
 @returning_errors
 def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list[str]) -> Survey:
     """Learn the columns of a piece and count its labels and rows."""
     table, encoder, counts = piece.open(), clone(encoder), LabelCounts(task.labels)
+    reservoir = sample_for(task, piece.seed)
     n_rows = n_learned = 0
-    for row, block, learning in piece.blocks(table, task, [*columns, *task.columns]):
-        survey_block(table, task, encoder, counts, row, block, learning)
+    for row, block, uses in piece.blocks(table, task, [*columns, *task.columns]):
+        survey_block(table, task, encoder, counts, row, block, uses.learning)
+        if reservoir:
+            reservoir.add(encoder, row, block.select(columns), uses.learning)
         n_rows += block.num_rows
-        n_learned += int(learning.sum())
+        n_learned += int(uses.learning.sum())
         if counts.are_too_many():  # the client refuses them
             break
-    return Survey(encoder, counts, n_rows, n_learned)
+    return Survey(encoder, counts, n_rows, n_learned, reservoir)
 
 
 def read_piece(
-    piece: Piece, task: Task, encoder: ColumnEncoder, text: bool
+    piece: Piece, task: Task, front: Any, text: bool
 ) -> tuple[Any, _ranks.Labels, Array | None]:
     """Return features, labels and weights of the rows for learning."""
     table = piece.open()
-    batch, rows = _rows_for_learning(piece, table, task, encoder)
+    batch, rows = _rows_for_learning(piece, table, task, front)
     with table.naming_rows(rows, task.labels):
         labels = read_labels(batch, task.labels, text=text)
-        return encoder.transform(batch), labels, task.read_weights(batch)
+        return front.transform(batch), labels, task.read_weights(batch)
 
 
 @returning_errors
-def try_piece(piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any) -> None:
+def try_piece(piece: Piece, task: Task, front: Any, text: bool, model: Any) -> None:
     """Learn a piece as one process does, so that an error names its file and row."""
     table = piece.open()
-    batch, rows = _rows_for_learning(piece, table, task, encoder)
+    batch, rows = _rows_for_learning(piece, table, task, front)
     with table.naming_rows(rows, task.labels):
         labels = read_labels(batch, task.labels, text=text)
         try:
             weights = task.read_weights(batch)
-            clone(model)._learn_once(encoder.transform(batch), labels, None, weights)
+            clone(model)._learn_once(front.transform(batch), labels, None, weights)
         except RowError:
             raise
         except ValueError as error:  # an overflow without a row number
@@ -144,30 +158,43 @@ def try_piece(piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, mode
 
 
 def _rows_for_learning(
-    piece: Piece, table: Table, task: Task, encoder: ColumnEncoder
+    piece: Piece, table: Table, task: Task, front: Any
 ) -> tuple[pa.RecordBatch, Array]:
     """Return the rows for learning, and their positions in the file."""
-    names = [*encoder.feature_names_in_, *task.columns]
+    names = [*front.feature_names_in_, *task.columns]
     parts = [pa.schema([table.schema.field(name) for name in names]).empty_table()]
     rows = [np.empty(0, dtype=np.int64)]
-    for row, block, learning in piece.blocks(table, task, names):
-        parts.append(pa.Table.from_batches([select_rows(block, learning)]))
-        rows.append(row_numbers(row, learning))
+    for row, block, uses in piece.blocks(table, task, names):
+        parts.append(pa.Table.from_batches([select_rows(block, uses.learning)]))
+        rows.append(row_numbers(row, uses.learning))
     return one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(rows)
 
 
 @returning_errors
-def evaluate_piece(
-    piece: Piece, task: Task, encoder: ColumnEncoder, text: bool, model: Any
-) -> Evaluation:
+def evaluate_piece(piece: Piece, task: Task, front: Any, text: bool, model: Any) -> Evaluation:
     """Return how good the model is on the rows held out."""
-    evaluation, names = Evaluation(), [*encoder.feature_names_in_, *task.labels]
-    for _, block, learning in piece.blocks(piece.open(), task, names):
-        held_out = select_rows(block, ~learning)
-        labels = read_labels(held_out, task.labels, text=text)
-        batch = read_batch(model, encoder.transform(held_out), labels)
-        evaluation += evaluate_batch(model, batch)
-    return evaluation
+    batches = _batches(piece, task, front, text, model, "held_out")
+    return sum((evaluate_batch(model, batch) for batch in batches), Evaluation())
+
+
+@returning_errors
+def calibrate_piece(piece: Piece, task: Task, front: Any, text: bool, model: Any) -> Calibration:
+    """Return the scores of the rows that calibrate."""
+    batches = _batches(piece, task, front, text, model, "calibration")
+    parts = [Calibration.of(task, model, batch) for batch in batches]
+    return Calibration.join([Calibration(np.empty(0), 0), *parts])
+
+
+def _batches(
+    piece: Piece, task: Task, front: Any, text: bool, model: Any, use: str
+) -> Iterator[Batch]:
+    """Yield the rows of one use, as the model takes them."""
+    names = [*front.feature_names_in_, *task.labels]
+    for _, block, uses in piece.blocks(piece.open(), task, names):
+        rows = select_rows(block, getattr(uses, use))
+        if rows.num_rows:
+            labels = read_labels(rows, task.labels, text=text)
+            yield read_batch(model, front.transform(rows), labels)
 
 
 # --- The run -------------------------------------------------------------------------------------
@@ -210,6 +237,8 @@ class ClusterRun(Run):
             self.table.begin_file(file, self.n_rows - piece.first)
             self.counts.merge(survey.counts, self.n_rows - piece.first)
             self.counts.check_number(self.table)
+            if self.reservoir:
+                self.reservoir.merge(survey.reservoir)
             self.n_rows += survey.rows
             learned += survey.learned
         if self.n_rows == 0:
@@ -219,14 +248,14 @@ class ClusterRun(Run):
             raise all_held_out(self.table)
 
     def _learn(self) -> None:
-        blocks = self._tasks(read_piece, self.encoder, self.text)
+        blocks = self._tasks(read_piece, self.front, self.text)
         try:
             self.model = cluster_learning.fit_blocks(
                 self.model, blocks, client=self.client, progress=self.bar
             )
         except ValueError as error:  # some piece is wrong: report the first that is
             doing = "looking for the mistake"
-            list(self._compute(doing, try_piece, self.encoder, self.text, self.model))
+            list(self._compute(doing, try_piece, self.front, self.text, self.model))
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self._check_unchanged()
@@ -235,7 +264,7 @@ class ClusterRun(Run):
 
     def evaluate(self) -> Evaluation:
         """Return how good the model is on the rows that were held out."""
-        shared = (self.encoder, self.text, self.model)
+        shared = (self.front, self.text, self.model)
         evaluation = sum(self._compute("evaluating", evaluate_piece, *shared), Evaluation())
         self._check_unchanged()
         return evaluation
@@ -243,6 +272,10 @@ class ClusterRun(Run):
     def _check_unchanged(self) -> None:
         for file in self.table.files:
             self.table.check_unchanged(file)
+
+    def _calibrate(self) -> Calibration:
+        shared = (self.front, self.text, self.model)
+        return Calibration.join(self._compute("calibrating", calibrate_piece, *shared))
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
         """Return a lazy call for each piece; the shared arguments are sent once."""

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from pril import _ranks, io
 from pril._online import Batch
 from pril.errors import shown
+from pril.ranges import PredictionRanges, distances_of, rank_ranges
 from pril.tables.cells import column, kind_of, read_labels, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, "int | None"], None]  # what is done, rows done, rows in all
 ADDED = ("prediction", "score")  # columns that `predict` adds
+ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
 @dataclass(frozen=True)
@@ -134,12 +136,16 @@ class LoadedModel:
         self.model = model
         self.learner: Any = io.learner_of(model)
         self.is_frozen = False
+        self.ranges: PredictionRanges | None = None
         steps: list[Any] = []
         last = model
         while last is not self.learner:  # pipelines in pipelines
             if isinstance(last, Pipeline):
                 steps += last.steps[:-1]
                 last = last.steps[-1][1]
+            elif isinstance(last, PredictionRanges):
+                self.ranges, self.is_frozen = last, True
+                last = last.estimator_
             else:
                 self.is_frozen = True
                 last = last.estimator
@@ -210,8 +216,11 @@ class LoadedModel:
         format: str,  # noqa: A002
         progress: Progress,
     ) -> Predictions:
-        """Write a table to a stream, with the columns prediction and score added."""
-        for name in ADDED:
+        """Write a table to a stream, with the columns prediction and score added.
+
+        A model with ranges adds the columns lower and upper.
+        """
+        for name in (*ADDED, *(ENDS if self.ranges else ())):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -222,17 +231,24 @@ class LoadedModel:
         with closing(TableWriter(stream, format)) as writer:
             for first, used, block in table.blocks_to_copy(self.columns, format):
                 with table.naming_rows(first):
-                    rank, score = self.rate(self.features(used, table.schema))
+                    rank, scores, cut = self.learner._rate(self.features(used, table.schema))
                     for name, message in self._unseen_words(table, first, used).items():
                         unseen.setdefault(name, message)
                     _check_text(block)
-                classes = pa.array(self.learner.classes_[rank].tolist())
-                writer.write(block, dict(zip(ADDED, (classes, pa.array(score)), strict=True)))
+                added = {"prediction": self._labels(rank)}
+                added["score"] = pa.array(pick_scores(rank, scores))
+                if self.ranges:
+                    ends = rank_ranges(distances_of(scores, cut), self.ranges.margin_)
+                    added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
+                writer.write(block, added)
                 rows += len(rank)
                 progress("predicting", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
         return Predictions(rows, unseen)
+
+    def _labels(self, rank: Array) -> pa.Array:
+        return pa.array(self.learner.classes_[rank].tolist())
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""

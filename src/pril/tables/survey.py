@@ -292,7 +292,7 @@ def survey_block(
 ) -> None:
     """Count the labels of a block and learn its columns.
 
-    Rows that are held out teach nothing, but their cells are checked.
+    Rows that are kept apart teach nothing, but their cells are checked.
     """
     with table.naming_rows(first):
         weights = task.read_weights(block)
@@ -305,7 +305,7 @@ def survey_block(
         with table.naming_rows(first):  # a row that is held out may be wrong before it
             encoder.check(features)
         raise
-    if task.holdout:
+    if not learning.all():
         with table.naming_rows(row_numbers(first, ~learning)):
             encoder.check(select_rows(features, ~learning))
 

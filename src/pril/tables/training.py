@@ -7,14 +7,15 @@ one dict: all that a run has learned, and the row where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
@@ -22,11 +23,14 @@ from pril import __version__, _ranks, io
 from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
+from pril.features import LandmarkFeatures
+from pril.ranges import PredictionRanges, calibration_scores, distances_of
 from pril.tables.cells import one_batch, read_labels, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.locks import hold
 from pril.tables.model import Evaluation, Progress, evaluate_batch, read_batch
+from pril.tables.reservoir import Reservoir
 from pril.tables.survey import (
     LabelCounts,
     choose_columns,
@@ -64,6 +68,9 @@ class Task:
     holdout: float = 0.2
     seed: int = 0
     weight: str | None = None  # a column
+    coverage: float | None = None  # of predicted ranges
+    guarantee: Literal["exact", "contain", "touch"] = "exact"
+    nonlinear: int | None = None  # number of landmarks
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -87,17 +94,19 @@ class Task:
 
 
 class Block(NamedTuple):
-    """Rows of a table as the learner takes them: those to learn from, and those held out."""
+    """Rows of a table as the learner takes them, by what they are for."""
 
     num_rows: int  # the name is Arrow's
     places: Array  # of the rows to learn from, in the table
     learning: Batch
     held_out: Batch
+    calibration: Batch | None  # None if there are to be no ranges
 
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return self.learning.nbytes + self.held_out.nbytes
+        calibration = self.calibration.nbytes if self.calibration else 0
+        return self.learning.nbytes + self.held_out.nbytes + calibration
 
 
 @dataclass
@@ -147,12 +156,57 @@ class Checkpoint:
         return after // self.every > before // self.every
 
 
-def is_for_learning(task: Task, first: int, n: int) -> Array:
-    """Return which of the n rows from `first` on are for learning; the others are held out."""
-    if task.holdout == 0.0:
-        return np.broadcast_to(True, n)
+CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
+SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
+
+
+class Uses(NamedTuple):
+    """What each row is for: an array of booleans for each use."""
+
+    learning: Array
+    calibration: Array
+    held_out: Array
+
+
+def uses_of(task: Task, first: int, n: int) -> Uses:
+    """Return what each of the n rows from `first` on is for."""
+    if task.holdout == 0.0 and task.coverage is None:
+        none = np.broadcast_to(False, n)
+        return Uses(np.broadcast_to(True, n), none, none)
     bits = np.random.PCG64(task.seed).advance(first)  # row k gets the k-th number
-    return np.random.Generator(bits).random(n) >= task.holdout
+    number = np.random.Generator(bits).random(n)
+    share = 0.0 if task.coverage is None else CALIBRATION_SIZE
+    held_out, learning = number < task.holdout, number >= task.holdout + share * (1 - task.holdout)
+    return Uses(learning, ~(held_out | learning), held_out)
+
+
+def sample_for(task: Task, seed: int) -> Reservoir | None:
+    """Return where to collect the rows that may be landmarks, None if there are to be none."""
+    if task.nonlinear is None:
+        return None
+    return Reservoir(SAMPLE_PER_LANDMARK * task.nonlinear, seed)
+
+
+class Calibration(NamedTuple):
+    """Scores of rows that calibrate, and how many rows with a label were kept apart for it."""
+
+    scores: Array
+    rows: int
+
+    @classmethod
+    def of(cls, task: Task, learner: Any, batch: Batch | None) -> Calibration:
+        """Score some rows, which the learner has not learned from."""
+        if not batch:
+            return cls(np.empty(0), 0)
+        distances = distances_of(*learner._rate_rows(batch.rows)[1:])
+        scores = calibration_scores(distances, batch.intervals, task.guarantee)
+        return cls(scores, int(batch.labelled().sum()))
+
+    @classmethod
+    def join(cls, parts: Iterable[Calibration]) -> Calibration:
+        """Return the scores of all parts."""
+        scores, rows = zip(*parts, strict=True)
+        return cls(np.concatenate(scores), sum(rows))
 
 
 def blank_model(task: Task, classes: Array) -> Any:
@@ -196,6 +250,13 @@ class Run:
         self._encoded: tuple[Array, Array, Array] | None = None
         self.rng = check_random_state(task.seed)
         self.model: Any = blank_model(task, np.array([0, 1]))  # refuses wrong parameters at once
+        if task.coverage is not None:
+            if not BY_COMMAND[task.model].has_thresholds:
+                raise ValueError(f"the model {task.model} has no thresholds: it predicts no ranges")
+            self._ranges(self.model)._validate_params()
+        self.reservoir = sample_for(task, task.seed)
+        self.landmarks: LandmarkFeatures | None = None
+        self.calibration: Calibration | None = None
         self.phase, self.epoch = "survey", 0
         self.row = 0  # where the pass stands
         self.done = 0  # rows read in all passes
@@ -204,7 +265,7 @@ class Run:
         self.checkpoint: Checkpoint | None = None
         self._cache: list[tuple[int, Block]] = []  # all blocks, or none
 
-    def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline:
+    def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
         """Go on from where the checkpoint is, or from the start; return the model."""
         self.checkpoint = checkpoint
         state = checkpoint.restore() if checkpoint else None
@@ -214,7 +275,29 @@ class Run:
             self._survey()
         while self.phase == "learn":
             self._learn()
-        return Pipeline([("columns", self.encoder), ("model", self.model)])
+        steps = [("columns", self.encoder), ("landmarks", self.landmarks), ("model", self.model)]
+        fitted = Pipeline([(name, step) for name, step in steps if step is not None])
+        if self.task.coverage is None:
+            return fitted
+        self.calibration = self._calibrate()
+        frozen = FrozenEstimator(fitted)
+        return self._ranges(frozen)._calibrate(frozen, self.calibration.scores)
+
+    def _ranges(self, estimator: Any) -> PredictionRanges:
+        return PredictionRanges(
+            estimator,
+            coverage=self.task.coverage or 0.0,
+            guarantee=self.task.guarantee,
+            calibration_size=CALIBRATION_SIZE,
+            random_state=self.task.seed,
+        )
+
+    @property
+    def front(self) -> ColumnEncoder | Pipeline:
+        """What turns cells into features."""
+        if self.landmarks is None:
+            return self.encoder
+        return Pipeline([("columns", self.encoder), ("landmarks", self.landmarks)])
 
     # --- Passes ---
 
@@ -237,7 +320,8 @@ class Run:
         if self._cache:
             yield from self._cache
             return
-        again = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or self.task.holdout)
+        kept = self.task.holdout or self.task.coverage
+        again = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or kept)
         keep, size, blocks = bool(again) and self.row == 0, 0, []
         names = [*self.encoder.feature_names_in_, *self.task.columns]
         for first, cells in self.table.blocks(names, self.row):
@@ -255,27 +339,32 @@ class Run:
     def _prepare(self, first: int, cells: pa.RecordBatch) -> Block:
         """Return a block of the table as the learner takes it."""
         with self.table.naming_rows(first):
-            features = self.encoder.transform(cells)
+            features = self.front.transform(cells)
             labels = read_labels(cells, self.task.labels, text=self.text)
             weights = self.task.read_weights(cells)
-        learning = is_for_learning(self.task, first, cells.num_rows)
+        learning, calibrating, apart = uses_of(self.task, first, cells.num_rows)
         places = row_numbers(first, learning)
-        held_out = read_batch(self.model, features[~learning], labels.take(~learning))
+        held_out = read_batch(self.model, features[apart], labels.take(apart))
+        calibration = None
+        if self.task.coverage is not None:
+            calibration = read_batch(self.model, features[calibrating], labels.take(calibrating))
         if not learning.all():
             features, labels = features[learning], labels.take(learning)
             weights = None if weights is None else weights[learning]
         with self.table.naming_rows(places, self.task.labels):
             batch = self.model._prepare(features, labels, None, weights)
-        return Block(cells.num_rows, places, batch, held_out)
+        return Block(cells.num_rows, places, batch, held_out, calibration)
 
     def _survey(self) -> None:
         blocks = self.table.blocks([*self.columns.used, *self.task.columns], self.row)
         for first, block in self._tracked("reading", blocks):
-            learning = is_for_learning(self.task, first, block.num_rows)
+            learning = uses_of(self.task, first, block.num_rows).learning
             survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
             self.counts.check_number(self.table)
             if first == 0:
                 warn_of_row_numbers(self.table, self.columns.numbers, block)
+            if self.reservoir:
+                self.reservoir.add(self.encoder, first, block.select(self.columns.used), learning)
         if self.row == 0:
             raise TableError(f"{self.table.name} has no rows")
         self.n_rows = self.row
@@ -288,8 +377,14 @@ class Run:
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
         classes = self.encode_labels()[0]
+        if self.reservoir and self.task.nonlinear:
+            if self.reservoir.cells is None:
+                raise all_held_out(self.table)
+            landmarks = LandmarkFeatures(self.task.nonlinear, random_state=self.task.seed)
+            self.landmarks = landmarks.fit(self.encoder.transform(self.reservoir.rows()))
+            self.reservoir = None
         self.model = blank_model(self.task, classes)
-        self.model._begin(np.empty((0, len(self.encoder.get_feature_names_out()))), classes)
+        self.model._begin(np.empty((0, len(self.front.get_feature_names_out()))), classes)
         self.phase, self.row = "learn", 0
 
     def encode_labels(self) -> tuple[Array, Array, Array]:
@@ -313,6 +408,13 @@ class Run:
         done = self.epoch == self.task.epochs or perfect
         self.row, self.mistakes = 0, mistakes
         self.phase = "done" if done else "learn"
+
+    def _calibrate(self) -> Calibration:
+        self.row, self.checkpoint = 0, None
+        blocks = self._tracked("calibrating", self._blocks())
+        return Calibration.join(
+            Calibration.of(self.task, self.model, block.calibration) for _, block in blocks
+        )
 
     def evaluate(self) -> Evaluation:
         """Return how good the model is on the rows that were held out."""
@@ -353,9 +455,18 @@ class Run:
             "widths": {str(width): widths[width] for width in sorted(widths)},
             "unlabelled_rows": n_unlabelled,
             "passes": self.epoch,
-            "learned_rows": self.n_rows - n_unlabelled - (evaluation.rows if evaluation else 0),
+            "learned_rows": self.n_rows
+            - n_unlabelled
+            - (evaluation.rows if evaluation else 0)
+            - (self.calibration.rows if self.calibration else 0),
             "mistakes": self.model.n_mistakes_,
             "holdout": evaluation and evaluation.to_dict(order),
+            "ranges": self.calibration
+            and {
+                "coverage": self.task.coverage,
+                "guarantee": self.task.guarantee,
+                "calibration_rows": len(self.calibration.scores),
+            },
             "options": {k: v for k, v in asdict(self.task).items() if k != "labels"},
         }
 
@@ -378,6 +489,8 @@ class Run:
             "n_rows": self.n_rows,
             "mistakes": self.mistakes,
             "encoder": self.encoder,
+            "landmarks": self.landmarks,
+            "reservoir": self.reservoir and self.reservoir.to_json(),
             "counts": self.counts.to_json(),
             "model": self.model,
             "rng": self.rng,
@@ -385,7 +498,12 @@ class Run:
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.counts.restore(state.pop("counts"))
+        sample = state.pop("reservoir")
         vars(self).update(state)
+        if sample is None:
+            self.reservoir = None
+        elif self.reservoir:
+            self.reservoir.restore(sample, self.encoder, self.table.schema)
 
     def origin(self) -> dict[str, Any]:
         """Return what identifies this run, for its checkpoint."""

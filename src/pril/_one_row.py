@@ -1,0 +1,476 @@
+"""Learning and predicting one row at a time, without the cost of a table of one row."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import accumulate, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from pril import _loop as loop
+from pril import _ranks
+from pril._online import Memory, OnlineClassifier, read_weights
+from pril._rows import not_finite_error
+from pril.errors import shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+MOST_LABELS = 10_000  # that a stream remembers having read
+NUMBER = struct.Struct("d")
+NOT_USUAL = (KeyError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
+
+ndarray = np.ndarray
+FLOAT64 = np.dtype(np.float64)
+
+
+def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
+    """Return a function from a dict to its values of these names; it may raise KeyError."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda x: [x[name] for name in names]
+
+
+def widened(memory: Memory, n_features: int) -> Memory:
+    """Return a memory with room for more features, which were zero in every row so far."""
+
+    def widen(u: Array) -> Array:
+        wide = np.zeros((len(u), n_features + 1))
+        wide[:, : u.shape[1] - 1], wide[:, -1] = u[:, :-1], u[:, -1]
+        return wide
+
+    state, mean = memory
+    return Memory(
+        state._replace(u=widen(state.u)), None if mean is None else mean._replace(u=widen(mean.u))
+    )
+
+
+class Arena(NamedTuple):
+    """A model's memory, moved into the two arrays that the compiled functions take."""
+
+    memory: Memory  # the same numbers, as the model has them
+    integers: Array
+    row: Array  # where the next row is to be written, as are its weight ...
+    importance: Array
+    pack: Callable[..., None]  # ... and its numbers, one by one
+    learn: Callable[[int, int], int]
+    rate: Callable[[], int]
+    scores: Array  # of the row rated last, to be divided by `unit`, as are the next
+    cut: Array
+    unit: Array
+
+    @classmethod
+    def of(cls, model: OnlineClassifier, memory: Memory) -> Arena:
+        """Copy a model's memory into a new arena."""
+        rule, geometry, growth = model._rule(), model._geometry(), model._growth() or 1.0
+        state, mean = memory
+        starts = [*accumulate(loop.part_sizes(geometry, memory), initial=0)]
+        numbers, integers = np.zeros(starts[-1]), np.zeros(loop.STARTS + len(starts), np.int64)
+        integers[loop.STARTS :] = starts
+        integers[loop.N_SCORES], integers[loop.N_FEATURES] = len(state.u), state.u.shape[1] - 1
+        integers[loop.LATTICE] = state.lattice
+        parts = [numbers[start:stop] for start, stop in pairwise(starts)]
+        parts[loop.CONSTANT][0] = float(getattr(model, "fit_intercept", False))
+        parts[loop.IMPORTANCE][0] = 1.0
+
+        def moved(array: Array, place: Array) -> Array:
+            view = place.reshape(array.shape)
+            view[:] = array
+            return view
+
+        evidence = state.evidence
+        if evidence is not None:
+            places = parts[loop.SUMS : loop.COPY]
+            evidence = loop.Evidence(*map(moved, evidence, places))
+        state = loop.State(
+            u=moved(state.u, parts[loop.U]),
+            n=moved(state.n, parts[loop.N]),
+            shift=moved(state.shift, parts[loop.SHIFT]),
+            counts=moved(state.counts, integers[: loop.LATTICE]),
+            clock=moved(state.clock, parts[loop.CLOCK]),
+            lattice=state.lattice,
+            evidence=evidence,
+        )
+        averages = None
+        if mean is not None:
+            averages = True
+            mean = loop.Mean(moved(mean.u, parts[loop.MEAN_U]), moved(mean.n, parts[loop.MEAN_N]))
+        given = (rule, geometry, averages, numbers, integers)
+        w, parts[loop.CUT][:], _ = loop.parameters(geometry, state)
+        if parts[loop.W].size:
+            moved(w, parts[loop.W])
+        learning = (rule, geometry, growth, averages, numbers, integers)
+        row = parts[loop.ROW]
+        pack = struct.Struct(f"{len(row)}d").pack_into
+        return cls(
+            memory=Memory(state, mean),
+            integers=integers,
+            row=row,
+            importance=parts[loop.IMPORTANCE],
+            pack=partial(pack, row.data.cast("B"), 0),
+            learn=partial(loop.entry_point(loop.learn_row, *learning, 0, 0), *learning),
+            rate=partial(loop.entry_point(loop.rate_row, *given), *given),
+            scores=parts[loop.SCRATCH_SCORES],
+            cut=parts[loop.RATING_CUT],
+            unit=parts[loop.UNIT],
+        )
+
+
+class Stream:
+    """A linear learner that learns and predicts one row at a time; its `stream` returns it.
+
+    A row is a dict, a sequence or a 1-D array of features. All that is learned is in the model at
+    once, and equal to what `partial_fit` would have learned, bit for bit. A call that is refused
+    leaves the model as it was.
+
+    Parameters
+    ----------
+    model : estimator
+        A linear learner, fitted or not.
+    unknown : {"error", "ignore"}, default="error"
+        What to do with features that a fitted model does not know.
+
+    Attributes
+    ----------
+    model : estimator
+        The learner.
+    """
+
+    # Each method tries the usual case first: a current model, the features that it knows, a label
+    # that was read before. If anything is different, it starts over and looks at everything.
+
+    def __init__(
+        self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
+    ) -> None:
+        if unknown not in ("error", "ignore"):
+            raise ValueError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
+        model._validate_params()
+        fitted = model._has_learned()
+        if fitted:
+            model._check_fixed()
+            self._classes = model._agreed_classes(_ranks.read([]), None)
+        elif model.classes is not None:
+            self._classes = _ranks.check_classes(model.classes)
+        else:
+            raise ValueError(
+                "stream() needs the classes of a model that has not learned yet: set them on the "
+                f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
+            )
+        self.model = model
+        self.unknown = unknown
+        self._grows = not fitted
+        self._answers = self._classes.tolist()
+        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
+        self._arena: Arena | None = None
+        self._names: dict[str, None] | None = {}  # in their order; None: they have none
+        self._width = -1  # of a row that is usual: none is before the first
+        if fitted:
+            arena = Arena.of(model, model._memory)
+            model._memory = arena.memory
+            self._use(arena)
+
+    def _use(self, arena: Arena) -> None:
+        """Work on the arena of the model, as it is now."""
+        self._arena, self._memory = arena, arena.memory
+        self._row, self._pack = arena.row, arena.pack
+        self._learn, self._rate = arena.learn, arena.rate
+        self._width, self._shape = len(arena.row), arena.row.shape
+        names = getattr(self.model, "feature_names_in_", None)
+        self._names = None if names is None else dict.fromkeys(names.tolist())
+        self._values = values_getter([] if names is None else names.tolist())
+
+    def __reduce__(self) -> Any:
+        return resume, (self.model, self.unknown, self._grows)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.model!r}, unknown={self.unknown!r})"
+
+    # --- Learning ---
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> None:
+        """Learn from one row.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features. A feature that a dict lacks counts as zero. A model that had not learned when
+            the stream began takes new features of a dict at any time.
+        y : label, pair, dict or None
+            The class, its lower and upper end (a missing end is open), the same as
+            ``{"low": lower, "high": upper}``, or None: a row without a label is left out.
+        sample_weight : float, default=1.0
+            How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
+            left out.
+        """
+        try:
+            lo, hi = self._intervals[y]
+            if type(x) is dict and len(x) == self._width:
+                self._pack(*self._values(x))
+            elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
+                self._row[:] = x
+            else:
+                raise KeyError
+            if sample_weight != 1.0 or self.model._memory is not self._memory:
+                raise KeyError
+        except NOT_USUAL:
+            self._learn_any(x, y, sample_weight)
+        else:
+            if self._learn(lo, hi) < 0:
+                raise self._not_finite()
+
+    def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Learn from a row of which nothing is known yet."""
+        self._check_current()
+        weight = float(read_weights(sample_weight, 1)[0])
+        row, names = self._read_row(x, learning=True)
+        lo, hi = self._read_label(None if weight == 0.0 else y, row)
+        model, arena = self.model, self._arena
+        with model._unchanged_on_failure():
+            if arena is None or len(row) > self._width:
+                arena = self._make_room(len(row), names)
+            arena.row[:] = row
+            arena.importance[0] = weight
+            integers = arena.integers
+            lattice = integers[loop.LATTICE]
+            if weight != 1.0:
+                integers[loop.LATTICE] = False
+            failed = arena.learn(lo, hi) < 0
+            arena.importance[0] = 1.0
+            if failed:
+                integers[loop.LATTICE] = lattice
+                raise self._not_finite(row)
+            memory = arena.memory
+            if memory.state.lattice and weight != 1.0:
+                memory = memory._replace(state=memory.state._replace(lattice=False))
+                arena = arena._replace(memory=memory)
+            model._memory = memory
+        if arena is not self._arena:
+            self._use(arena)
+
+    def _make_room(self, n_features: int, names: list[str] | None) -> Arena:
+        """Give the model so many features; return a new arena for it."""
+        model = self.model
+        model.n_features_in_ = n_features
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
+        if self._arena is None:
+            model.classes_ = self._classes
+            return Arena.of(model, model._blank_memory(None))
+        return Arena.of(model, widened(self._arena.memory, n_features))
+
+    def _read_label(self, y: Any, row: Array) -> tuple[int, int]:
+        """Return the interval of a label, and remember it."""
+        if isinstance(y, Mapping):
+            if not {"low", "high"} >= set(y):
+                raise ValueError(
+                    f"y must have the keys 'low' and 'high' if it is a dict, got {shown(dict(y))}"
+                )
+            y = (y.get("low"), y.get("high"))
+        elif isinstance(y, list | ndarray):
+            y = tuple(y)
+        try:
+            return self._intervals[y]
+        except KeyError:
+            pass
+        table = _ranks.read([y])
+        intervals = _ranks.to_intervals(table, self._classes)
+        self.model._inspect(loop.Dense(row[np.newaxis], 0.0), table, intervals)
+        lo, hi = intervals[0].tolist()
+        if len(self._intervals) < MOST_LABELS and not self.model._inspects_rows:
+            self._intervals[y] = lo, hi
+        return lo, hi
+
+    # --- Predicting ---
+
+    def predict_one(self, x: Any) -> Any:
+        """Predict the label of one row.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features, as in `learn_one`.
+
+        Returns
+        -------
+        label : object
+            One of the classes.
+        """
+        return self._answers[self._rank(x)]
+
+    def _rank(self, x: Any) -> int:
+        """Score a row, and return its rank."""
+        try:
+            if type(x) is dict and len(x) == self._width:
+                self._pack(*self._values(x))
+            elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
+                self._row[:] = x
+            else:
+                raise KeyError
+            if self.model._memory is not self._memory:
+                raise KeyError
+        except NOT_USUAL:
+            self._check_current()
+            check_is_fitted(self.model)
+            self._row[:] = self._read_row(x, learning=False)[0]
+        rank = self._rate()
+        if rank < 0:
+            raise self._not_finite()
+        return rank
+
+    # --- What both need ---
+
+    def _check_current(self) -> None:
+        if getattr(self.model, "_memory", None) is not getattr(self, "_memory", None):
+            raise RuntimeError(
+                "the model has learned by other means since stream() was called: this stream has "
+                "ended; call stream() again"
+            )
+
+    def _read_row(self, x: Any, *, learning: bool) -> tuple[Array, list[str] | None]:
+        """Return the features of a row, and their names if a dict has given them."""
+        if isinstance(x, Mapping):
+            names = self._known_names(x, learning)
+            values = [x.get(name, 0.0) for name in names]
+            return self._numbers(values, names), names
+        values = x.tolist() if isinstance(x, ndarray) else x
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise TypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
+        width = len(values) if self._arena is None else self._width
+        if len(values) != width or width == 0:
+            raise ValueError(f"x has {len(values)} features, expected {width or 'at least one'}")
+        return self._numbers(list(values), None), None
+
+    def _known_names(self, x: Mapping[Any, Any], learning: bool) -> list[str]:
+        """Return the names of the features; if a row is to be learned, with its new ones."""
+        if self._names is None:
+            raise ValueError(
+                "x is a dict, but the model learned from rows whose features have no names: pass a "
+                "sequence or a 1d array"
+            )
+        new = [name for name in x if name not in self._names]
+        if new and not self._grows:
+            if self.unknown == "error":
+                raise ValueError(
+                    f"x has a feature {shown(new[0])} that the model does not know; "
+                    "stream(unknown='ignore') leaves such features out"
+                )
+            new = []
+        if not learning:
+            new = []
+        for name in new:
+            if not isinstance(name, str):
+                raise TypeError(f"names of features must be strings, got {shown(name)} in x")
+        names = [*self._names, *new]
+        if not names:
+            raise ValueError("x has no features, expected at least one")
+        return names
+
+    def _numbers(self, values: list[Any], names: list[str] | None) -> Array:
+        row = np.empty(len(values))
+        for i, value in enumerate(values):
+            try:
+                NUMBER.pack_into(row.data, 8 * i, value)
+            except (struct.error, TypeError, ValueError, OverflowError):
+                name = i if names is None else repr(names[i])
+                raise ValueError(f"x, feature {name}: {shown(value)} is not a number") from None
+        return row
+
+    def _not_finite(self, row: Array | None = None) -> ValueError:
+        row = self._row if row is None else row
+        return not_finite_error(loop.Dense(row[np.newaxis], 0.0), self.model, 0)
+
+
+class ThresholdStream(Stream):
+    """A stream of a learner with one score and thresholds that cut it into classes."""
+
+    def latent_one(self, x: Any) -> float:
+        """Return the score f(x) that the thresholds cut into classes.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features, as in `learn_one`.
+
+        Returns
+        -------
+        score : float
+            Comparable to the model's `thresholds_`.
+        """
+        self._rank(x)
+        arena = cast("Arena", self._arena)
+        return float(arena.scores[0] / arena.unit[0])
+
+
+class ProbabilityStream(ThresholdStream):
+    """A stream of a learner with probabilities."""
+
+    def predict_proba_one(self, x: Any) -> dict[Any, float]:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features, as in `learn_one`.
+
+        Returns
+        -------
+        probabilities : dict
+            Of each class, lowest first; they add up to 1.
+        """
+        self._rank(x)
+        arena = cast("Arena", self._arena)
+        logs = self.model._log_probabilities(arena.scores[np.newaxis], arena.cut)
+        return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
+
+
+def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> Stream:
+    """Return the stream of a model that was copied with its stream."""
+    stream: Stream = model.stream(unknown=unknown)
+    stream._grows = grows
+    return stream
+
+
+class StreamMixin:
+    """The method `stream` of a learner."""
+
+    _stream_type: ClassVar[type[Stream]] = ThresholdStream
+
+    def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> Any:
+        """Learn and predict one row at a time, in about a microsecond.
+
+        The model has learned every row as soon as `learn_one` returns. A stream belongs to one
+        thread, and ends when the model learns by other means: `fit`, `partial_fit`, or another
+        stream. Parameters are those of the model when the stream began.
+
+        Parameters
+        ----------
+        unknown : {"error", "ignore"}, default="error"
+            What to do with features that a fitted model does not know. A model that has not
+            learned yet takes new ones as they come: each starts as if it had been zero so far.
+
+        Returns
+        -------
+        stream : object
+            With the methods ``learn_one(x, y, sample_weight=1.0)``, ``predict_one(x)``,
+            ``latent_one(x)`` where there are thresholds, and ``predict_proba_one(x)`` where there
+            are probabilities.
+
+        Examples
+        --------
+        >>> from pril import PRIL
+        >>> stream = PRIL(classes=[1, 2, 3]).stream()
+        >>> for size in range(-3, 4):
+        ...     stream.learn_one({"size": size}, (1, 2) if size < 0 else (2, 3))
+        >>> stream.predict_one({"size": 5})
+        3
+        >>> stream.model.t_
+        7
+        """
+        return self._stream_type(self, unknown)  # type: ignore[arg-type]

@@ -1,0 +1,397 @@
+"""Predicted ranges with a guaranteed coverage."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.validation import check_is_fitted
+
+from pril import _ranks
+from pril._online import ThresholdClassifier, naming_rows
+from pril._sklearn import HasMethods, Interval, StrOptions, fit_context, safe_indexing
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["PredictionRanges"]
+
+GUARANTEES = ("exact", "contain", "touch")
+
+
+class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Predict a range of classes, wide enough for a coverage that is guaranteed.
+
+    Split conformal prediction: some rows are kept apart from learning, and show how far from its
+    score the class of a row may lie. Nothing is assumed of the learner. The rows to come must be
+    exchangeable with those kept apart, as rows drawn in the same way are.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A learner with thresholds, or a Pipeline that ends in one. If that learner, or the whole, is
+        a :class:`~sklearn.frozen.FrozenEstimator`, it does not learn, and all rows of `fit`
+        calibrate.
+    coverage : float, default=0.9
+        Share of the rows for which the guarantee holds, at least.
+    guarantee : {"exact", "contain", "touch"}, default="exact"
+        What is guaranteed for that share of the rows:
+
+        - "exact": the predicted range contains the row's class. Only rows with exact labels
+          calibrate, and whether a label is exact must not depend on the row;
+        - "contain": it contains the row's label, and so the row's class, if the label does;
+        - "touch": it has a class in common with the row's label.
+    calibration_size : float, default=0.2
+        Share of the rows of `fit` that are kept apart to calibrate.
+    random_state : int, RandomState instance or None, default=None
+        Chooses these rows.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    classes_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    margin_ : float
+        How far beyond its score the range of a row reaches; infinite if too few rows calibrated.
+    n_calibration_ : int
+        Rows that calibrated.
+    n_features_in_ : int
+        Number of features, if the estimator knows it.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if the estimator knows them.
+
+    Notes
+    -----
+    The guarantee is about rows drawn together with those that calibrate: of all such draws and
+    rows, the share is at least `coverage`. It holds for all rows taken together, not for each
+    class, and it ends when the estimator goes on learning.
+
+    Every range contains the class in which the row's score lies.
+
+    References
+    ----------
+    V. Vovk, A. Gammerman and G. Shafer, "Algorithmic learning in a random world", 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedLogit, PredictionRanges
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = np.digitize(X[:, 0] + rng.logistic(scale=0.3, size=2000), [-1, 0, 1]) + 1
+    >>> model = OrderedLogit(classes=[1, 2, 3, 4], random_state=0)
+    >>> ranges = PredictionRanges(model, coverage=0.9, random_state=0).fit(X[:1000], y[:1000])
+    >>> ranges.predict_range([[-2.0, 0.0], [0.1, 0.0]])
+    array([[1, 1],
+           [2, 3]])
+    >>> ranges.coverage_report(X[1000:], y[1000:])["exact"] > 0.87
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "coverage": [Interval(Real, 0, 1, closed="neither")],
+        "guarantee": [StrOptions(set(GUARANTEES))],
+        "calibration_size": [Interval(Real, 0, 1, closed="neither")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        coverage: float = 0.9,
+        guarantee: Literal["exact", "contain", "touch"] = "exact",
+        calibration_size: float = 0.2,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.guarantee = guarantee
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from some of the rows, and calibrate with the others.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, as the estimator takes them.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals. A row without a label does not calibrate.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        learner = learner_of(self.estimator)
+        X, y = indexable(X, y)
+        table = _ranks.read(y)
+        estimator = clone(self.estimator)  # of a frozen one: the same
+        if _is_frozen(estimator):
+            check_is_fitted(learner)
+            apart = np.arange(len(table.values))
+        else:
+            if get_tags(estimator).input_tags.pairwise:
+                raise ValueError(
+                    "rows cannot be kept apart where the kernel is precomputed: fit the estimator "
+                    "first, and pass it as a FrozenEstimator"
+                )
+            classes = _ranks.encode(table, learner.classes)[0]
+            rows, apart = train_test_split(
+                np.arange(len(table.values)),
+                test_size=self.calibration_size,
+                random_state=self.random_state,
+            )
+            if not _has_frozen_learner(estimator):
+                learner_of(estimator).set_params(classes=classes)  # some may be in no row
+            with naming_rows(rows):
+                estimator.fit(safe_indexing(X, rows), safe_indexing(y, rows))
+            X, table = safe_indexing(X, apart), table.take(apart)
+        with naming_rows(apart):
+            intervals = _ranks.to_intervals(table, learner_of(estimator).classes_)
+            distances = class_distances(estimator, X)
+        scores = calibration_scores(distances, intervals, self.guarantee)
+        return self._calibrate(estimator, scores)
+
+    def _calibrate(self, estimator: Any, scores: Array) -> Self:
+        """Take the calibration scores of rows that a fitted estimator has not learned from."""
+        self.margin_ = conformal_margin(scores, self.coverage, self.guarantee)
+        self.estimator_ = estimator
+        self.classes_ = learner_of(estimator).classes_
+        self.n_calibration_ = len(scores)
+        return self
+
+    def predict_range(self, X: Any) -> Array:
+        """Predict the lowest and the highest class of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ranges : ndarray of shape (n_samples, 2)
+            Two of the classes for each row.
+        """
+        check_is_fitted(self)
+        ranges: Array = self.classes_[self._rank_range(X)]
+        return ranges
+
+    def _rank_range(self, X: Any) -> Array:
+        return rank_ranges(class_distances(self.estimator_, X), self.margin_)
+
+    def predict(self, X: Any) -> Array:
+        """Predict one class for each row, as the estimator does.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The predicted classes.
+        """
+        check_is_fitted(self)
+        labels: Array = self.estimator_.predict(X)
+        return labels
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of predictions inside their label, as the estimator does.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1.
+        """
+        check_is_fitted(self)
+        share: float = self.estimator_.score(X, y, sample_weight=sample_weight)
+        return share
+
+    def coverage_report(self, X: Any, y: Any) -> dict[str, Any]:
+        """Measure the coverage on further rows, and how wide the ranges are.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals; a row without a label is left out.
+
+        Returns
+        -------
+        report : dict
+            `guarantee` and `coverage`, as they were asked for; `rows` and `exact_rows`, how many
+            have a label, and an exact one; the shares of rows whose range contains their label
+            (`contain`), has a class in common with it (`touch`), or contains their exact label
+            (`exact`, of the rows that have one); `mean_width`, in classes. None stands for the
+            mean of no rows.
+        """
+        check_is_fitted(self)
+        ranges = self._rank_range(X)
+        intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
+        _ranks.check_length(intervals, ranges)
+        labelled = _ranks.is_labelled(intervals)
+        (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
+        contain, exact = (low <= lo) & (hi <= high), lo == hi
+        return {
+            "guarantee": self.guarantee,
+            "coverage": float(self.coverage),
+            "rows": len(lo),
+            "exact_rows": int(exact.sum()),
+            "exact": _mean(contain[exact]),
+            "contain": _mean(contain),
+            "touch": _mean((low <= hi) & (lo <= high)),
+            "mean_width": _mean(high - low + 1),
+        }
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        n_features: int = self._fitted_attribute("n_features_in_")
+        return n_features
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Names of the features."""
+        names: Array = self._fitted_attribute("feature_names_in_")
+        return names
+
+    def _fitted_attribute(self, name: str) -> Any:
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r} before fit")
+        return getattr(self.estimator_, name)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
+        tags.input_tags = own.input_tags
+        tags.classifier_tags = own.classifier_tags
+        return tags
+
+
+# --- The calibration -----------------------------------------------------------------------------
+
+
+def class_distances(estimator: Any, X: Any) -> Array:
+    """Return how far each row's score lies outside of each class, negative inside."""
+    while not isinstance(estimator, ThresholdClassifier):
+        if isinstance(estimator, Pipeline):
+            X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+            estimator = estimator[-1]
+        else:
+            estimator = estimator.estimator
+    _, scores, cut = estimator._rate(X)
+    return distances_of(scores, cut)
+
+
+def distances_of(scores: Array, cut: Array) -> Array:
+    """Return the distances for a column of scores and thresholds with sentinels."""
+    distances: Array = np.maximum(cut[:-1] - scores, scores - cut[1:])
+    return distances
+
+
+def calibration_scores(distances: Array, intervals: Array, guarantee: str) -> Array:
+    """Return the scores of the rows that calibrate."""
+    lo, hi = intervals.T
+    used = lo == hi if guarantee == "exact" else lo <= hi
+    distances, lo, hi = distances[used], lo[used, np.newaxis], hi[used, np.newaxis]
+    rank = np.arange(distances.shape[1])
+    inside = (rank >= lo) & (rank <= hi)
+    if guarantee == "touch":
+        nearest: Array = np.where(inside, distances, np.inf).min(axis=1)
+        return nearest
+    farthest: Array = np.where(inside, distances, -np.inf).max(axis=1)
+    return farthest
+
+
+def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
+    """Return the margin: the k-th smallest of n scores, k being (n + 1) coverage, rounded up.
+
+    If that is none of them, the margin is infinite. It is never negative, so that every range has
+    a class.
+    """
+    n, share = len(scores), Fraction(str(float(coverage)))  # 0.9 is nine tenths, without rounding
+    others = 'guarantee="contain" and guarantee="touch" can use labels that are ranges'
+    if guarantee == "exact" and n == 0:
+        raise ValueError(f'guarantee="exact" needs rows with exact labels, there is none; {others}')
+    if n == 0:
+        raise ValueError("no row with a label is left to calibrate with")
+    k = math.ceil((n + 1) * share)
+    if k <= n:
+        return max(0.0, float(np.partition(scores, k - 1)[k - 1]))
+    kind = "rows with an exact label" if guarantee == "exact" else "rows with a label"
+    warnings.warn(
+        f"every range is the full scale: coverage={float(coverage)} needs at least "
+        f"{math.ceil(share / (1 - share))} {kind} to calibrate with, there are {n}"
+        + (f"; {others}" if guarantee == "exact" else ""),
+        stacklevel=5,
+    )
+    return math.inf
+
+
+def rank_ranges(distances: Array, margin: float) -> Array:
+    """Return the lowest and the highest rank of the classes within the margin."""
+    inside = distances <= margin
+    last = distances.shape[1] - 1
+    return np.column_stack([inside.argmax(axis=1), last - inside[:, ::-1].argmax(axis=1)])
+
+
+def _mean(values: Array) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def learner_of(estimator: Any) -> Any:
+    """Return the learner that an estimator is or ends in."""
+    while isinstance(estimator, Pipeline | FrozenEstimator):
+        is_pipeline = isinstance(estimator, Pipeline)
+        estimator = estimator.steps[-1][1] if is_pipeline else estimator.estimator
+    if not isinstance(estimator, ThresholdClassifier):
+        raise TypeError(
+            "estimator must be a learner of pril with thresholds, or a Pipeline that ends in one, "
+            f"got {type(estimator).__name__}"
+        )
+    return estimator
+
+
+def _is_frozen(estimator: Any) -> bool:
+    """Tell whether nothing in an estimator learns."""
+    if isinstance(estimator, Pipeline):
+        return all(step in (None, "passthrough") or _is_frozen(step) for _, step in estimator.steps)
+    return isinstance(estimator, FrozenEstimator)
+
+
+def _has_frozen_learner(estimator: Any) -> bool:
+    """Tell whether the learner at the end of an estimator has learned before."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return isinstance(estimator, FrozenEstimator)

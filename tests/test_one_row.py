@@ -1,0 +1,475 @@
+"""One row at a time: `stream()` against `partial_fit`, its twin in every bit."""
+
+import copy
+import pickle
+import random
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import pril
+from learners import LINEAR, with_variants
+from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
+from pril.errors import FeatureRangeWarning
+from strategies import exact_streams, smooth_streams
+
+MODELS = [*with_variants(LINEAR), MPRIL(signed=False), WidrowHoff(normalize=False, eta=1e-3)]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pril.errors.FeatureRangeWarning", "ignore:X does not have valid feature names"
+)
+
+
+def bits(model):
+    """Return all that a model has learned, comparable bit for bit."""
+
+    def parts(item):
+        if isinstance(item, np.ndarray):
+            return item.shape, item.tobytes()
+        return tuple(map(parts, item)) if isinstance(item, tuple) else item
+
+    return parts(model._memory) if hasattr(model, "_memory") else None
+
+
+def everything(model):
+    """Return all attributes of a model, what it has learned as bits."""
+    rest = {name: repr(value) for name, value in vars(model).items() if name != "_memory"}
+    return {**rest, "_memory": bits(model)}
+
+
+def label_of(model, row):
+    return int(row[0]) if isinstance(model, PRank) else tuple(row.tolist())
+
+
+def labels_of(model, y):
+    return y[:, 0] if isinstance(model, PRank) else y
+
+
+def named(row):
+    return {f"x{j}": value for j, value in enumerate(row.tolist())}
+
+
+# --- The same bits ---
+
+
+@given(
+    stream=smooth_streams(),
+    model=st.sampled_from(MODELS),
+    half_life=st.sampled_from([None, 0.5, 20.0]),
+    kinds=st.lists(st.sampled_from("adlst"), min_size=1),
+    weights=st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=1),
+)
+def test_a_stream_learns_and_predicts_as_partial_fit_does(stream, model, half_life, kinds, weights):
+    """Arrays, dicts, lists, tuples and rows without a label, in any order."""
+    model = clone(model).set_params(classes=stream.classes)
+    if hasattr(model, "half_life"):
+        model.set_params(half_life=half_life)
+    twin, rows = clone(model), model.stream()
+    use_names = "d" in kinds
+    for t, x in enumerate(stream.X):
+        kind, weight = kinds[t % len(kinds)], weights[t % len(weights)]
+        label = None if kind == "s" else label_of(model, stream.y[t])
+        if use_names and t == 0:
+            kind = "d"
+        given = {"d": named, "l": list, "t": tuple}.get(kind, lambda x: x)(x)
+        rows.learn_one(given, label, sample_weight=weight)
+        y = [label] if label is None or isinstance(model, PRank) else [tuple(label)]
+        twin.partial_fit(x[np.newaxis], y, sample_weight=[weight])
+        assert bits(model) == bits(twin)
+        assert rows.predict_one(given) == twin.predict(x[np.newaxis])[0]
+        if hasattr(rows, "latent_one"):
+            assert rows.latent_one(given) == twin.latent(x[np.newaxis])[0]
+        if hasattr(rows, "predict_proba_one"):
+            chances = dict(zip(twin.classes_, twin.predict_proba(x[np.newaxis])[0], strict=True))
+            assert rows.predict_proba_one(given) == chances
+    assert (model.t_, model.n_mistakes_) == (twin.t_, twin.n_mistakes_)
+    np.testing.assert_array_equal(model.coef_, twin.coef_)
+    np.testing.assert_array_equal(model.predict(stream.X), twin.predict(stream.X))
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 33, 200])
+@pytest.mark.parametrize("model", [PRIL(), OrderedLogit(), MulticlassPerceptron()])
+def test_wide_rows_have_the_same_bits(model, width):
+    """A compiler may add up wide rows in another order."""
+    rng = np.random.default_rng(width)
+    X, y = rng.normal(size=(300, width)), rng.integers(1, 6, 300)
+    model = clone(model).set_params(classes=range(1, 6))
+    twin = clone(model).partial_fit(X, y)
+    stream = model.stream()
+    for x, label in zip(X, y, strict=True):
+        stream.learn_one(x, label)
+    assert bits(model) == bits(twin)
+    assert [stream.predict_one(x) for x in X] == twin.predict(X).tolist()
+
+
+@given(stream=exact_streams(), kept=st.integers(0, 2**32 - 1), average=st.booleans())
+def test_features_that_appear_were_zero_before(stream, kept, average):
+    """Sums are exact here, so that the order of features does not matter."""
+    there = np.random.default_rng(kept).random(stream.X.shape) < 0.5
+    there[0, 0] = True
+    for model in (PRIL(average=average), MulticlassPerceptron(average=average)):
+        model = clone(model).set_params(classes=stream.classes)
+        rows = model.stream()
+        for x, mask, ends in zip(stream.X, there, stream.y, strict=True):
+            given = {name: value for name, value in named(x).items() if mask[int(name[1:])]}
+            rows.learn_one(given, tuple(ends))
+        order = [int(name[1:]) for name in model.feature_names_in_]
+        assert sorted(order) == np.flatnonzero(there.any(axis=0)).tolist()
+        twin = clone(model).partial_fit((stream.X * there)[:, order], stream.y)
+        assert bits(model) == bits(twin)
+
+
+def test_a_fitted_model_goes_on():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), rng.integers(1, 4, 60)
+    for model in MODELS:
+        model = clone(model).set_params(random_state=0).fit(X[:40], y[:40])
+        twin = copy.deepcopy(model).partial_fit(X[40:], y[40:])
+        stream = model.stream()
+        for x, label in zip(X[40:], y[40:], strict=True):
+            stream.learn_one(x, label)
+        assert bits(model) == bits(twin)
+        model.partial_fit(X, y)
+        assert bits(model) == bits(twin.partial_fit(X, y))
+
+
+def test_a_half_life_that_ends_lets_later_rounds_count_the_same():
+    """As one that is so long that no round is forgotten."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(50, 3)), rng.integers(1, 4, 50)
+    model = PRIL(classes=[1, 2, 3], half_life=2.0).partial_fit(X, y)
+    ended, endless = copy.deepcopy(model), copy.deepcopy(model)
+    ended.set_params(half_life=None).partial_fit(X, y)
+    endless.set_params(half_life=1e300).partial_fit(X, y)
+    assert bits(ended) == bits(endless)
+    stream = model.set_params(half_life=None).stream()
+    for x, label in zip(X, y, strict=True):
+        stream.learn_one(x, label)
+    assert bits(model) == bits(ended)
+
+
+def test_labels_in_every_spelling_are_the_same():
+    model = PRIL(classes=["poor", "fair", "good"], average=False)
+    spellings = [
+        ("fair", ["fair", ("fair", "fair"), ["fair", "fair"], {"low": "fair", "high": "fair"}]),
+        (
+            ("fair", None),
+            [["fair", "good"], {"low": "fair"}, {"low": "fair", "high": None}, ("fair", np.nan)],
+        ),
+        (None, [(None, None), {"low": None, "high": None}, np.nan, {}]),
+    ]
+    for usual, others in spellings:
+        twin = clone(model).partial_fit([[2.0]], [usual])
+        for label in [usual, *others]:
+            learner = clone(model)
+            learner.stream().learn_one([2.0], label)
+            assert bits(learner) == bits(twin), label
+
+
+def test_a_model_is_current_at_all_times(tmp_path):
+    model = OrderedLogit(classes=[1, 2, 3])
+    stream = model.stream()
+    for t in range(1, 20):
+        before = model.coef_ if t > 1 else np.zeros(2)
+        stream.learn_one({"a": np.sin(t), "b": np.cos(t)}, 1 + (t + 1) % 3)
+        assert model.t_ == t
+        assert (model.coef_ != before).any()
+        pril.save(model, tmp_path / "model.pril")
+        assert bits(pril.load(tmp_path / "model.pril")) == bits(model)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+
+
+# --- Refusals ---
+
+GOOD = ({"a": 1.0, "b": 2.0}, 2, 1.0)
+REFUSED = {
+    "a label that is not a class": (({"a": 1.0, "b": 2.0}, 9, 1.0), "9 is not one of the classes"),
+    "ends in the wrong order": (({"a": 1.0, "b": 2.0}, (3, 1), 1.0), "lower end 3 is above"),
+    "three ends": (({"a": 1.0, "b": 2.0}, (1, 2, 3), 1.0), "two columns"),
+    "ends of other names": (({"a": 1.0, "b": 2.0}, {"from": 1}, 1.0), "'low' and 'high'"),
+    "a word": (({"a": 1.0, "b": "x"}, 2, 1.0), "feature 'b': 'x' is not a number"),
+    "a missing value": (({"a": 1.0, "b": None}, 2, 1.0), "feature 'b': None is not a number"),
+    "NaN": (({"a": np.nan, "b": 1.0}, 2, 1.0), "feature 'a' is NaN"),
+    "infinity": (({"a": 1.0, "b": np.inf}, (1, 2), 1.0), "feature 'b' is inf"),
+    "a word in a new feature": (({"a": 1.0, "b": 2.0, "c": "x"}, 2, 1.0), "feature 'c': 'x'"),
+    "NaN in a new feature": (({"c": np.nan}, 2, 1.0), "feature 'c' is NaN"),
+    "a name that is no string": (({"a": 1.0, 7: 2.0}, 2, 1.0), "must be strings, got 7"),
+    "a negative weight": (({"a": 1.0, "b": 2.0}, 2, -1.0), "-1.0 is not a weight"),
+    "a weight that is no number": (({"a": 1.0, "b": 2.0}, 2, "x"), "sample_weight"),
+    "too few features": (([1.0], 2, 1.0), "1 features, expected 2"),
+    "too many features": ((np.ones(3), 2, 1.0), "3 features, expected 2"),
+    "a table": ((np.ones((2, 2)), 2, 1.0), r"feature 0: \[1.0, 1.0\] is not a number"),
+    "a number": ((3.0, 2, 1.0), "dict, a sequence or a 1d array, got 3.0"),
+    "a string": (("ab", 2, 1.0), "dict, a sequence or a 1d array, got 'ab'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("model", [PRIL(), OrderedLogit(half_life=3.0)])
+def test_a_refused_row_changes_nothing(model, case):
+    (x, y, weight), message = REFUSED[case]
+    model = clone(model).set_params(classes=[1, 2, 3])
+    stream = model.stream()
+    stream.learn_one(*GOOD)
+    before = everything(model)
+    with pytest.raises((ValueError, TypeError), match=message):
+        stream.learn_one(x, y, sample_weight=weight)
+    assert everything(model) == before
+    stream.learn_one(*GOOD)
+    twin = clone(model).partial_fit([[1.0, 2.0]] * 2, [2, 2])
+    assert bits(model) == bits(twin)
+
+
+@pytest.mark.parametrize("case", ["NaN", "a word", "a label that is not a class"])
+def test_a_refused_first_row_leaves_the_model_fresh(case):
+    (x, y, weight), message = REFUSED[case]
+    model = PRIL(classes=[1, 2, 3])
+    stream = model.stream()
+    before = everything(model)
+    with pytest.raises(ValueError, match=message):
+        stream.learn_one(x, y, weight)
+    assert everything(model) == before
+    with pytest.raises(NotFittedError):
+        stream.predict_one(GOOD[0])
+    stream.learn_one({"other": 1.0}, 1)
+    assert model.feature_names_in_.tolist() == ["other"]
+
+
+@pytest.mark.parametrize("half_life", [None, 0.01])
+@pytest.mark.parametrize("label", [2, (1, 3), (2, 3)])
+@pytest.mark.parametrize("large", [[1e308, 0.0], [1.7e308, 1.7e308], [3e153, 3e153]])
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_an_overflow_changes_nothing(model, large, label, half_life):
+    """A half-life of 0.01 rounds divides all weights of rounds in every round."""
+    if isinstance(model, PRank) and label != 2:
+        pytest.skip("exact labels only")
+    model = clone(model).set_params(classes=[1, 2, 3, 4])
+    if hasattr(model, "half_life"):
+        model.set_params(half_life=half_life)
+    rng, stream = np.random.default_rng(0), model.stream()
+    for t in range(30):
+        stream.learn_one(
+            rng.normal(size=2), 1 + t % 4 if isinstance(model, PRank) else (1, 1 + t % 4)
+        )
+    twin = copy.deepcopy(model)
+    for row in (large, [1.0, -1.0], [-value for value in large], [0.5, 0.5]):
+        for weight in (1.0, 1e10):
+            before, refused = bits(model), None
+            try:
+                twin.partial_fit([row], [label], sample_weight=[weight])
+            except ValueError as error:
+                refused = error
+            with pytest.raises(ValueError, match="overflowed") if refused else nullcontext():
+                stream.learn_one(row, label, weight)
+            assert bits(model) == bits(twin)
+            assert not refused or bits(model) == before
+
+
+def test_some_overflow_happens_after_the_scores():
+    """Else the test above would not see a half-made step."""
+    model = WidrowHoff(classes=[1, 2], normalize=False, fit_intercept=False, average=False)
+    stream = model.stream()
+    stream.learn_one([0.0], 1)
+    before = bits(model)
+    with pytest.raises(ValueError, match="overflowed"):
+        stream.learn_one([1e308], 2, sample_weight=1e10)  # the score is zero
+    assert bits(model) == before
+
+
+# --- Features ---
+
+
+def test_a_fitted_model_knows_its_features():
+    X = {"a": [1.0, 2.0], "b": [0.0, 1.0]}
+    model = PRIL(classes=[1, 2]).fit(np.column_stack(list(X.values())), [1, 2])
+    with pytest.raises(ValueError, match="features have no names"):
+        model.stream().learn_one({"a": 1.0, "b": 0.0}, 1)
+    model.feature_names_in_ = np.array(["a", "b"], dtype=object)
+    before = everything(model)
+    strict, lenient = copy.deepcopy(model).stream(), model.stream(unknown="ignore")
+    for call in (strict.predict_one, strict.latent_one, lambda x: strict.learn_one(x, 1)):
+        with pytest.raises(ValueError, match="feature 'c' that the model does not know"):
+            call({"a": 1.0, "b": 2.0, "c": 3.0})
+    assert everything(strict.model) == before
+    twin = copy.deepcopy(model).stream()
+    for row in ({"a": 3.0, "b": 2.0, "c": 9.0}, {"b": 2.0, "c": 9.0}, {"b": 1.0, "a": 0.5}):
+        known = {name: value for name, value in row.items() if name != "c"}
+        assert lenient.latent_one(row) == twin.latent_one(known)
+        lenient.learn_one(row, 2)
+        twin.learn_one(known, 2)
+        assert bits(lenient.model) == bits(twin.model)
+    assert twin.latent_one({"b": 2.0}) == twin.latent_one({"a": 0.0, "b": 2.0})
+    with pytest.raises(ValueError, match="unknown must be 'error' or 'ignore', got 'drop'"):
+        model.stream(unknown="drop")
+
+
+def test_order_of_a_dict_does_not_matter():
+    one, other = (PRIL(classes=[1, 2, 3]).stream() for _ in range(2))
+    rng = random.Random(0)  # noqa: S311
+    for t in range(50):
+        row = {"a": rng.random(), "b": rng.random(), "c": rng.random()}
+        names = list(row) if t == 0 else rng.sample(list(row), 3)
+        one.learn_one(row, 1 + t % 3)
+        other.learn_one({name: row[name] for name in names}, 1 + t % 3)
+    assert bits(one.model) == bits(other.model)
+
+
+def test_a_prediction_adds_no_feature():
+    stream = PRIL(classes=[1, 2]).stream()
+    stream.learn_one({"a": 1.0}, 2)
+    assert stream.latent_one({"a": 3.0, "new": 5.0}) == stream.latent_one({"a": 3.0})
+    assert stream.model.n_features_in_ == 1
+
+
+def test_numbers_of_any_kind_and_rows_of_any_shape_are_read():
+    twin = PRIL(classes=[1, 2]).partial_fit([[1.0, 2.0]], [2])
+    for row in ([1, 2], (True, 2.0), np.array([1, 2]), np.array([1, 2], np.float32),
+                np.array([[1.0, 9.0, 2.0, 9.0]])[0, ::2], [np.float32(1), np.int64(2)]):  # fmt: skip
+        model = PRIL(classes=[1, 2])
+        model.stream().learn_one(row, 2)
+        assert bits(model) == bits(twin)
+
+
+def test_prank_takes_exact_labels_and_mpril_warns():
+    with pytest.raises(ValueError, match="PRank learns from exact labels only"):
+        PRank(classes=[1, 2]).stream().learn_one([1.0], (1, 2))
+    stream = MPRIL(classes=[1, 2]).stream()
+    for label in (1, 1, None):
+        with pytest.warns(FeatureRangeWarning, match="X reaches 3"):
+            stream.learn_one([3.0], label)
+
+
+# --- The life of a stream ---
+
+
+def test_classes_must_be_known():
+    with pytest.raises(ValueError, match=r"stream\(\) needs the classes"):
+        PRIL().stream()
+    with pytest.raises(ValueError, match="classes must stay the same"):
+        PRIL().fit([[0.0], [1.0]], [1, 2]).set_params(classes=[1, 2, 3]).stream()
+    with pytest.raises(ValueError, match="half_life"):
+        PRIL(classes=[1, 2], half_life=-1.0).stream()
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        lambda model: model.fit([[0.0], [1.0]], [1, 2]),
+        lambda model: model.partial_fit([[0.0], [1.0]], [1, 2]),
+        lambda model: model.stream().learn_one([1.0], 2),
+    ],
+)
+def test_learning_by_other_means_ends_a_stream(learn):
+    for rows in ([], [[1.0]]):
+        model = PRIL(classes=[1, 2])
+        stream = model.stream()
+        for row in rows:
+            stream.learn_one(row, 2)
+        learn(model)
+        before = bits(model)
+        for name, *label in (("predict_one",), ("latent_one",), ("learn_one", 1)):
+            with pytest.raises(RuntimeError, match=r"call stream\(\) again"):
+                getattr(stream, name)([0.5], *label)
+        assert bits(model) == before
+        model.stream().learn_one([0.5], 1)
+
+
+def test_a_failed_partial_fit_does_not_end_a_stream():
+    model = PRIL(classes=[1, 2])
+    stream = model.stream()
+    stream.learn_one([1.0], 1)
+    with pytest.raises(ValueError, match="9 is not one of the classes"):
+        model.partial_fit([[1.0]], [9])
+    stream.learn_one([1.0], 2)
+    assert model.t_ == 2
+
+
+def pickled(item):
+    return pickle.loads(pickle.dumps(item))  # noqa: S301
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_copied_stream_goes_on_alone(copied, rows):
+    stream = OrderedLogit(classes=[1, 2, 3]).stream(unknown="ignore")
+    for t in range(rows):
+        stream.learn_one({f"x{t}": 1.0}, 1 + t % 3)
+    before, twin = bits(stream.model), copied(stream)
+    assert (bits(twin.model), twin.unknown) == (before, "ignore")
+    twin.learn_one({"new": 2.0}, 2)
+    assert bits(stream.model) == before
+    stream.learn_one({"new": 2.0}, 2)
+    assert bits(stream.model) == bits(twin.model)
+
+
+def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr("pril._one_row.MOST_LABELS", 5)
+    stream = PRIL(classes=[1, 2]).stream()
+    for _ in range(50):
+        stream.learn_one([1.0], float("nan"))
+    assert len(stream._intervals) == 5
+
+
+# --- Random operations ---
+
+
+def operate(model, operations, seed, path):
+    """Do random operations to a stream and to `partial_fit` side by side."""
+    rng = random.Random(seed)  # noqa: S311
+    names = ["a", "b", "c"]
+    model = clone(model).set_params(classes=[1, 2, 3, 4])
+    twin, stream = clone(model), model.stream()
+    learned = False
+    for _ in range(operations):
+        row = [rng.gauss(0.0, 1.0) for _ in names]
+        kind = rng.choice(["dict", "dict", "list", "array"]) if learned else "dict"
+        x = {"dict": dict(zip(names, row, strict=True)), "list": row, "array": np.array(row)}[kind]
+        low = rng.randint(1, 4)
+        high = low if isinstance(model, PRank) else rng.randint(low, 4)
+        operation = rng.choices(["learn", "predict", "copy", "refuse", "many"], [60, 20, 1, 10, 1])[
+            0
+        ]
+        table = np.array([row])
+        if operation == "learn":
+            label = rng.choice([None, (low, high), (low, high), (low, high)])
+            weight = rng.choice([1.0, 1.0, 1.0, 0.0, 0.25])
+            stream.learn_one(x, low if label and low == high else label, weight)
+            exact = label and low
+            twin.partial_fit(table, [exact if isinstance(model, PRank) else label or (None, None)],
+                             sample_weight=[weight])  # fmt: skip
+            learned = True
+        elif operation == "predict" and learned:
+            assert stream.predict_one(x) == twin.predict(table)[0]
+        elif operation == "copy" and learned:
+            pril.save(model, path)
+            model = pril.load(path)
+            stream = model.stream()
+        elif operation == "refuse" and learned:
+            bad = rng.choice([{"a": 1.0, "b": "x"}, [1.0], {"a": np.nan}, [1.0, np.inf, 1.0]])
+            try:
+                stream.learn_one(bad, rng.choice([low, 7]))
+            except ValueError:
+                pass
+            else:
+                pytest.fail(f"{bad} was learned")
+        elif operation == "many" and learned:
+            X = np.array([row, row[::-1]])
+            model.partial_fit(X, [low, low])
+            twin.partial_fit(X, [low, low])
+            stream = model.stream()
+        assert bits(model) == bits(twin)
+
+
+@pytest.mark.parametrize("model", LINEAR)
+def test_random_operations_end_in_the_same_bits(model, tmp_path):
+    operate(model(), 2000 // len(LINEAR), 1, tmp_path / "model.pril")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", LINEAR)
+def test_many_random_operations_end_in_the_same_bits(model, tmp_path):
+    operate(model(), 100_000 // len(LINEAR), 2, tmp_path / "model.pril")

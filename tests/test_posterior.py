@@ -1,0 +1,93 @@
+"""OrderedLogit.posterior: Bayes' rule with the learned probabilities of ranges."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reference
+from pril import OrderedLogit
+from pril.labels import make_intervals
+from strategies import smooth_streams
+
+
+def slow_posterior(model, x, left, right):
+    """q_y P(y) inside the range, from the slow twin's q and its P."""
+    K, evidence = len(model.classes_), model._memory.state.evidence
+    ranges, place = {}, 0
+    for lo, hi in combinations(range(1, K + 1), 2):
+        ranges[lo, hi] = np.zeros(K)
+        ranges[lo, hi][lo - 1 : hi] = evidence.ranges[place : place + hi - lo + 1]
+        place += hi - lo + 1
+    q = reference.label_chances(
+        left, right, K, ranges, evidence.total, evidence.exact, model.trust, outside=0.0
+    )
+    joint = q * -np.diff(reference.above(model.coef_ @ x, model.thresholds_))
+    return joint / joint.sum() if joint.sum() > 1e-6 else None  # differences of 1 are not exact
+
+
+@settings(max_examples=30)
+@given(smooth_streams(max_rows=40), st.sampled_from([0.0, 0.5, 30.0]))
+def test_it_is_the_slow_twin(stream, trust):
+    model = OrderedLogit(trust=trust, classes=stream.classes, random_state=0, max_iter=2)
+    model.fit(stream.X, stream.y)
+    posterior = model.posterior(stream.X, stream.y)
+    for x, (left, right), probabilities in zip(stream.X, stream.y, posterior, strict=True):
+        expected = slow_posterior(model, x, left, right)
+        if expected is not None:
+            np.testing.assert_allclose(probabilities, expected, atol=1e-9)
+
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(2000, 3))
+score = X @ [2.0, -1.0, 0.5] + rng.logistic(size=2000)
+EXACT = np.digitize(score, [-2.0, 0.0, 2.0]) + 1
+
+
+def test_without_ranges_in_training_a_range_only_cuts_off():
+    model = OrderedLogit(random_state=0).fit(X, EXACT)
+    probabilities = model.predict_proba(X)
+    inside = probabilities * [0, 1, 1, 0]
+    cut_off = inside / inside.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.posterior(X, [(2, 3)] * len(X)), cut_off, atol=1e-12)
+
+
+def test_labels_decide():
+    model = OrderedLogit(random_state=0).fit(X, EXACT)
+    np.testing.assert_array_equal(model.posterior(X, EXACT), np.eye(4)[EXACT - 1])
+    nothing = model.posterior(X, [(None, None)] * len(X))
+    np.testing.assert_allclose(nothing, model.predict_proba(X), atol=1e-12)
+    from_2_on = model.posterior(X, [(2, None)] * len(X))
+    assert (from_2_on[:, 0] == 0).all()
+    np.testing.assert_allclose(from_2_on.sum(axis=1), 1.0)
+
+
+def test_it_knows_what_ranges_mean():
+    """A range {1, 2} of Type 1 comes from all rows of class 1, and from half of class 2."""
+    ranges = make_intervals(EXACT, 1, 0.75, random_state=0)
+    model = OrderedLogit(random_state=0).fit(X, ranges)
+    wide = np.flatnonzero((ranges[:, 0] == 1) & (ranges[:, 1] == 2))
+    probabilities = model.predict_proba(X[wide])[:, :2]
+    bayes = probabilities * [1.0, 0.5]
+    bayes /= bayes.sum(axis=1, keepdims=True)
+    naive = probabilities / probabilities.sum(axis=1, keepdims=True)
+    posterior = model.posterior(X[wide], ranges[wide])[:, :2]
+    assert np.abs(posterior - bayes).mean() < 0.5 * np.abs(naive - bayes).mean()
+    rows, truth = np.arange(len(wide)), EXACT[wide] - 1
+    assert np.log(posterior[rows, truth]).mean() > np.log(naive[rows, truth]).mean()
+
+
+def test_a_class_without_probability_can_still_be_the_label():
+    model = OrderedLogit(classes=[1, 2, 3], average=False).partial_fit([[1.0]], [1])
+    model._memory.state.n[:] = 0.0  # the thresholds tie: class 2 has no probability
+    assert model.posterior([[1.0]], [2]).tolist() == [[0.0, 1.0, 0.0]]
+
+
+def test_labels_are_checked():
+    model = OrderedLogit(random_state=0).fit(X, EXACT)
+    with pytest.raises(ValueError, match="row 1: 9 is not one of the classes"):
+        model.posterior(X[:2], [1, 9])
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.posterior(X[:2], [1])

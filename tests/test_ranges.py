@@ -1,0 +1,323 @@
+"""Predicted ranges: the sets of split conformal prediction, and what they guarantee."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from learners import linear
+from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit, PredictionRanges
+from pril.labels import make_intervals
+from pril.ranges import calibration_scores, conformal_margin, distances_of, rank_ranges
+
+CLASSES = [1, 2, 3, 4]
+GUARANTEES = ("exact", "contain", "touch")
+
+
+def draw(n, rng):
+    """Rows, their classes, and labels of Type 1, a quarter of them exact."""
+    X = rng.normal(size=(n, 3))
+    score = X @ [1.0, -1.0, 0.5] + rng.logistic(scale=0.5, size=n)
+    y = np.digitize(score, [-1.5, 0.0, 1.5]) + 1
+    seed = int(rng.integers(2**32))
+    return X, y, make_intervals(y, 1, 0.75, classes=CLASSES, random_state=seed)
+
+
+X, EXACT, LABELS = draw(600, np.random.default_rng(0))
+MORE, MORE_EXACT, MORE_LABELS = draw(300, np.random.default_rng(1))
+model = OrderedLogit(classes=CLASSES, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore:every range is the full scale")
+@parametrize_with_checks(
+    [
+        PredictionRanges(PRIL(random_state=0)),
+        PredictionRanges(make_pipeline(PRIL(random_state=0)), guarantee="contain"),
+    ],
+    expected_failed_checks=lambda _: {
+        "check_complex_data": "labels are read first, and these are complex numbers, too"
+    },
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+# --- The sets ------------------------------------------------------------------------------------
+
+finite = st.floats(-10, 10)
+
+
+@given(
+    st.lists(finite, min_size=1, max_size=10),
+    st.lists(finite, min_size=1, max_size=5).map(sorted),
+    st.floats(0, 10),
+)
+def test_a_range_is_all_classes_whose_distance_is_within_the_margin(scores, theta, margin):
+    cut = np.array([-math.inf, *theta, math.inf])
+    distances = distances_of(np.array(scores)[:, np.newaxis], cut)
+    for f, row, (low, high) in zip(scores, distances, rank_ranges(distances, margin), strict=True):
+        s = [max(cut[y] - f, f - cut[y + 1]) for y in range(len(cut) - 1)]
+        assert row.tolist() == s
+        assert list(range(low, high + 1)) == [y for y, far in enumerate(s) if far <= margin]
+        assert low <= sum(f >= cut for cut in theta) <= high  # the class of the score itself
+
+
+@given(st.lists(finite, min_size=1, max_size=60), st.sampled_from([0.5, 0.8, 0.9, 0.95]))
+@pytest.mark.filterwarnings("ignore:every range is the full scale")
+def test_the_margin_is_the_smallest_that_covers_enough_scores(scores, coverage):
+    margin = conformal_margin(np.array(scores), coverage, "contain")
+    enough = round(coverage * 100) * (len(scores) + 1)  # in hundredths of a row
+
+    def covers(limit):
+        return 100 * sum(score <= limit for score in scores) >= enough
+
+    assert covers(margin) or margin == math.inf
+    smaller = [score for score in scores if 0 <= score < margin]
+    assert not any(map(covers, smaller))
+    assert margin == 0 or margin == math.inf or margin in scores
+
+
+def test_calibration_scores_are_the_ends_of_what_a_label_allows():
+    distances = np.array([[0.5, -0.2, 1.0], [3.0, 2.0, -1.0], [0.0, 1.0, 2.0], [9.0, 9.0, 9.0]])
+    intervals = np.array([[0, 1], [1, 1], [0, 2], [0, -1]])
+    assert calibration_scores(distances, intervals, "contain").tolist() == [0.5, 2.0, 2.0]
+    assert calibration_scores(distances, intervals, "touch").tolist() == [-0.2, 2.0, 0.0]
+    assert calibration_scores(distances, intervals, "exact").tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("coverage", "needed"), [(0.9, 9), (0.95, 19), (0.99, 99), (0.7, 3), (0.5, 1), (2 / 3, 2)]
+)
+def test_too_few_rows_give_the_full_scale_and_say_how_many_are_needed(coverage, needed):
+    scores = np.arange(1.0, 1.0 + needed)
+    assert conformal_margin(scores, coverage, "contain") == needed
+    if needed > 1:
+        with pytest.warns(UserWarning, match=f"at least {needed} rows .* there are {needed - 1}"):
+            assert conformal_margin(scores[1:], coverage, "contain") == math.inf
+
+
+# --- The estimator -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_it_is_split_conformal_prediction(guarantee):
+    ranges = PredictionRanges(model, coverage=0.8, guarantee=guarantee, random_state=3)
+    ranges.fit(X, LABELS)
+    rows, apart = train_test_split(np.arange(len(X)), test_size=0.2, random_state=3)
+    learner = clone(model).fit(X[rows], LABELS[rows])
+    assert np.array_equal(ranges.predict(MORE), learner.predict(MORE))
+    lo, hi = LABELS[apart].T - 1
+    used = lo == hi if guarantee == "exact" else lo >= 0
+    far = -learner.decision_function(X[apart])
+    pick = min if guarantee == "touch" else max
+    scores = [pick(far[t, lo[t] : hi[t] + 1]) for t in np.flatnonzero(used)]
+    margin = max(0.0, sorted(scores)[math.ceil((len(scores) + 1) * 8 / 10) - 1])
+    assert ranges.n_calibration_ == len(scores)
+    assert ranges.margin_ == margin
+    inside = -learner.decision_function(MORE) <= margin
+    expected = [np.flatnonzero(row)[[0, -1]] + 1 for row in inside]
+    assert np.array_equal(ranges.predict_range(MORE), expected)
+
+
+@pytest.mark.parametrize("learner", linear(has_thresholds=True, takes_ranges=True))
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
+def test_every_learner_with_thresholds_has_ranges(learner):
+    ranges = PredictionRanges(learner(random_state=0), random_state=0).fit(X, LABELS)
+    low, high = ranges.predict_range(MORE).T
+    assert ((low <= ranges.predict(MORE)) & (ranges.predict(MORE) <= high)).all()
+    assert ranges.coverage_report(MORE, MORE_EXACT)["exact"] > 0.8
+
+
+def test_pipelines_frames_and_sparse_rows():
+    frame = pd.DataFrame(X, columns=list("abc"))
+    ranges = PredictionRanges(make_pipeline(StandardScaler(), model), random_state=0)
+    ranges.fit(frame, pd.DataFrame(LABELS, columns=["low", "high"]))
+    assert ranges.feature_names_in_.tolist() == list("abc")
+    assert ranges.n_features_in_ == 3
+    assert np.array_equal(ranges.predict_range(frame)[:, 0] <= 4, np.full(len(X), True))
+    plain = PredictionRanges(KernelPRIL(random_state=0), random_state=0).fit(X, LABELS)
+    sparse = PredictionRanges(KernelPRIL(random_state=0), random_state=0).fit(csr_array(X), LABELS)
+    assert np.array_equal(plain.predict_range(MORE), sparse.predict_range(csr_array(MORE)))
+
+
+def test_a_frozen_estimator_calibrates_with_all_rows():
+    fitted = clone(model).fit(X, LABELS)
+    before = fitted.coef_
+    ranges = PredictionRanges(FrozenEstimator(fitted), guarantee="contain").fit(MORE, MORE_LABELS)
+    assert ranges.n_calibration_ == len(MORE)
+    assert np.array_equal(ranges.estimator_.coef_, before)
+    scaled = make_pipeline(StandardScaler(), model).fit(X, LABELS)
+    whole = PredictionRanges(FrozenEstimator(scaled)).fit(MORE, MORE_LABELS)
+    steps = make_pipeline(*(FrozenEstimator(step) for _, step in scaled.steps))
+    parts = PredictionRanges(steps).fit(MORE, MORE_LABELS)
+    assert whole.margin_ == parts.margin_
+    assert np.array_equal(whole.predict(MORE), scaled.predict(MORE))
+
+
+def test_a_frozen_learner_after_steps_that_learn():
+    fitted = clone(model).fit(X, LABELS)
+    before = fitted.get_params(), fitted.coef_.copy()
+    ranges = PredictionRanges(make_pipeline(StandardScaler(), FrozenEstimator(fitted)))
+    ranges.fit(MORE, MORE_LABELS)
+    assert ranges.n_calibration_ < 60  # the scaler learned from the others
+    assert fitted.get_params() == before[0]
+    assert np.array_equal(fitted.coef_, before[1])
+
+
+def test_a_precomputed_kernel_is_calibrated_when_it_is_frozen():
+    kernel = KernelPRIL(kernel="precomputed", random_state=0)
+    with pytest.raises(ValueError, match="FrozenEstimator"):
+        PredictionRanges(kernel).fit(X @ X.T, LABELS)
+    frozen = FrozenEstimator(kernel.fit(X @ X.T, LABELS))
+    ranges = PredictionRanges(frozen).fit(MORE @ X.T, MORE_LABELS)
+    assert ranges.predict_range(MORE @ X.T).shape == (300, 2)
+
+
+def test_labels_of_any_kind():
+    words = np.array(["bad", "fair", "good", "best"])
+    named = OrderedLogit(classes=words, random_state=0)
+    ranges = PredictionRanges(named, random_state=0).fit(X, words[LABELS - 1])
+    numbers = PredictionRanges(model, random_state=0).fit(X, LABELS)
+    expected = words[numbers.predict_range(MORE) - 1]
+    assert np.array_equal(ranges.predict_range(MORE), expected)
+    gaps = [(None, None) if t % 2 else pair for t, pair in enumerate(LABELS.tolist())]
+    some = PredictionRanges(model, guarantee="contain", random_state=0).fit(X, gaps)
+    assert some.n_calibration_ < 0.75 * 120
+    rare = np.where(np.arange(len(X)) == 5, 9, EXACT)  # a class with one row only
+    for seed in range(8):
+        found = PredictionRanges(PRIL(random_state=0), random_state=seed).fit(X, rare)
+        assert found.classes_.tolist() == [*CLASSES, 9]
+
+
+def test_the_report_counts_what_each_guarantee_is_about():
+    ranges = PredictionRanges(model, random_state=0).fit(X, LABELS)
+    y = [(None, None), *MORE_LABELS.tolist()[1:]]
+    report = ranges.coverage_report(MORE, y)
+    (low, high), (lo, hi) = ranges.predict_range(MORE)[1:].T, MORE_LABELS[1:].T
+    contain = (low <= lo) & (hi <= high)
+    assert report == {
+        "guarantee": "exact",
+        "coverage": 0.9,
+        "rows": 299,
+        "exact_rows": (lo == hi).sum(),
+        "exact": contain[lo == hi].mean(),
+        "contain": contain.mean(),
+        "touch": np.mean([set(range(a, b + 1)) & set(range(c, d + 1)) != set()
+                          for a, b, c, d in zip(low, high, lo, hi, strict=True)]),
+        "mean_width": (high - low + 1).mean(),
+    }  # fmt: skip
+    nothing = ranges.coverage_report(MORE, [(1, 2)] * len(MORE))
+    assert nothing["exact"] is None
+
+
+def test_ranges_are_found_by_a_grid_search():
+    search = GridSearchCV(
+        PredictionRanges(model, random_state=0), {"estimator__max_iter": [1, 3]}, cv=2
+    )
+    assert search.fit(X, LABELS).best_estimator_.predict_range(MORE).shape == (300, 2)
+
+
+# --- What is refused, and warned of --------------------------------------------------------------
+
+
+def test_exact_labels_are_asked_for_by_name():
+    wide = np.column_stack([np.maximum(EXACT - 1, 1), np.minimum(EXACT + 1, 4)])
+    with pytest.raises(ValueError, match=r'exact labels, there is none; .*"contain" .*"touch"'):
+        PredictionRanges(model, random_state=0).fit(X, wide)
+    wide[::15] = np.column_stack([EXACT[::15]] * 2)
+    ranges = PredictionRanges(model, coverage=0.97, random_state=0)
+    with pytest.warns(UserWarning, match='at least 33 rows with an exact label .*"contain"'):
+        ranges.fit(X, wide)
+    assert np.array_equal(ranges.predict_range(MORE), [[1, 4]] * len(MORE))
+
+
+def test_errors_name_the_row_of_the_table():
+    wrong = X.copy()
+    rows, apart = train_test_split(np.arange(len(X)), test_size=0.2, random_state=0)
+    wrong[rows[7], 1] = np.nan
+    with pytest.raises(ValueError, match=f"row {rows[7]}: feature 1 is NaN"):
+        PredictionRanges(model, random_state=0).fit(wrong, LABELS)
+    wrong[rows[7], 1], wrong[apart[4], 2] = 0.0, np.nan
+    with pytest.raises(ValueError, match=f"row {apart[4]}: feature 2 is NaN"):
+        PredictionRanges(model, random_state=0).fit(wrong, LABELS)
+    with pytest.raises(ValueError, match="row 3: 7 is not one of the classes"):
+        PredictionRanges(model).fit(X[:5], [1, 2, 3, 7, 1])
+    with pytest.raises(ValueError, match="inconsistent"):
+        PredictionRanges(model).fit(X[:5], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        ({"coverage": 1.0}, ValueError, "coverage"),
+        ({"coverage": 0}, ValueError, "coverage"),
+        ({"guarantee": "sure"}, ValueError, "guarantee"),
+        ({"calibration_size": 1.5}, ValueError, "calibration_size"),
+        ({"estimator": MulticlassPerceptron()}, TypeError, "MulticlassPerceptron"),
+        ({"estimator": make_pipeline(StandardScaler())}, TypeError, "StandardScaler"),
+        ({"estimator": FrozenEstimator(PRIL())}, NotFittedError, "PRIL"),
+        ({"estimator": "PRIL"}, ValueError, "estimator"),
+    ],
+)
+def test_wrong_parameters_are_refused(wrong, kind, message):
+    with pytest.raises(kind, match=message):
+        PredictionRanges(**{"estimator": PRIL(), **wrong}).fit(X, LABELS)
+
+
+def test_nothing_is_predicted_before_fit():
+    ranges = PredictionRanges(PRIL())
+    for method in (ranges.predict, ranges.predict_range):
+        with pytest.raises(NotFittedError):
+            method(X)
+    assert not hasattr(ranges, "n_features_in_")
+
+
+# --- The guarantees ------------------------------------------------------------------------------
+
+
+def holds(guarantee, low, high, lo, hi, y):
+    return {
+        "exact": (low <= y) & (y <= high),
+        "contain": (low <= lo) & (hi <= high),
+        "touch": (low <= hi) & (lo <= high),
+    }[guarantee]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(("coverage", "n"), [(0.9, 9), (0.8, 60)])
+def test_coverage_is_as_promised(guarantee, coverage, n):
+    """One new row for each of 200 fresh splits: the hits are binomial, and at least so many."""
+    rng = np.random.default_rng([n, GUARANTEES.index(guarantee)])
+    hits, shares = 0, []
+    for _ in range(200):
+        X, y, labels = draw(200 + 6 * n, rng)
+        learner = OrderedLogit(classes=CLASSES, max_iter=2, random_state=0)
+        fitted = FrozenEstimator(learner.fit(X[:100], labels[:100]))
+        exact = labels[:, 0] == labels[:, 1]
+        exact[:100] = False
+        rest = np.flatnonzero(exact)[:n] if guarantee == "exact" else np.arange(100, 100 + n)
+        ranges = PredictionRanges(fitted, coverage=coverage, guarantee=guarantee)
+        ranges.fit(X[rest], labels[rest])
+        assert ranges.n_calibration_ == len(rest)
+        new, y, labels = draw(100, rng)
+        held = holds(guarantee, *ranges.predict_range(new).T, *labels.T, y)
+        hits += held[0]
+        shares.append(held.mean())
+    assert hits >= binom.ppf(0.001, 200, coverage)
+    mean, error = np.mean(shares), np.std(shares) / math.sqrt(len(shares))
+    assert mean >= coverage - 2 * error
+    if guarantee == "exact":  # its scores do not tie, so it promises no more than it must
+        assert mean <= coverage + 1 / (n + 1) + 2 * error
