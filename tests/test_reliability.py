@@ -19,10 +19,11 @@ from filelock import FileLock
 from scipy import sparse
 
 import pril
-from pril import io
+from pril import _ranks, io
 from pril.metrics import interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import lock_of
+from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 
 RANGES = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade"]
@@ -317,9 +318,18 @@ def test_folders_of_hive_are_columns(good, tmp_path):
         flat, hive = pril.load("flat.pril"), pril.load("hive.pril")
         assert hive[0].words_ == {"town": ["Bern, old", "Oslo", "Rome", "none"]}
         np.testing.assert_allclose(hive[1].coef_, flat[1].coef_)
-        good("predict", "hive.pril", suffix, "-o", "out.csv")
+        for place in (suffix, f"{suffix}/*/p.{suffix}"):
+            good("predict", "hive.pril", place, "-o", "out.csv")
         good("fit", suffix, "--label", "town", "--features", "age", "--classes",
              '"Bern, old",Oslo,Rome,none')  # fmt: skip
+
+
+def test_folders_above_the_table_are_no_columns(tmp_path):
+    (tmp_path / "run=3").mkdir()
+    path = write(tmp_path / "run=3" / "t.csv", [{"x": 1}])
+    for place in (path, path.parent, f"{path.parent}/*.csv"):
+        assert open_table(str(place)).schema.names == ["x"]
+    assert open_table(f"{tmp_path}/*/t.csv").schema.names == ["x", "run"]
 
 
 def test_dates_and_booleans_are_the_same_in_every_format(good, tmp_path):
@@ -463,3 +473,88 @@ def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
     assert all(re.fullmatch(r"[\d,]+ rows/s", speed) for _, speed in said)
     for silent in ("--quiet", "--json"):
         assert call("fit", "t.csv", *RANGES, silent)[2] == ""
+
+
+# --- Messages ------------------------------------------------------------------------------------
+
+
+def test_a_very_long_cell(bad, tmp_path):
+    rows = [{"x": k % 7, "w": "a", "y": k % 2} for k in range(60)]
+    rows[30]["w"] = "z" * 3_000_000
+    write(tmp_path / "t.csv", rows)
+    said = bad("fit", "t.csv", "--label", "y")
+    assert said.startswith("t.csv, row 31: column 'w' has 3,000,000 characters")
+
+
+def test_more_text_than_a_block_can_hold(bad, table, monkeypatch):
+    def overflow(batches):
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    monkeypatch.setattr(files, "_joined", overflow)
+    assert bad("fit", "t.csv", *RANGES).startswith("t.csv, row 1: the 32768 rows from here on")
+
+
+def test_integers_of_thousands_of_digits(bad, tmp_path):
+    for suffix, form in (("jsonl", '{{"x": {}, "y": {}}}'), ("csv", "{},{}")):
+        lines = [form.format("9" * 5000 if k == 30 else k % 7, k % 2) for k in range(60)]
+        head = ["x,y"] if suffix == "csv" else []
+        (tmp_path / f"t.{suffix}").write_text("\n".join([*head, *lines, ""]))
+        said = bad("fit", f"t.{suffix}", "--label", "y")
+        assert said == f"t.{suffix}, row 31: column 'x' is inf, which is not finite"
+
+
+def test_nested_columns_of_parquet(good, tmp_path):
+    cells = {
+        "y": [0, 1] * 30,
+        "m": pa.array([[(1, 2.0)]] * 60, pa.map_(pa.int32(), pa.float64())),
+        "q": [{"b": 1.0}] * 60,
+        "q.b": [1.0, 2.0, 3.0] * 20,
+    }
+    pq.write_table(pa.table(cells), tmp_path / "t.parquet")
+    out = good("fit", "t.parquet", "--label", "y")
+    assert "ignored   m (holds a map), q (holds struct<b: double>)" in out
+    assert pril.load("t.pril")[0].numbers_ == ["q.b"]
+
+
+def test_a_number_too_large_is_refused_when_it_comes(table, good, tmp_path):
+    good("fit", "t.csv", *RANGES)
+    encoder = pril.load("t.pril")[0]
+    frame = pd.DataFrame(make_rows(3))
+    frame.loc[1, "size"] = 1e300
+    with pytest.raises(ValueError, match=r"row 1: column 'size' is 1e\+300, too large"):
+        encoder.transform(frame)
+
+
+# --- Edges that no other test sees ---------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_kernel_that_overflows_in_row_0():
+    model = pril.KernelPRIL(kernel="linear", classes=[1, 2, 3]).partial_fit([[1e154]], [3])
+    assert model.dual_coef_.tolist() == [2]  # so the next score is 2e308
+    with pytest.raises(ValueError, match="gives scores that are not finite"):
+        model.partial_fit([[1e154], [0.0]], [3, 1])
+    assert model.t_ == 1
+
+
+def test_the_limit_of_words_at_its_edge():
+    words = pa.table({"w": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})
+    assert pril.ColumnEncoder(most_words=3).fit(words).words_ == {"w": ["a", "b", "c"]}
+    few = pril.ColumnEncoder(most_words=2).fit(words)
+    assert (few.words_, few.left_out_) == ({}, ["w"])
+
+
+def test_pieces_of_a_table_are_whole_row_groups(tmp_path):
+    pq.write_table(pa.table({"x": range(22)}), tmp_path / "t.parquet", row_group_size=4)
+    table = formats.Parquet([tmp_path / "t.parquet"], "t")
+    for rows, sizes in ((8, [8, 8, 6]), (7, [4, 4, 4, 4, 6]), (9, [8, 8, 6]), (4, [4] * 5 + [2])):
+        pieces = table.pieces(rows)
+        assert [size for _, _, size in pieces] == sizes
+        assert [first for _, first, _ in pieces] == np.cumsum([0, *sizes[:-1]]).tolist()
+
+
+def test_labels_without_rows_have_no_values():
+    empty = _ranks.read(np.empty(0, dtype=np.int64))
+    assert empty.seen().tolist() == []
+    with pytest.raises(ValueError, match="every label in y is missing"):
+        _ranks.order_classes(empty)

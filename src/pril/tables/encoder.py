@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnEncoder"]
 
+LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite is smaller
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
 
 
@@ -365,9 +366,11 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         cells = read_numbers(column(batch, name), name)
         with np.errstate(over="ignore"):
             total = float(cells.sum())
-        if np.isfinite(total):
+        if abs(total) < LARGEST:
             return cells, total
         self._refuse(name, cells, np.isinf(cells), "which is not finite")
+        large = np.abs(np.nan_to_num(cells)) >= LARGEST
+        self._refuse(name, cells, large, "too large for its square to be a number")
         if not self.impute:
             self._refuse(name, cells, np.isnan(cells), "a missing value")
         return cells, total

@@ -64,9 +64,16 @@ class Table(ABC):
     Without a schema, the columns are read from the files.
     """
 
-    def __init__(self, files: list[Path], name: str, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self,
+        files: list[Path],
+        name: str,
+        schema: pa.Schema | None = None,
+        root: Path | None = None,  # folders below it may name columns, as in state=AK
+    ) -> None:
         self.files = files
         self.name = name
+        self._root = root
         self._starts: dict[int, Path] = {0: files[0]}
         self._stamps = {file: _stamp(file) for file in files}
         self.schema = self._infer() if schema is None else schema
@@ -78,7 +85,7 @@ class Table(ABC):
 
         The columns are added to the schema; a column in the files goes before one of that name.
         """
-        cells = [_partition_cells(file) for file in self.files]
+        cells = [_partition_cells(file, self._root) for file in self.files]
         partitions: dict[str, list[str]] = {}
         for name in cells[0]:
             if any(own.keys() != cells[0].keys() for own in cells):
@@ -140,9 +147,13 @@ class Table(ABC):
         for name in names:
             self.check_column(name)
         row = start
-        for block in read_ahead(rebatched(self._batches(names, start), self.block_rows)):
-            yield row, block
-            row += block.num_rows
+        try:
+            for block in read_ahead(rebatched(self._batches(names, start), self.block_rows)):
+                yield row, block
+                row += block.num_rows
+        except pa.ArrowInvalid as error:  # a column of a block has at most 2 GB of text
+            block = f"the {self.block_rows} rows from here on"
+            raise TableError(f"{self.where(row)}: {block} cannot be held: {error}") from None
 
     def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
         """Read columns as words, even if they hold numbers; ignore names that are no columns."""
@@ -251,9 +262,10 @@ def quote_columns(names: tuple[str, ...]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-def _partition_cells(file: Path) -> dict[str, str]:
+def _partition_cells(file: Path, root: Path | None) -> dict[str, str]:
     """Return the cells that a file's folders name, as in Hive: state=AK, state=New%20York."""
-    pairs = [part.partition("=") for part in file.parent.parts]
+    folder = file.parent if root is None else file.parent.relative_to(root)
+    pairs = [part.partition("=") for part in folder.parts]
     cells = {name: unquote(value) for name, equals, value in pairs if name and equals}
     return {name: "" if value == NO_PARTITION else value for name, value in cells.items()}
 

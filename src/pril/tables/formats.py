@@ -69,7 +69,9 @@ class Parquet(Table):
         try:
             # Read pages one by one: a row group may be larger than memory.
             return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
+            if getattr(error, "errno", None) is not None:  # of the disk, not of the content
+                raise
             raise TableError(
                 f"{self.name_of(file)} is damaged, or not a Parquet file: {error}"
             ) from None
@@ -126,7 +128,8 @@ class Parquet(Table):
                 )
                 for batch in batches:
                     if skip < batch.num_rows:
-                        yield without_views(batch.slice(skip))
+                        # For "q.b", pyarrow also returns the field b of a struct q: select.
+                        yield without_views(batch.slice(skip).select(columns))
                     skip = max(0, skip - batch.num_rows)
             except (pa.ArrowException, OSError) as error:
                 if getattr(error, "errno", None) is not None:  # of the disk, not of the content
@@ -198,13 +201,20 @@ class Csv(Table):
         line = 0
         try:
             with self._rows(file) as rows:
-                width = len(next(rows, []))
+                header: list[str] = next(rows, [])
+                width = len(header)
                 for row, cells in enumerate((cells for cells in rows if cells), 1):
                     if len(cells) != width:
                         return TableError(
                             f"{self.name_of(file)}, row {row} (line {rows.line_num}): "
                             f"{len(cells)} cells where the header has {width}: "
                             f"{self.delimiter.join(cells)[:60]!r}"
+                        )
+                    if sum(map(len, cells)) > READ_BYTES:
+                        longest = max(range(width), key=lambda k: len(cells[k]))
+                        return TableError(
+                            f"{self.name_of(file)}, row {row}: column {header[longest]!r} has "
+                            f"{len(cells[longest]):,} characters: a row may have {READ_BYTES:,}"
                         )
                     line = rows.line_num
         except csv.Error as reason:

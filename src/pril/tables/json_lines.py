@@ -15,6 +15,7 @@ from pril.errors import LONGEST, RowError, shown
 from pril.tables.cells import DATE, TEXT, WRITTEN_DATE, kind_of
 
 DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
+MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
 COPIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
 TYPES = {
@@ -62,7 +63,7 @@ def json_rows(block: bytes) -> list[dict[str, Any]]:
     rows = []
     for t, line in enumerate(split_lines(block)):
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_int=_integer)
         except UnicodeDecodeError:
             raise RowError("X", t, f"not UTF-8: {line[:LONGEST]!r}") from None
         except (json.JSONDecodeError, RecursionError) as reason:
@@ -71,6 +72,11 @@ def json_rows(block: bytes) -> list[dict[str, Any]]:
             raise RowError("X", t, f"not a JSON object: {_start(line)}")
         rows.append(row)
     return rows
+
+
+def _integer(text: str) -> float:
+    """Return an integer; one of hundreds of digits is infinite, as it is as a float."""
+    return int(text) if len(text) <= MOST_DIGITS else float(text)
 
 
 def json_texts(block: bytes) -> list[str]:

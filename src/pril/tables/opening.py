@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import glob
+import itertools
 import shutil
 import sys
 import tempfile
@@ -69,7 +70,16 @@ def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
                 hint="format",
             )
         format = str(formats.pop())  # noqa: A001
-    return FORMATS[format](files, name)
+    return FORMATS[format](files, name, root=_root(Path(place), files))
+
+
+def _root(path: Path, files: list[Path]) -> Path:
+    """Return the folder that a user named: a folder, what a glob begins with, or a file's own."""
+    if path.is_dir():
+        return path
+    if not glob.has_magic(str(path)) or path in files:  # a file, or a copy of a pipe
+        return files[0].parent
+    return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
 
 
 def _files(place: str) -> list[Path]:

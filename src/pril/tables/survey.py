@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+# Why columns of some kinds are ignored.
+REASONS = {"text": "text", "empty": "no values", "dates": "dates", "sparse": "holds a map"}
 FEWEST_ROWS = 100  # in fewer rows, numbers may differ by chance
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 
@@ -80,12 +82,15 @@ def choose_columns(table: Table, task: Task) -> Columns:
             chosen.numbers.append(name)
         elif kind == "text" and task.one_hot:
             chosen.words.append(name)
-        elif kind == "sparse":
+        elif kind == "sparse" and column.metadata and b"width" in column.metadata:
             chosen.sparse.append(name)
         else:
-            reason = {"text": "text", "empty": "no values", "dates": "dates"}.get(
-                kind, f"holds {kind}"
-            )
+            reason = {
+                "text": "text",
+                "empty": "no values",
+                "dates": "dates",
+                "sparse": "holds a map",
+            }.get(kind, f"holds {kind}")
             if requested:
                 raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
             chosen.ignored[name] = reason
