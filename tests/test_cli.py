@@ -653,7 +653,10 @@ def test_a_signal_leaves_nothing_behind(tmp_path, stop):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(stop)
-        out, err = process.communicate(timeout=30)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()  # else a process that hangs would hang this test, too
     assert (process.returncode, out, err) == (1, b"", b"pril: stopped\n")
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "state"}
 

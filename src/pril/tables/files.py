@@ -7,6 +7,7 @@ text; the caller decides whether they are numbers or words.
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import hashlib
 import queue
@@ -331,6 +332,14 @@ def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
             put((False, error))
 
     thread = threading.Thread(target=read, daemon=True)
+
+    def finish() -> None:
+        stopped.set()
+        thread.join()
+
+    # An error may keep this generator alive until the process ends. pyarrow then waits for ever for
+    # a reader that is written in Python, so the thread must end before the interpreter does.
+    atexit.register(finish)
     thread.start()
     try:
         while True:
@@ -342,8 +351,8 @@ def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
             else:
                 raise item
     finally:
-        stopped.set()
-        thread.join()
+        atexit.unregister(finish)
+        finish()
 
 
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
