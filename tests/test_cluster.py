@@ -94,7 +94,8 @@ def test_a_cluster_reads_what_one_process_reads(folder, client):
         assert mine.tolist() == yours.tolist()
     assert fitted[0].words_ == alone.encoder.words_
     evaluation, other = run.evaluate(), alone.evaluate()
-    assert evaluation.rows + evaluation.unlabelled + run.model.t_ // run.epoch == 600
+    labelled = 600 - run.counts.n_unlabelled()
+    assert evaluation.rows + run.model.t_ // run.epoch == labelled
     assert abs(evaluation.hits / evaluation.rows - other.hits / other.rows) < 0.1
 
 
@@ -125,7 +126,7 @@ def test_all_rows_make_the_encoder(folder, client):
     fitted, other = alone(), ClusterRun(open_table(str(folder)), task, client, progress=False)()
     for mine, yours in zip(other[0]._moments, fitted[0]._moments, strict=True):
         np.testing.assert_allclose(mine, yours)
-    assert other[-1].t_ == 600
+    assert other[-1].t_ == fitted[-1].t_ == 600 - alone.counts.n_unlabelled()
 
 
 def test_a_piece_is_its_rows(tmp_path):

@@ -304,7 +304,7 @@ def test_mixed_models_are_about_as_good(cls):
         model = pril.dask.fit(estimator, lazy(X, 500), lazy(labels, 500))
         mixed.append(np.abs(model.predict(X) - y).mean())
         alone.append(np.abs(estimator.fit(X, labels).predict(X) - y).mean())
-    assert np.mean(mixed) <= 1.02 * np.mean(alone)
+    assert np.mean(mixed) <= 1.03 * np.mean(alone)
 
 
 def test_mixed_exponents_may_be_large():

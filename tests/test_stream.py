@@ -176,7 +176,7 @@ def test_losses_are_reported_as_counts_double(tmp_path):
         (b'{"low": "bad"}\n', "'bad' is not one of the classes"),
         (b'{"low": 3}\n', "'3' is not one of the classes"),
         (b'{"town": "\\ud800"}\n', "column 'town' is .*, half of a character"),
-        (b'{"size": 1e308, "age": 1e308, "high": "fair"}\n', "overflowed on it"),
+        (b'{"size": 1e308, "age": 1e308, "high": "fair"}\n', "too large for its square"),
         (b'{"town": "\xff"}\n', "not UTF-8"),
         (b'{"size": 1e999}\n', "Number too big|not finite"),
     ],

@@ -122,7 +122,8 @@ class Batch:
 
     def shuffled(self, rng: Any) -> Array:
         """Return the positions of the rows that have a label, in a new order."""
-        order: Array = rng.permutation(np.flatnonzero(self.labelled()))
+        rounds = np.flatnonzero(self.labelled())
+        order: Array = rounds[rng.permutation(len(rounds))]
         return order
 
     @property

@@ -300,7 +300,8 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException as error:
         if temporary:
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+        ours = temporary is None or getattr(error, "filename", None) in (None, str(temporary))
+        if isinstance(error, OSError) and ours:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     if os.name == "posix":  # elsewhere a folder cannot be opened
