@@ -1,4 +1,5 @@
 import os
+import sys
 import tempfile
 
 # Compiled code comes from this tree, never from an earlier one; parallel workers share it.
@@ -69,3 +70,18 @@ def bad(call, tmp_path):
         return err[len("pril: ") : -1]
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def no_scheduler_without_a_client():
+    """Forget Dask's default scheduler if its client is gone.
+
+    A client sets it, and puts the old one back when it is closed. Clients that are not closed in
+    reverse order, as after a lost cluster, leave the scheduler of a dead one behind.
+    """
+    config, distributed = sys.modules.get("dask.config"), sys.modules.get("distributed")
+    if config is not None and distributed is not None:
+        try:
+            distributed.Client.current()
+        except ValueError:
+            config.config.pop("scheduler", None)
