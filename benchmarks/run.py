@@ -16,6 +16,7 @@ import sklearn
 import dask_quality
 import dask_speed
 import dense_speed
+import drift
 import kernel_speed
 import labels_speed
 import latency
@@ -40,6 +41,7 @@ if __name__ == "__main__":
     )
     for benchmark in (
         dense_speed,
+        drift,
         sparse_speed,
         latency,
         one_row,
