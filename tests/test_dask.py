@@ -297,14 +297,14 @@ def test_short_blocks_learn_close_thresholds():
 @pytest.mark.parametrize("cls", LINEAR)
 def test_mixed_models_are_about_as_good(cls):
     mixed, alone = [], []
-    for seed in range(3):
+    for seed in range(10):
         X, y, intervals = table(4000, seed=seed)
         labels = y if cls is PRank else intervals
         estimator = cls(classes=CLASSES, random_state=seed)
         model = pril.dask.fit(estimator, lazy(X, 500), lazy(labels, 500))
         mixed.append(np.abs(model.predict(X) - y).mean())
         alone.append(np.abs(estimator.fit(X, labels).predict(X) - y).mean())
-    assert np.mean(mixed) <= 1.03 * np.mean(alone)
+    assert np.mean(mixed) <= 1.02 * np.mean(alone)
 
 
 def test_mixed_exponents_may_be_large():
