@@ -152,6 +152,14 @@ def test_slopes_are_those_of_the_log_likelihood(f, theta, data):
         assert -tau[i] == pytest.approx(slope(0, np.eye(len(theta))[i]), abs=1e-5)
 
 
+@pytest.mark.parametrize("x", [1.0, 2.0, 1e3, 1e6])
+def test_a_score_far_from_its_thresholds_is_learned_from(x):
+    """A tiny first row makes the first step long: the second score is beyond what exp can take."""
+    model = learned(OrderedLogit(), [[1.0 / 64], [x], [-x]], [1, 1, 0], [0, 1])
+    assert np.isfinite(weights(model)).all()
+    assert model.predict_proba([[-x], [x]]) == pytest.approx(np.identity(2), abs=1e-6)
+
+
 @given(f=st.floats(-50, 50), cut=st.floats(-5, 5), K=st.integers(2, 9), data=st.data())
 def test_the_slope_by_the_score_is_at_most_one_where_thresholds_tie(f, cut, K, data):
     q = np.array(data.draw(st.lists(st.floats(0, 1), min_size=K, max_size=K)))

@@ -667,7 +667,10 @@ decode = on_type({Multiclass: _decode_best, Likelihood: _decode_likelihood}, def
 @part_of_loop
 def chance_above(score, threshold):
     """Return the logistic model's chance that the class lies above a threshold."""
-    return 1.0 / (1.0 + exp(threshold - score))
+    distance = threshold - score
+    if distance > 700.0:  # exp of it has no double: infinite when compiled, an error in Python
+        return 0.0
+    return 1.0 / (1.0 + exp(distance))
 
 
 @whole_loop
