@@ -133,8 +133,8 @@ class Gram(NamedTuple):
     sums: Any  # (n,), scores under the sums of the mean; empty unless they are recorded
     values: Any  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
     slot: Any  # (n,), which coefficient is each row's own
-    since: Any  # (coefficients,), when the row behind it became a support row; -1: it is none
-    size: Any  # (2,), how many are, and how many were dropped to keep the budget
+    since: Any  # (coefficients,), how many support rows came before its own; -1: it is none
+    size: Any  # (2,), how many support rows there are, and how many a budget dropped
     budget: int
 
 
@@ -227,7 +227,7 @@ def _add_gram(rows, t, alpha, k, geometry, state, w, mean, before):
     own = rows.slot[t]
     move(geometry, state, w, mean, before, k, own, alpha)
     if rows.since[own] < 0:
-        rows.since[own] = rows.since.shape[0] + t
+        rows.since[own] = rows.size[0] + rows.size[1]
         rows.size[0] += 1
     _shift_scores(rows, own, t + 1, alpha, before)
     while rows.size[0] > rows.budget:

@@ -16,7 +16,7 @@ from pril._kernel_values import Kernel
 from pril._online import Batch, OnlineClassifier, ThresholdClassifier
 from pril._rows import check_sparse, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace
-from pril._support import Support, batches, like, namespace, taken, to_numpy
+from pril._support import Support, batches, joined, like, namespace, taken, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -276,15 +276,11 @@ class KernelPRIL(ThresholdClassifier):
 
     def _learn_block(self, memory: Support, block: Block) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
-        kernel, n, n_support = self._kernel(), len(block.source), len(memory.source)
-
-        def scores(coef: Any) -> Array:
-            return to_numpy(kernel.scores(block.X, memory.rows, coef))
-
+        n, n_support = len(block.source), len(memory.source)
         gram = loop.Gram(
-            scores=scores(memory.coef),
-            sums=np.empty(0) if block.record is None else scores(memory.sums),
-            values=kernel.values(block.X, block.own),
+            scores=self._scores(memory, block, memory.coef),
+            sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
+            values=self._kernel().values(block.X, block.own),
             slot=np.arange(n),
             since=np.full(n, -1),
             size=np.array([0, 0]),
@@ -298,27 +294,42 @@ class KernelPRIL(ThresholdClassifier):
         return memory.move(block.places[moved], coef[moved], sums[moved])
 
     def _learn_block_within_budget(self, memory: Support, block: Block, budget: int) -> Support:
-        """Learn from a block within a budget: dropping a support row changes all later scores."""
-        kernel, n, n_support = self._kernel(), len(block.source), len(memory.source)
-        coef, sums = to_numpy(memory.coef), to_numpy(memory.sums)
-        across = kernel.values(block.X, memory.rows)
+        """Learn from a block within a budget: dropping a support row changes all later scores.
+
+        Only rows of the block, and as many others with the smallest coefficients, can be dropped.
+        The loop needs the kernel values of these candidates alone.
+        """
+        n, n_support = len(block.source), len(memory.source)
+        coef, sums = (np.append(to_numpy(part), np.zeros(n)) for part in memory[1:3])
+        smallest = np.argsort(np.abs(coef[:n_support]), kind="stable")
+        n_dropped = n + max(0, n_support - budget)  # at most
+        old = np.union1d(smallest[:n_dropped], block.places[block.places >= 0])
+        candidates = np.append(old, n_support + np.arange(n))
+        rows = joined(taken(memory.rows, old), block.own)
+        since = np.append(np.arange(n_support), np.full(n, -1))
+        own = np.where(block.places >= 0, block.places, n_support + np.arange(n))
         gram = loop.Gram(
-            scores=across @ coef,
-            sums=np.empty(0) if block.record is None else across @ sums,
-            values=np.concatenate([across.T, kernel.values(block.X, block.own)]),
-            slot=np.where(block.places >= 0, block.places, n_support + np.arange(n)),
-            since=np.concatenate([np.arange(n_support), np.full(n, -1)]),
+            scores=self._scores(memory, block, memory.coef),
+            sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
+            values=np.ascontiguousarray(self._kernel().values(block.X, rows).T),
+            slot=np.searchsorted(candidates, own),
+            since=since[candidates],
             size=np.array([n_support, 0]),
             budget=budget,
         )
-        zeros = np.zeros(n)
-        coef, sums = self._run(gram, np.append(coef, zeros), np.append(sums, zeros), memory, block)
+        moved = self._run(gram, coef[candidates], sums[candidates], memory, block)
+        coef[candidates], sums[candidates] = moved
+        since[candidates] = gram.since
         memory = memory.extend(block.own, block.source)
         memory = memory._replace(coef=like(coef, memory.coef), sums=like(sums, memory.coef))
         if gram.size[1] > 0:
             memory = memory._replace(mean=None)
-        oldest_first = np.argsort(gram.since, kind="stable")
-        return memory.keep(oldest_first[np.count_nonzero(gram.since < 0) :])
+        oldest_first = np.argsort(since, kind="stable")
+        return memory.keep(oldest_first[np.count_nonzero(since < 0) :])
+
+    def _scores(self, memory: Support, block: Block, coef: Any) -> Array:
+        """Return the scores of a block under some coefficients of the support rows."""
+        return to_numpy(self._kernel().scores(block.X, memory.rows, coef))
 
     def _run(
         self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
