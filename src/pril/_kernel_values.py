@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
+from threadpoolctl import ThreadpoolController
 
 from pril import _ranks
 from pril._support import batches, like, namespace, on_host, taken, to_numpy
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 # How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
 # CPU they should stay in cache; on an accelerator, few large products are faster than many small.
 CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 26
+ROUNDING = 1e-5  # how far above one a value of the RBF kernel may round
 
 
 class Kernel(NamedTuple):
@@ -58,19 +63,29 @@ class Kernel(NamedTuple):
             raise ValueError(f"{self} returned {host[~np.isfinite(host)][0]} for two finite rows")
         return np.ascontiguousarray(to_numpy(values))
 
-    def scores(self, A: Any, B: Any, coef: Any) -> Any:
+    def scores(self, A: Any, B: Any, coef: Any, n_jobs: int | None = None) -> Any:
         """Return kernel values of A's and B's rows, times the coefficients of B's rows.
 
-        A chunk of the values exists at a time, never all of them.
+        A chunk of the values exists at a time in each of `n_jobs` threads, never all of them. The
+        sum does not depend on the number of threads.
         """
         xp = namespace(coef)
         scores = like(np.zeros(A.shape[0]), coef)
         if coef.shape[0] == 0:
             return scores
         between, weights = self._between(A, B), xp.astype(coef, A.dtype)
-        width = max(1, (CHUNK if on_host(coef) else DEVICE_CHUNK) // A.shape[0])
-        for part in batches(coef.shape[0], width):
-            scores = scores + xp.astype(between(part) @ weights[part], scores.dtype)
+
+        def product(part: slice) -> Any:
+            return xp.astype(between(part) @ weights[part], scores.dtype)
+
+        if on_host(coef):
+            parts = list(batches(coef.shape[0], max(1, CHUNK // A.shape[0])))
+            shares = in_threads(product, parts, n_jobs)
+        else:
+            width = max(1, DEVICE_CHUNK // A.shape[0])
+            shares = map(product, batches(coef.shape[0], width, least=width // 8))
+        for share in shares:
+            scores = scores + share
         return scores
 
     def _between(self, A: Any, B: Any) -> Callable[[slice], Any]:
@@ -126,6 +141,26 @@ class Kernel(NamedTuple):
             return False
 
 
+def in_threads(
+    call: Callable[[slice], Any], parts: list[slice], n_jobs: int | None
+) -> Iterator[Any]:
+    """Return what a call returns for each part, in order."""
+    n_threads = min(effective_n_jobs(n_jobs), len(parts))
+    # Products of a chunk are too small to be shared by several threads of BLAS.
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        if n_threads == 1:
+            yield from map(call, parts)
+        else:
+            with ThreadPoolExecutor(n_threads) as pool:
+                yield from pool.map(call, parts)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Return the libraries with threads of their own; to look for them takes milliseconds."""
+    return ThreadpoolController()
+
+
 def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     """Return a function from a slice of B's rows to exp(-gamma |a - b|^2) with A's rows.
 
@@ -133,17 +168,23 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     ``(a, -gamma |a|^2, 1) . (2 gamma b, 1, -gamma |b|^2)``: two passes over the result, where
     `pairwise_kernels` makes seven.
     """
-    xp = namespace(A)
-    # Measure from a row of B: far from the origin the squares would round away the differences.
-    A, B = A - B[:1, ...], B - B[:1, ...]
-    a, b = (-gamma * xp.sum(rows * rows, axis=1, keepdims=True) for rows in (A, B))
-    left = xp.concat([A, a, xp.ones_like(a)], axis=1)
-    right = xp.concat([2.0 * gamma * B, xp.ones_like(b), b], axis=1)
+    xp, origin = namespace(A), B[:1, ...]
+
+    def moved(rows: Any) -> tuple[Any, Any]:
+        # Measure from a row of B: far from the origin the squares would round away the differences.
+        rows = rows - origin
+        return rows, -gamma * xp.sum(rows * rows, axis=1, keepdims=True)
+
+    rows, a = moved(A)
+    left = xp.concat([rows, a, xp.ones_like(a)], axis=1)
+    # Near B's first row no exponent is above zero by more than rounding.
+    far = -float(xp.min(a)) * float(xp.finfo(a.dtype).eps) > ROUNDING
 
     def between(part: slice) -> Any:
-        exponent = left @ right[part, ...].T
-        if on_host(exponent):
-            return np.exp(np.minimum(exponent, 0.0, out=exponent), out=exponent)
-        return xp.exp(xp.clip(exponent, max=0.0))
+        rows, b = moved(B[part, ...])
+        exponent = left @ xp.concat([2.0 * gamma * rows, xp.ones_like(b), b], axis=1).T
+        if far:
+            exponent = xp.clip(exponent, max=0.0)
+        return np.exp(exponent, out=exponent) if on_host(exponent) else xp.exp(exponent)
 
     return between

@@ -40,20 +40,43 @@ class Support(NamedTuple):
         """Return the position of rows of this call among the support rows, -1 if they have none."""
         return np.full(len(chosen), -1) if self.place is None else self.place[chosen]
 
-    def extend(self, rows: Any, source: Array) -> Support:
-        """Return the support with more rows, whose coefficients are zero."""
-        zeros = like(np.zeros(len(source)), self.coef)
-        if self.place is not None:
-            self.place[source] = len(self.source) + np.arange(len(source))
+    def with_room(self, n: int, rows: Any) -> Support:
+        """Return a support whose arrays are its own, with room to `add` n rows like these."""
+        if not issparse(self.rows):
+            xp = namespace(self.rows)
+            rows = xp.astype(self.rows, xp.result_type(self.rows.dtype, rows.dtype))
         return self._replace(
-            rows=joined(self.rows, rows),
-            coef=joined(self.coef, zeros),
-            sums=joined(self.sums, zeros),
-            source=np.concatenate([self.source, source]),
+            rows=self.rows if issparse(self.rows) else roomy(rows, n),
+            coef=roomy(self.coef, n),
+            sums=roomy(self.sums, n),
         )
+
+    def without_room(self) -> Support:
+        """Return the support with arrays of just its rows."""
+        n = len(self.source)
+        if n == self.coef.shape[0]:
+            return self
+        rows = self.rows if issparse(self.rows) else roomy(self.rows[:n, ...], 0)
+        return self._replace(rows=rows, coef=roomy(self.coef[:n], 0), sums=roomy(self.sums[:n], 0))
+
+    def add(self, rows: Any, coef: Array, sums: Array, source: Array) -> Support:
+        """Return the support with more rows, written into its room."""
+        start, stop = len(self.source), len(self.source) + len(source)
+        if self.place is not None:
+            self.place[source] = np.arange(start, stop)
+        if issparse(self.rows) or issparse(rows):
+            rows = joined(self.rows[:start, ...], rows)
+        else:
+            self.rows[start:stop, ...] = rows
+            rows = self.rows
+        self.coef[start:stop] = like(coef, self.coef)
+        self.sums[start:stop] = like(sums, self.sums)
+        return self._replace(rows=rows, source=np.concatenate([self.source, source]))
 
     def move(self, places: Array, coef: Array, sums: Array) -> Support:
         """Return the support with these numbers added to the coefficients at some places."""
+        if len(places) == 0:
+            return self
         return self._replace(
             coef=self.coef + scattered(coef, places, self.coef),
             sums=self.sums + scattered(sums, places, self.sums),
@@ -120,6 +143,14 @@ def joined(one: Any, other: Any) -> Any:
     return namespace(one).concat([one, other])
 
 
+def roomy(array: Any, n: int) -> Any:
+    """Return a copy with n more rows, zero."""
+    shape = (array.shape[0] + n, *array.shape[1:])
+    copy = namespace(array).zeros(shape, dtype=array.dtype, device=array.device)
+    copy[: array.shape[0], ...] = array
+    return copy
+
+
 def scattered(values: Array, places: Array, array: Any) -> Any:
     """Return zeros like a vector, with values in some places."""
     spread = np.zeros(array.shape[0])
@@ -127,6 +158,15 @@ def scattered(values: Array, places: Array, array: Any) -> Any:
     return like(spread, array)
 
 
-def batches(n: int, size: int) -> Iterator[slice]:
-    """Cut n rows into batches; scikit-learn's function does not accept n = 0."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+def batches(n: int, size: int, least: int | None = None) -> Iterator[slice]:
+    """Cut n rows into batches; with `least`, what is left over into halves, down to that size.
+
+    Results then have few shapes: an accelerator's allocator keeps what it once gave, and uses it
+    again for nothing larger.
+    """
+    start = 0
+    while start < n:
+        while least is not None and n - start < size > least:
+            size //= 2
+        yield slice(start, min(start + size, n))
+        start += size

@@ -97,6 +97,10 @@ class KernelPRIL(ThresholdClassifier):
         mistake.
     n_iter_no_change : int, default=3
         See `tol`.
+    n_jobs : int, default=None
+        Threads that compute kernel values on a CPU, as scikit-learn has it: None is one, unless
+        within :func:`joblib.parallel_backend`, and -1 is all cores. The model does not depend on
+        it.
 
     Attributes
     ----------
@@ -152,6 +156,7 @@ class KernelPRIL(ThresholdClassifier):
         "coef0": [Interval(Real, None, None, closed="neither")],
         "kernel_params": [dict, None],
         "budget": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
     }
     _parameter_constraints.pop("half_life")
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
@@ -175,6 +180,7 @@ class KernelPRIL(ThresholdClassifier):
         budget: int | None = None,
         tol: float | None = None,
         n_iter_no_change: int = 3,
+        n_jobs: int | None = None,
     ) -> None:
         self.classes = classes
         self.max_iter = max_iter
@@ -189,6 +195,7 @@ class KernelPRIL(ThresholdClassifier):
         self.coef0 = coef0
         self.kernel_params = kernel_params
         self.budget = budget
+        self.n_jobs = n_jobs
 
     def _rule(self) -> loop.Pril:
         return loop.Pril(skip_correct=False)
@@ -253,6 +260,9 @@ class KernelPRIL(ThresholdClassifier):
     ) -> Support:
         if batch.weights is not None:
             memory = memory._replace(state=memory.state._replace(lattice=False))
+        if self.budget is None:
+            own = memory.source if self.kernel == "precomputed" else batch.rows.X
+            memory = memory.with_room(len(batch), own)
         for part in batches(len(batch) if order is None else len(order), BLOCK):
             if order is None:
                 chosen, X = np.arange(part.start, part.stop), batch.rows.X[part, ...]
@@ -272,11 +282,11 @@ class KernelPRIL(ThresholdClassifier):
                 memory = self._learn_block(memory, block)
             else:
                 memory = self._learn_block_within_budget(memory, block, int(self.budget))
-        return memory
+        return memory.without_room()
 
     def _learn_block(self, memory: Support, block: Block) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
-        n, n_support = len(block.source), len(memory.source)
+        n = len(block.source)
         gram = loop.Gram(
             scores=self._scores(memory, block, memory.coef),
             sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
@@ -287,11 +297,10 @@ class KernelPRIL(ThresholdClassifier):
             budget=UNLIMITED,
         )
         coef, sums = self._run(gram, np.zeros(n), np.zeros(n), memory, block)
+        old = np.flatnonzero(block.places >= 0)
+        memory = memory.move(block.places[old], coef[old], sums[old])
         new = np.flatnonzero((gram.since >= 0) & (block.places < 0))
-        block.places[new] = n_support + np.arange(len(new))
-        moved = block.places >= 0
-        memory = memory.extend(taken(block.own, new), block.source[new])
-        return memory.move(block.places[moved], coef[moved], sums[moved])
+        return memory.add(taken(block.own, new), coef[new], sums[new], block.source[new])
 
     def _learn_block_within_budget(self, memory: Support, block: Block, budget: int) -> Support:
         """Learn from a block within a budget: dropping a support row changes all later scores.
@@ -320,16 +329,20 @@ class KernelPRIL(ThresholdClassifier):
         moved = self._run(gram, coef[candidates], sums[candidates], memory, block)
         coef[candidates], sums[candidates] = moved
         since[candidates] = gram.since
-        memory = memory.extend(block.own, block.source)
-        memory = memory._replace(coef=like(coef, memory.coef), sums=like(sums, memory.coef))
-        if gram.size[1] > 0:
-            memory = memory._replace(mean=None)
+        memory = memory._replace(
+            rows=joined(memory.rows, block.own),
+            coef=like(coef, memory.coef),
+            sums=like(sums, memory.coef),
+            source=np.append(memory.source, block.source),
+            mean=None if gram.size[1] > 0 else memory.mean,
+        )
         oldest_first = np.argsort(since, kind="stable")
         return memory.keep(oldest_first[np.count_nonzero(since < 0) :])
 
     def _scores(self, memory: Support, block: Block, coef: Any) -> Array:
         """Return the scores of a block under some coefficients of the support rows."""
-        return to_numpy(self._kernel().scores(block.X, memory.rows, coef))
+        rows, coef = memory.rows[: len(memory.source), ...], coef[: len(memory.source)]
+        return to_numpy(self._kernel().scores(block.X, rows, coef, self.n_jobs))
 
     def _run(
         self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
@@ -383,7 +396,7 @@ class KernelPRIL(ThresholdClassifier):
     def _score_rows(self, rows: Points) -> Any:
         kernel, coef = self._kernel(), self.dual_coef_
         blocks = [
-            kernel.scores(rows.X[block, ...], self._memory.rows, coef)
+            kernel.scores(rows.X[block, ...], self._memory.rows, coef, self.n_jobs)
             for block in batches(rows.X.shape[0], BLOCK)
         ]
         return namespace(coef).concat(blocks)
