@@ -52,6 +52,10 @@ class Kernel(NamedTuple):
     def __str__(self) -> str:
         return f"kernel={self.kernel!r}" if isinstance(self.kernel, str) else "the kernel function"
 
+    def gamma(self, X: Any) -> float:
+        """Return gamma, whose default depends on the number of features."""
+        return float(self.arguments.get("gamma", 1.0 / X.shape[1]))
+
     def values(self, A: Any, B: Any) -> Array:
         """Return the kernel values of A's rows and B's rows as NumPy; they must be finite."""
         if B.shape[0] == 0:
@@ -95,7 +99,7 @@ class Kernel(NamedTuple):
         if callable(self.kernel):
             return lambda part: self._call_function(A, B[part, ...])
         if self.kernel == "rbf" and not (issparse(A) or issparse(B)):
-            return _rbf(A, B, self.arguments.get("gamma", 1.0 / A.shape[1]))
+            return _rbf(A, B, self.gamma(A))
 
         def between(part: slice) -> Any:
             with np.errstate(all="ignore"):  # values that overflow are refused later

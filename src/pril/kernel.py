@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -260,6 +261,10 @@ class KernelPRIL(ThresholdClassifier):
     ) -> Support:
         if batch.weights is not None:
             memory = memory._replace(state=memory.state._replace(lattice=False))
+        if record is None:
+            learned = self._learn_fused(memory, batch, order)
+            if learned is not None:
+                return learned
         if self.budget is None:
             own = memory.source if self.kernel == "precomputed" else batch.rows.X
             memory = memory.with_room(len(batch), own)
@@ -283,6 +288,30 @@ class KernelPRIL(ThresholdClassifier):
             else:
                 memory = self._learn_block_within_budget(memory, block, int(self.budget))
         return memory.without_room()
+
+    def _learn_fused(self, memory: Support, batch: Batch, order: Array | None) -> Support | None:
+        """Learn by kernels of our own for a CUDA device; None where there are none."""
+        X, fused = batch.rows.X, self._fused(batch.rows.X, memory.rows)
+        if fused is None or self.budget is not None or not memory.state.lattice:
+            return None
+        if len(memory.state.n) > fused.MAX_CUTS:
+            return None
+        labelled = batch.labelled()
+        chosen = np.flatnonzero(labelled) if order is None else order[labelled[order]]
+        learned: Support | None = fused.learn(
+            memory, X, chosen, batch.intervals[chosen], self._kernel().gamma(X)
+        )
+        return learned
+
+    def _fused(self, X: Any, rows: Any) -> Any:
+        """Return the module with kernels of our own for these rows, None if it has none."""
+        if self.kernel != "rbf" or type(X).__module__ != "torch" or X.device.type != "cuda":
+            return None
+        if find_spec("triton") is None or X.dtype != rows.dtype:
+            return None
+        from pril import _fused
+
+        return _fused if _fused.works() else None
 
     def _learn_block(self, memory: Support, block: Block) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
@@ -394,9 +423,14 @@ class KernelPRIL(ThresholdClassifier):
         return self._score_rows(self._read_rows(X, reset=False, min_rows=1))
 
     def _score_rows(self, rows: Points) -> Any:
-        kernel, coef = self._kernel(), self.dual_coef_
+        kernel, coef, support = self._kernel(), self.dual_coef_, self._memory.rows
+        fused = self._fused(rows.X, support)
+        if fused is not None and len(coef) > 0:
+            scores = fused.scores(rows.X, support, coef, kernel.gamma(rows.X))
+            if scores is not None:
+                return scores
         blocks = [
-            kernel.scores(rows.X[block, ...], self._memory.rows, coef, self.n_jobs)
+            kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
             for block in batches(rows.X.shape[0], BLOCK)
         ]
         return namespace(coef).concat(blocks)
