@@ -4,6 +4,7 @@ Five equal-frequency classes of sin(2 x_0) + x_1 x_2 on 20 standard normal featu
 RBF kernel with gamma 0.05, one pass. With a CUDA device: `python benchmarks/kernel_speed.py cuda`.
 """
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -136,23 +137,127 @@ def main():
 
 
 def on_cuda(n):
-    """Print the table for a CUDA device."""
+    """Print the tables for a CUDA device: our own kernels, and the general path beside them."""
     import sklearn
     import torch
+    import triton
+
+    from pril import _fused
 
     sklearn.set_config(array_api_dispatch=True)
-    print(f"### {torch.cuda.get_device_name()}, {n} rows, d = 20, RBF, one pass\n")
+    where = (
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton.__version__}"
+    )
+    print(f"### {where}: d = 20, RBF, one pass\n")
     X, y = rows(n)
-    expected = learn(X[:40_000], y[:40_000], average=False).n_mistakes_
+    expected = learn(X[:40_000], y[:40_000])
+    kinds = [
+        ("own kernels", torch, KernelPRIL._fused),
+        ("general, PyTorch", torch, lambda *_: None),
+        ("general, CuPy", optional("cupy"), lambda *_: None),
+    ]
     results = []
-    for dtype in (torch.float64, torch.float32):
-        there = torch.asarray(X, dtype=dtype, device="cuda")
-        few = learn(there[:40_000], y[:40_000], average=False).n_mistakes_
-        times = [seconds(lambda t=there: learn(t, y)) for _ in range(2)]
-        taken, model = min(times, key=lambda result: result[0])
-        off = abs(few / expected - 1)
-        results.append([str(dtype), len(model.support_), taken, f"{few} ({off:.2%} off)"])
-    table(["dtype", "support rows", "seconds", f"mistakes in 40 000 (CPU: {expected})"], results)
+    for name, module, fused in kinds:
+        if module is None:
+            continue
+        KernelPRIL._fused = fused
+        for dtype in ("float32", "float64"):
+            there = on_device(module, X, dtype)
+            few = learn(there[:40_000], y[:40_000])
+            same = np.array_equal(few.support_, expected.support_)
+            off = np.abs(few.thresholds_ - expected.thresholds_).max()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            times = [seconds(lambda t=there: learn(t, y)) for _ in range(3)]
+            taken, model = min(times, key=lambda result: result[0])
+            reserved = reserved_gigabytes(module)
+            rms = score_error(model, there)
+            predicting = min(seconds(lambda: model.predict(there[:100_000]))[0] for _ in range(3))
+            results.append(
+                [name, dtype, n, len(model.support_), times[0][0], taken, f"{reserved:.1f}"]
+                + [f"{rms:.1e}", predicting, f"{same}, {off:.2g}"]
+            )
+            print(results[-1], flush=True)
+    table(
+        [
+            "",
+            "dtype",
+            "rows",
+            "support rows",
+            "first call, s",
+            "best of 3, s",
+            "GB reserved",
+            "RMS error of scores",
+            "100 000 predictions, s",
+            "40 000 rows: support as on the CPU, thresholds off by",
+        ],
+        results,
+    )
+    KernelPRIL._fused = kinds[0][2]
+    print("### How `_add_scores` divides its work: seconds for the rows above\n")
+    for name, candidates in (("FLOAT32", FLOAT32_SHAPES), ("FLOAT64", FLOAT64_SHAPES)):
+        there, chosen = on_device(torch, X, name.lower()), getattr(_fused, name)
+        for shapes in candidates:
+            setattr(_fused, name, _fused.Shapes(*shapes))
+            try:
+                learn(there[:3000], y[:3000])
+                print(name, shapes, f"{seconds(lambda: learn(there, y))[0]:.3f}", flush=True)
+            except Exception as error:  # more shared memory or registers than there are
+                print(name, shapes, repr(error)[:80], flush=True)
+        setattr(_fused, name, chosen)
+    print("\n### A budget of 10 000, 40 000 rows, general path\n")
+    there = on_device(torch, X[:40_000], "float32")
+    for budget in (None, 10_000):
+        print(budget, [seconds(lambda: learn(there, y[:40_000], budget=budget))[0] for _ in "ab"])
+    print("\n### Ten times the rows, float32\n")
+    X, y = rows(10 * n)
+    there = on_device(torch, X, "float32")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    taken, model = seconds(lambda: learn(there, y))
+    print(10 * n, len(model.support_), f"{taken:.2f} s, {reserved_gigabytes(torch):.1f} GB")
+
+
+FLOAT32_SHAPES = [
+    (128, 64, 4, 3),
+    (128, 64, 8, 3),
+    (128, 128, 8, 3),
+    (64, 64, 4, 3),
+    (128, 64, 4, 2),
+]
+FLOAT64_SHAPES = [(64, 64, 4, 2), (64, 64, 8, 2), (128, 64, 8, 2), (64, 32, 4, 2), (32, 64, 4, 2)]
+
+
+def optional(name):
+    """Return a module, None if it is not installed."""
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
+def on_device(module, X, dtype):
+    """Return rows on the device, by PyTorch or CuPy."""
+    if module.__name__ == "torch":
+        return module.asarray(X, dtype=getattr(module, dtype), device="cuda")
+    return module.asarray(X, dtype=dtype)
+
+
+def reserved_gigabytes(module):
+    """Return how much memory a library took from the device, at most."""
+    if module.__name__ == "torch":
+        return module.cuda.max_memory_reserved() / 1e9
+    return module.get_default_memory_pool().total_bytes() / 1e9
+
+
+def score_error(model, X, n=2000):
+    """Return the root of the mean squared difference of scores from those in float64."""
+    support, rows = (np.asarray(to_host(part), np.float64) for part in (model._memory.rows, X[:n]))
+    ours = to_host(model._score_rows(pril.kernel.Points(X[:n])))
+    exact = model._kernel().scores(rows, support, to_host(model.dual_coef_), -1)
+    return np.sqrt(np.mean((ours - exact) ** 2))
+
+
+def to_host(array):
+    """Return an array of PyTorch or CuPy as NumPy."""
+    return array.get() if hasattr(array, "get") else array.cpu().numpy()
 
 
 if __name__ == "__main__":
