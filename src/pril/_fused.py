@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 BLOCK = 1024  # rows learned at a time
 GRAMS = 32  # kernel matrices of so many blocks are computed together
-WARPS = 8  # of the program that learns a block
+WARPS = 4  # of the program that learns a block
+SLICE = 16  # rows whose part in the later scores it adds at a time
 WIDEST = 64  # columns of a product; wider rows take several
 MAX_CUTS = 1024
 # Rows are this close to the first one, or the rounding of their squares shows in kernel values.
@@ -189,6 +190,23 @@ def add_scores(
 
 
 @triton.jit
+def _pick(values, here):
+    """Return the value that is here, in each copy.
+
+    A warp adds integers in one instruction, floats in ten: so the bits are added.
+    """
+    if values.dtype == tl.float32:
+        bits = tl.where(here, values.to(tl.int32, bitcast=True), 0)
+        picked = tl.sum(bits, 1).to(tl.float32, bitcast=True)
+    else:
+        bits = tl.where(here, values.to(tl.int64, bitcast=True), 0)
+        low = tl.sum((bits & 0xFFFFFFFF).to(tl.int32), 1).to(tl.int64) & 0xFFFFFFFF
+        high = tl.sum((bits >> 32).to(tl.int32), 1).to(tl.int64)
+        picked = ((high << 32) | low).to(tl.float64, bitcast=True)
+    return picked[:, None]
+
+
+@triton.jit
 def _learn_block(
     sums,
     values,
@@ -226,6 +244,7 @@ def _learn_block(
     theta = tl.load(thresholds + cut)
     moved = tl.load(moves + cut)
     before = tl.load(counts)
+    t = before.to(tl.float64)
     mistakes = copy
     updates = copy
     tl.debug_barrier()
@@ -238,15 +257,17 @@ def _learn_block(
             later = start + tl.minimum(r + 1, 31)
             value_later = tl.load(values + later * SIZE + start + near)
             label_later = tl.load(labels + later)
-            f = tl.sum(tl.where(near == r, s, 0.0), 1)[:, None]
+            f = _pick(s, near == r)
             left = (cut < (label & 0xFFFF)) & (f <= theta)
             right = (cut >= (label >> 16)) & (cut < CUTS) & (f >= theta)
             tau = left.to(tl.int32) - right.to(tl.int32)
-            alpha = tl.sum(tau, 1)[:, None]
-            violated = tl.sum((left | right).to(tl.int32), 1)[:, None]
+            both = tl.sum(left.to(tl.int32) + (right.to(tl.int32) << 16), 1)[:, None]
+            alpha = (both & 0xFFFF) - (both >> 16)
+            violated = (both & 0xFFFF) + (both >> 16)
             s += alpha.to(s.dtype) * value
             theta -= tau.to(theta.dtype)
-            moved += (before + start + r).to(tl.float64) * tau.to(tl.float64)
+            moved += t * tau.to(tl.float64)
+            t += 1.0
             step = tl.where(near == r, alpha.to(s.dtype), step)
             mistakes += (violated > 0).to(tl.int32)
             updates += violated
@@ -256,7 +277,8 @@ def _learn_block(
         tl.debug_barrier()
         for part in tl.static_range(32 // SLICE):
             these = start + part * SLICE + tl.arange(0, SLICE)
-            block = tl.load(values + these[None, :] * SIZE + row[:, None])
+            at = values + these[None, :] * SIZE + row[:, None]
+            block = tl.load(at, mask=(row >= start + 32)[:, None], other=0.0)
             score += tl.sum(block * tl.load(steps + these)[None, :], 1)
         tl.store(scratch + row, score, mask=(row >= start + 32) & (row < start + 64))
         tl.debug_barrier()
@@ -366,7 +388,7 @@ def learn(
             CUTS=n_cuts,
             LANES=lanes,
             COPIES=WARPS,
-            SLICE=32 if real == torch.float32 else 8,
+            SLICE=SLICE,
             num_warps=WARPS,
         )
         _append[BLOCK // 32,](

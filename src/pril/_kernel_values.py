@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
 # CPU they should stay in cache; on an accelerator, few large products are faster than many small.
-CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 26
+CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 27
 ROUNDING = 1e-5  # how far above one a value of the RBF kernel may round
 
 
@@ -87,7 +87,7 @@ class Kernel(NamedTuple):
             shares = in_threads(product, parts, n_jobs)
         else:
             width = max(1, DEVICE_CHUNK // A.shape[0])
-            shares = map(product, batches(coef.shape[0], width, least=width // 8))
+            shares = map(product, batches(coef.shape[0], width, least=width // 16))
         for share in shares:
             scores = scores + share
         return scores
