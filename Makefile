@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow attack test-oldest lint bench format clean
+.PHONY: demo test test-slow attack test-oldest lint bench dist format clean
 
-demo: .venv/installed
-	$(BIN)/python examples/demo.py
+demo: .venv-demo/installed
+	.venv-demo/bin/python examples/demo.py
 
 test: lint
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack"
@@ -36,13 +36,28 @@ format: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
 
+# Wheel and sdist, checked, and the README's examples run with the wheel in an empty environment.
+dist: .venv/installed
+	rm -rf output/dist
+	$(BIN)/python -m build --outdir output/dist
+	$(BIN)/twine check --strict output/dist/*
+	$(BIN)/check-wheel-contents output/dist/*.whl
+	$(PYTHON) -m venv output/dist/venv
+	output/dist/venv/bin/python -m pip install --quiet output/dist/*.whl pandas
+	cd output/dist && venv/bin/python -m doctest ../../README.md
+
 clean:
-	rm -rf .venv $(OLDEST) output
+	rm -rf .venv .venv-demo $(OLDEST) output
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+.venv-demo/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python -m pip install --quiet --editable '.[plot]'
 	touch $@
 
 $(OLDEST)/installed: pyproject.toml

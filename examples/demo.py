@@ -1,7 +1,7 @@
 """Learn to grade flats from what disagreeing raters said, and see how good it is.
 
 Three raters look at a flat, each may skip it; their lowest and highest vote make a range. The
-model learns from 400 ranges and is judged on 400 flats whose exact grade it never saw.
+models learn from 400 ranges and are judged on 400 flats whose exact grade they never saw.
 """
 
 import argparse
@@ -15,7 +15,7 @@ matplotlib.use("agg")
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pril import PRIL
+from pril import PRIL, OrderedLogit, PredictionRanges
 from pril.labels import from_votes
 from pril.metrics import interval_absolute_error
 from pril.plotting import plot_scores
@@ -59,24 +59,46 @@ def main():
     exact = y[:, 0] == y[:, 1]
     print(f"{len(y)} flats to learn from, {exact.sum()} with one grade, the others with a range.\n")
 
-    model = make_pipeline(StandardScaler(), PRIL(classes=GRADES, random_state=0)).fit(X, y)
+    def fitted(learner, rows):
+        return make_pipeline(StandardScaler(), learner).fit(X[rows], y[rows])
+
+    everything = np.full(len(y), True)
+    model = fitted(PRIL(classes=GRADES, random_state=0), everything)
+    logit = fitted(OrderedLogit(classes=GRADES, random_state=0), everything)
+    only = fitted(OrderedLogit(classes=GRADES, random_state=0), exact)
     pril = model[-1]
-    print("classes     ", " < ".join(pril.classes_))
-    print("thresholds  ", "  ".join(f"{threshold:.1f}" for threshold in pril.thresholds_))
+    print("PRIL learned a score, and thresholds that cut it into grades:")
+    print("  classes     ", " < ".join(pril.classes_))
+    print("  thresholds  ", "  ".join(f"{threshold:.1f}" for threshold in pril.thresholds_))
     for name, weight in zip(FEATURES, pril.coef_, strict=True):
-        print(f"{'weight of ' + name:<22}{weight:7.1f}")
+        print(f"  {'weight of ' + name:<22}{weight:7.1f}")
 
     print(f"\nOn {len(X_new)} flats with exact grades, never seen:")
     common = max(GRADES, key=list(grades).count)
-    only = make_pipeline(StandardScaler(), PRIL(classes=GRADES, random_state=0))
-    only.fit(X[exact], y[exact])
     for name, predicted in (
         ("PRIL on all the ranges", model.predict(X_new)),
-        ("PRIL on the exact grades alone", only.predict(X_new)),
+        ("OrderedLogit on all the ranges", logit.predict(X_new)),
+        ("OrderedLogit on exact grades only", only.predict(X_new)),
         (f"always '{common}'", np.full(len(X_new), common)),
     ):
         error = interval_absolute_error(grades, predicted, classes=GRADES)
-        print(f"  {name:<32} right {np.mean(predicted == grades):4.0%}, off by {error:.2f} grades")
+        print(f"  {name:<34} right {np.mean(predicted == grades):4.0%}, off by {error:.2f} grades")
+
+    # The scaler is part of the model, and the ranges of predictions are around all of it.
+    ranges = PredictionRanges(logit, coverage=0.9, random_state=0).fit(X, y)
+    lower, upper = ranges.predict_range(X_new).T
+    inside = [
+        GRADES.index(low) <= GRADES.index(grade) <= GRADES.index(high)
+        for low, grade, high in zip(lower, grades, upper, strict=True)
+    ]
+    print("\nOrderedLogit also says how sure it is, and which range to expect:")
+    print("  " + "".join(f"{grade:>7}" for grade in GRADES) + "   range, 90 %      truth")
+    for row, chances in enumerate(logit.predict_proba(X_new[:4])):
+        spoken = lower[row] if lower[row] == upper[row] else f"{lower[row]} to {upper[row]}"
+        shown = "".join(f"{chance:7.0%}" for chance in chances)
+        print(f"  {shown}   {spoken:<16} {grades[row]}")
+    print("  made to hold 90 % of the raters' grades, who err themselves;")
+    print(f"  they hold {np.mean(inside):.0%} of the true ones")
 
     folder.mkdir(parents=True, exist_ok=True)
     ax = plot_scores(pril, model[:-1].transform(X), y)
