@@ -26,7 +26,7 @@ if _typing.TYPE_CHECKING:
     from pril.ranges import *
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",
