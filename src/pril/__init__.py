@@ -1,4 +1,28 @@
-"""Learn to rate from ranges: ordinal classifiers from interval labels, online."""
+"""Learn to rate from ranges: ordinal classifiers from interval labels, online.
+
+A label is a value ("good"), a range ("fair", "good"), or open at an end ("good", None).
+
+    from pril import OrderedLogit
+    model = OrderedLogit(classes=["poor", "fair", "good", "great"]).fit(X, y)
+    model.predict(X_new), model.predict_proba(X_new)
+
+Learners, each a scikit-learn classifier with `fit` and `partial_fit`:
+
+- OrderedLogit: probabilities, and the least error where some labels are exact
+- PRIL: the paper's perceptron; KernelPRIL: with a kernel; MPRIL: multiplicative
+- PRank, WidrowHoff, MulticlassPerceptron: baselines
+
+Around them:
+
+- PredictionRanges: predicted ranges with a guaranteed coverage
+- LandmarkFeatures, PolynomialMap: non-linear features; ColumnEncoder: columns of a table
+- save, load: models in files
+
+Modules: labels (from votes, brackets, strings), metrics, evaluate, plotting, datasets, theory,
+experiments, io, errors; and with other libraries: dask, river, onnx.
+
+``help(pril.PRIL)`` explains one of them; the command ``pril --help`` works on tables.
+"""
 
 import importlib as _importlib
 import typing as _typing
