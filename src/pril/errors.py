@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ClassOrderWarning", "FeatureRangeWarning", "RowError", "shown"]
+__all__ = ["ClassOrderWarning", "FeatureRangeWarning", "RowError"]
 
 LONGEST = 60  # characters of a value in a message
 ADVICE = {  # what a message adds for a hint
