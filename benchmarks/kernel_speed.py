@@ -115,6 +115,13 @@ def main():
         results.append([str(budget), len(model.support_), taken, error])
     table(["budget", "support rows", "seconds", "mean absolute error"], results)
 
+    print("### Threads: seconds for 40 000 rows\n")
+    results = []
+    for n_jobs in (1, 2):
+        taken = min(seconds(lambda n=n_jobs: learn(X, y, n_jobs=n))[0] for _ in range(3))
+        results.append([n_jobs, taken])
+    table(["n_jobs", "seconds"], results)
+
     print("### `PolynomialMap` or kernel: 10 000 rows in two dimensions, (x.x' + 1)^2\n")
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (10_000, 2))
