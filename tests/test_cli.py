@@ -287,6 +287,39 @@ def test_help_imports_nothing_heavy():
     assert not {"numba", "sklearn", "numpy", "pyarrow", "skops"} & set(said.split())
 
 
+@pytest.mark.parametrize("command", ["predict m.pril t.csv", "stream m.pril"])
+def test_using_a_model_imports_only_what_it_needs(good, tmp_path, command):
+    write(tmp_path / "t.csv", make_rows())
+    good("fit", "t.csv", *RANGES, "-q", "-o", "m.pril")
+    code = "import sys; from pril.cli.main import main\n" + (
+        f"try: main({command.split()})\nexcept SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    with (tmp_path / "t.csv").open("rb") as rows:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdin=rows, capture_output=True, text=True, check=True
+        )
+    assert done.stdout.count("\n") >= 300
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "sklearn.base" in loaded
+    unwanted = {"dask", "matplotlib", "scipy.stats._stats_py", "skops"}
+    assert not (unwanted | {"sklearn.metrics", "sklearn.model_selection"}) & loaded
+
+
+def test_what_is_loaded_on_first_use_is_loaded_then():
+    code = """
+import sys
+from pril.cli.main import _starting_fast
+finders = list(sys.meta_path)
+with _starting_fast():
+    import scipy.stats
+assert "scipy.stats._stats_py" not in sys.modules
+assert sys.meta_path == finders
+assert scipy.stats.norm.cdf(0.0) == 0.5
+assert "scipy.stats._stats_py" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_stdin_and_stdout(tmp_path):
     rows = make_rows()
     for suffix in ("csv", "jsonl", "parquet"):

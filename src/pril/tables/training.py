@@ -23,7 +23,6 @@ from pril import __version__, _ranks, io
 from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
-from pril.features import LandmarkFeatures
 from pril.ranges import PredictionRanges, calibration_scores, distances_of
 from pril.tables.cells import one_batch, read_labels, read_numbers
 from pril.tables.encoder import ColumnEncoder
@@ -42,6 +41,8 @@ from pril.tables.survey import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pril.features import LandmarkFeatures
 
     Array = NDArray[Any]
 
@@ -380,6 +381,8 @@ class Run:
         if self.reservoir and self.task.nonlinear:
             if self.reservoir.cells is None:
                 raise all_held_out(self.table)
+            from pril.features import LandmarkFeatures  # which imports scipy.stats
+
             landmarks = LandmarkFeatures(self.task.nonlinear, random_state=self.task.seed)
             self.landmarks = landmarks.fit(self.encoder.transform(self.reservoir.rows()))
             self.reservoir = None
