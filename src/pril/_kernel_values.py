@@ -14,7 +14,8 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
 from threadpoolctl import ThreadpoolController
 
 from pril import _ranks
-from pril._support import batches, like, namespace, on_host, taken, to_numpy
+from pril._rows import batches
+from pril._support import like, namespace, on_host, taken, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._rows import n_rows, not_finite_error, read_rows
+from pril._rows import batches, n_rows, not_finite_error, read_rows, rows_within
 from pril._sklearn import Interval, fit_context
 from pril.errors import RowError
 from pril.metrics import mean_over_rows
@@ -140,6 +140,23 @@ class Batch:
         return int(_ranks.interval_loss(visited, record.rank).sum())
 
 
+class Ratings(NamedTuple):
+    """What a model says of some rows."""
+
+    rank: Array  # (n,)
+    scores: Array  # (n, scores)
+    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
+
+
+# Rows are rated in batches of so many, or fewer if an answer has many numbers a row.
+BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22
+
+
+def _batch_size(width: int) -> int:
+    """Return how many rows are rated at once: a power of two, so that kernels cut them alike."""
+    return min(BATCH_ROWS, max(1, 1 << (BATCH_CELLS // width).bit_length() >> 1))
+
+
 def read_weights(sample_weight: Any, n: int) -> Array:
     """Return the weights of n rows, each of them finite and not negative."""
     try:
@@ -159,7 +176,7 @@ def read_weights(sample_weight: Any, n: int) -> Array:
 
 
 @contextmanager
-def naming_rows(rows: Array) -> Iterator[None]:
+def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
     """Let errors about some of the rows name them by their position among all."""
     try:
         yield
@@ -580,8 +597,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         labels : ndarray of shape (n_samples,)
             The predicted classes.
         """
-        rank = self._rate(X)[0]
-        return self.classes_[rank]
+        return self._answer(self._readable(X), lambda rated, _: self.classes_[rated.rank])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their interval: accuracy, for exact labels.
@@ -601,20 +617,48 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         score : float
             Between 0 and 1.
         """
-        rank = self._rate(X)[0]
-        table = _ranks.read(y)
-        intervals = _ranks.to_intervals(table, self.classes_, allow_unknown=True)
-        _ranks.check_length(intervals, rank)
-        known = (intervals != _ranks.UNKNOWN).all(axis=1)
-        hits = known & (_ranks.interval_loss(intervals, rank) == 0)
-        return mean_over_rows(hits, table.labelled(), sample_weight, name="y")
+        rows, table = self._readable(X), _ranks.read(y)
+        _ranks.check_length(table.values, range(n_rows(rows)))
 
-    def _rate(self, X: Any) -> tuple[Array, Array, Array]:
-        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
+        def find_hits(rated: Ratings, batch: slice) -> Array:
+            labels = table.take(batch)
+            intervals = _ranks.to_intervals(labels, self.classes_, allow_unknown=True)
+            known = (intervals != _ranks.UNKNOWN).all(axis=1)
+            hits = known & (_ranks.interval_loss(intervals, rated.rank) == 0)
+            return np.column_stack([hits, labels.labelled()])
+
+        hits, labelled = self._answer(rows, find_hits).T
+        return mean_over_rows(hits, labelled, sample_weight, name="y")
+
+    def _readable(self, X: Any) -> Any:
+        """Return the rows of X, to be predicted."""
         self._check_ready()
-        return self._rate_rows(self._read_rows(X, reset=False, min_rows=1))
+        return self._read_rows(X, reset=False, min_rows=1)
 
-    def _rate_rows(self, rows: Any) -> tuple[Array, Array, Array]:
+    def _answer(
+        self, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
+    ) -> Array:
+        """Return an answer for each row, made batch by batch so that little memory is needed.
+
+        `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
+        numbers a row.
+        """
+        n, answers = n_rows(rows), np.empty(0)
+        for batch in batches(n, _batch_size(max(width, self._n_scores()))):
+            with naming_rows(range(batch.start, batch.stop)):
+                part = answer(self._rate_rows(rows_within(rows, batch)), batch)
+            if len(part) == n:
+                return part
+            if batch.start == 0:
+                answers = np.empty((n, *part.shape[1:]), dtype=part.dtype)
+            answers[batch] = part
+        return answers
+
+    def _rate(self, X: Any) -> Ratings:
+        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
+        return self._rate_rows(self._readable(X))
+
+    def _rate_rows(self, rows: Any) -> Ratings:
         """Do the work of `_rate` for rows that have been checked."""
         w, cut, unit = self._parameters()
         ranks = np.empty(n_rows(rows), dtype=np.int64)
@@ -622,7 +666,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         bad = loop.rate(rows, self._rule(), w, cut, ranks, scores)
         if bad >= 0:
             raise not_finite_error(rows, self, int(bad))
-        return ranks, scores / unit, cut / unit
+        return Ratings(ranks, scores / unit, cut / unit)
 
     def _parameters(self) -> tuple[Array, Array, float]:
         """Return weights, thresholds between sentinels, and the number that divides them."""
@@ -693,7 +737,7 @@ class ThresholdClassifier(OnlineClassifier):
         scores : ndarray of shape (n_samples,)
             Comparable to `thresholds_`.
         """
-        return self._rate(X)[1][:, 0]
+        return self._answer(self._readable(X), lambda rated, _: rated.scores[:, 0])
 
     def decision_function(self, X: Any) -> Array:
         """Return how far each score lies inside each class.
@@ -710,9 +754,13 @@ class ThresholdClassifier(OnlineClassifier):
             of each class, negative outside; the largest is the predicted class, except where the
             score equals a threshold.
         """
-        _, scores, cut = self._rate(X)
-        margins: Array = np.minimum(scores - cut[:-1], cut[1:] - scores)
-        return scores[:, 0] - cut[1] if len(cut) == 3 else margins
+
+        def find_margins(rated: Ratings, _: slice) -> Array:
+            scores, cut = rated.scores, rated.cut
+            margins: Array = np.minimum(scores - cut[:-1], cut[1:] - scores)
+            return scores[:, 0] - cut[1] if len(cut) == 3 else margins
+
+        return self._answer(self._readable(X), find_margins, width=len(self.classes_))
 
     @property
     def thresholds_(self) -> Array:

@@ -57,7 +57,7 @@ class Labels(NamedTuple):
         labelled: NDArray[np.bool_] = ~missing.all(axis=1)
         return labelled
 
-    def take(self, rows: Array) -> Labels:
+    def take(self, rows: Array | slice) -> Labels:
         """Return some of the rows."""
         return self._replace(values=self.values[rows])
 

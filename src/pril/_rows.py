@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +94,30 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 def n_rows(rows: Any) -> int:
     """Return the number of rows."""
     return len(rows.indptr) - 1 if isinstance(rows, Csr) else int(rows.X.shape[0])
+
+
+def batches(n: int, size: int, least: int | None = None) -> Iterator[slice]:
+    """Cut n rows into batches; with `least`, what is left over into halves, down to that size.
+
+    Results then have few shapes: an accelerator's allocator keeps what it once gave, and uses it
+    again for nothing larger.
+    """
+    start = 0
+    while start < n:
+        while least is not None and n - start < size > least:
+            size //= 2
+        yield slice(start, min(start + size, n))
+        start += size
+
+
+def rows_within(rows: Any, batch: slice) -> Any:
+    """Return the rows of a batch; their features are not copied."""
+    if not isinstance(rows, Csr):
+        return rows._replace(X=rows.X[batch, ...])
+    start = rows.indptr[batch.start : batch.stop + 1]
+    stored = slice(start[0], start[-1])
+    indptr = _frozen(start - start[0])
+    return rows._replace(data=rows.data[stored], indices=rows.indices[stored], indptr=indptr)
 
 
 def not_finite_error(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -156,17 +155,3 @@ def scattered(values: Array, places: Array, array: Any) -> Any:
     spread = np.zeros(array.shape[0])
     spread[places] = values
     return like(spread, array)
-
-
-def batches(n: int, size: int, least: int | None = None) -> Iterator[slice]:
-    """Cut n rows into batches; with `least`, what is left over into halves, down to that size.
-
-    Results then have few shapes: an accelerator's allocator keeps what it once gave, and uses it
-    again for nothing larger.
-    """
-    start = 0
-    while start < n:
-        while least is not None and n - start < size > least:
-            size //= 2
-        yield slice(start, min(start + size, n))
-        start += size

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _loop as loop
 from pril._kernel_values import Kernel
-from pril._online import Batch, OnlineClassifier, ThresholdClassifier
-from pril._rows import check_sparse, not_finite_error
+from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
+from pril._rows import batches, check_sparse, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace
-from pril._support import Support, batches, joined, like, namespace, taken, to_numpy
+from pril._support import Support, joined, like, namespace, taken, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -435,14 +435,14 @@ class KernelPRIL(ThresholdClassifier):
         ]
         return namespace(coef).concat(blocks)
 
-    def _rate_rows(self, rows: Points) -> tuple[Array, Array, Array]:
+    def _rate_rows(self, rows: Points) -> Ratings:
         scores = to_numpy(self._score_rows(rows))
         w, cut, _ = self._parameters()
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
         if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
             raise ValueError(f"{self._kernel()} gives scores that are not finite")
-        return ranks, written, cut
+        return Ratings(ranks, written, cut)
 
     @property
     def coef_(self) -> Array:

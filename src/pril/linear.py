@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._one_row import ProbabilityStream, Stream, StreamMixin
-from pril._online import Memory, OnlineClassifier, ThresholdClassifier
+from pril._online import Memory, OnlineClassifier, Ratings, ThresholdClassifier
 from pril._sklearn import Interval, StrOptions
 from pril.errors import FeatureRangeWarning, RowError
 
@@ -309,8 +309,11 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         log_probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        _, scores, cut = self._rate(X)
-        return self._log_probabilities(scores, cut)
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: self._log_probabilities(rated.scores, rated.cut),
+            width=len(self.classes_),
+        )
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities of the classes.
@@ -325,7 +328,11 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; each row adds up to 1.
         """
-        return np.exp(self.predict_log_proba(X))
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: np.exp(self._log_probabilities(rated.scores, rated.cut)),
+            width=len(self.classes_),
+        )
 
     def posterior(self, X: Any, y: Any) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.
@@ -847,8 +854,12 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes the second score less the first.
         """
-        scores = self._rate(X)[1]
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+        def compare(rated: Ratings, _: slice) -> Array:
+            scores = rated.scores
+            return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+        return self._answer(self._readable(X), compare)
 
     @property
     def intercept_(self) -> Array:

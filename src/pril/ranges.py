@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -168,7 +169,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             X, table = safe_indexing(X, apart), table.take(apart)
         with naming_rows(apart):
             intervals = _ranks.to_intervals(table, learner_of(estimator).classes_)
-            distances = class_distances(estimator, X)
+            distances = answer_by_distances(estimator, X, lambda distances: distances)
         scores = calibration_scores(distances, intervals, self.guarantee)
         return self._calibrate(estimator, scores)
 
@@ -198,7 +199,10 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return ranges
 
     def _rank_range(self, X: Any) -> Array:
-        return rank_ranges(class_distances(self.estimator_, X), self.margin_)
+        def find_ranges(distances: Array) -> Array:
+            return rank_ranges(distances, self.margin_)
+
+        return answer_by_distances(self.estimator_, X, find_ranges)
 
     def predict(self, X: Any) -> Array:
         """Predict one class for each row, as the estimator does.
@@ -303,20 +307,24 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 # --- The calibration -----------------------------------------------------------------------------
 
 
-def class_distances(estimator: Any, X: Any) -> Array:
-    """Return how far each row's score lies outside of each class, negative inside."""
+def answer_by_distances(estimator: Any, X: Any, answer: Callable[[Array], Array]) -> Array:
+    """Return the answer for each row to how far its score lies outside of each class."""
     while not isinstance(estimator, ThresholdClassifier):
         if isinstance(estimator, Pipeline):
             X = estimator[:-1].transform(X) if len(estimator) > 1 else X
             estimator = estimator[-1]
         else:
             estimator = estimator.estimator
-    _, scores, cut = estimator._rate(X)
-    return distances_of(scores, cut)
+    rows = estimator._readable(X)
+    return estimator._answer(
+        rows,
+        lambda rated, _: answer(distances_of(rated.scores, rated.cut)),
+        width=len(estimator.classes_),
+    )
 
 
 def distances_of(scores: Array, cut: Array) -> Array:
-    """Return the distances for a column of scores and thresholds with sentinels."""
+    """Return the distances for a column of scores and thresholds with sentinels: < 0 is inside."""
     distances: Array = np.maximum(cut[:-1] - scores, scores - cut[1:])
     return distances
 
