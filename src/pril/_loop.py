@@ -1185,6 +1185,52 @@ def run(rows, intervals, importance, order, rule, geometry, growth, state, mean,
     )
 
 
+# --- Orders of rows ------------------------------------------------------------------------------
+
+MOST_SHUFFLED = 2**31 - 1  # rows: their positions fit into 32 bits
+LOW_HALF = 2**32 - 1
+
+
+@part_of_loop
+def next_number(a, b, c, counter):
+    """Return a number of 32 bits and what draws the next one: C. Doty-Humphrey's generator SFC32.
+
+    Nothing here exceeds 63 bits, so that plain Python draws the same numbers.
+    """
+    number = (a + b + counter) & LOW_HALF
+    a = b ^ (b >> 9)
+    b = (c + (c << 3)) & LOW_HALF
+    c = (((c << 21) | (c >> 11)) + number) & LOW_HALF
+    return number, a, b, c, counter + 1
+
+
+@njit(nogil=True, cache=True)
+def shuffle_rounds(intervals, seed, order):
+    """Write the positions of the rows that have a label, shuffled; return how many they are.
+
+    Any order is as likely as any other (Fisher and Yates; D. Lemire's integers below a bound). It
+    depends on the three 32-bit numbers of the seed alone, on every platform.
+    """
+    n = 0
+    for t in range(intervals.shape[0]):
+        order[n] = t
+        n += intervals[t, 0] <= intervals[t, 1]
+    a, b, c, counter = seed[0], seed[1], seed[2], 1
+    for _ in range(12):  # until the seed is spread over all bits
+        _, a, b, c, counter = next_number(a, b, c, counter)
+    for i in range(n - 1, 0, -1):
+        number, a, b, c, counter = next_number(a, b, c, counter)
+        product = number * (i + 1)
+        if product & LOW_HALF <= i:
+            uneven = (LOW_HALF + 1) % (i + 1)  # so many numbers would be drawn more than others
+            while product & LOW_HALF < uneven:
+                number, a, b, c, counter = next_number(a, b, c, counter)
+                product = number * (i + 1)
+        j = np.uintp(product >> 32)  # unsigned, an index is never tested for counting from the end
+        order[np.uintp(i)], order[j] = order[j], order[np.uintp(i)]
+    return n
+
+
 # --- One row at a time ---------------------------------------------------------------------------
 # Passing a model's arrays one by one costs more than learning a row. So a stream keeps them all in
 # one array of numbers and one of integers, and compiled functions make views of them.

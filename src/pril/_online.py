@@ -122,9 +122,13 @@ class Batch:
 
     def shuffled(self, rng: Any) -> Array:
         """Return the positions of the rows that have a label, in a new order."""
-        rounds = np.flatnonzero(self.labelled())
-        order: Array = rounds[rng.permutation(len(rounds))]
-        return order
+        if len(self) > loop.MOST_SHUFFLED:
+            rounds = np.flatnonzero(self.labelled())
+            drawn: Array = rounds[rng.permutation(len(rounds))]
+            return drawn
+        seed = np.frombuffer(rng.bytes(12), dtype="<u4").astype(np.int64)
+        order = np.empty(len(self), dtype=np.int32)
+        return order[: loop.shuffle_rounds(self.intervals, seed, order)]
 
     @property
     def nbytes(self) -> int:
@@ -477,7 +481,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             self.n_iter_ = n_iter
             order = batch.shuffled(rng) if self.shuffle else None
             if n_iter == 1 and order is not None and len(others):
-                order = np.concatenate([others, order])  # once: they must be finite, too
+                # Once: they must be finite, too.
+                order = np.concatenate([others, order], dtype=order.dtype)
             record = None
             if self.tol is not None:
                 record = self._blank_record(len(batch) if order is None else len(order))

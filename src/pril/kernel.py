@@ -261,6 +261,7 @@ class KernelPRIL(ThresholdClassifier):
     ) -> Support:
         if batch.weights is not None:
             memory = memory._replace(state=memory.state._replace(lattice=False))
+        order = None if order is None else order.astype(np.int64)
         if record is None:
             learned = self._learn_fused(memory, batch, order)
             if learned is not None:
