@@ -562,18 +562,23 @@ def _rank(labels: Labels, classes: Array) -> Ranks:
 
 
 def _look_up(labels: Labels, classes: Array) -> Ranks:
-    rank = {plain(value): r for r, value in enumerate(classes)}
     if labels.vocabulary is None:  # numbers, while the classes are strings
         return np.full(labels.values.shape, UNKNOWN, dtype=np.int64)
-    words = [rank.get(plain(word), UNKNOWN) for word in labels.vocabulary]
+    vocabulary = labels.vocabulary.tolist()
+    wanted = set(vocabulary)  # far fewer than the classes may be
+    rank = {value: r for r, value in enumerate(classes.tolist()) if value in wanted}
+    words = [rank.get(word, UNKNOWN) for word in vocabulary]
     return np.array([*words, UNKNOWN], dtype=np.int64)[labels.values]
 
 
 def _is_contiguous(classes: Array) -> bool:
     """Tell whether the classes are whole numbers, each one more than the last."""
-    values = classes.tolist()  # they are few: faster than NumPy
-    first = values[0]
-    return float(first).is_integer() and values == [*range(int(first), int(first) + len(values))]
+    first, last, n = classes[0].item(), classes[-1].item(), len(classes)
+    if not float(first).is_integer() or last - first != n - 1:
+        return False
+    if n <= 100:  # faster than NumPy
+        return bool(classes.tolist() == [*range(int(first), int(first) + n)])
+    return bool((classes == np.arange(int(first), int(first) + n)).all())
 
 
 def _check_ranks(
