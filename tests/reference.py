@@ -273,3 +273,36 @@ TWINS = [
         for options in [{"eta": 0.2, "normalize": normalize}]
     ),
 ]
+
+
+# --- Orders --------------------------------------------------------------------------------------
+
+WORD = 2**32
+
+
+def sfc32(seed):
+    """Yield the numbers of C. Doty-Humphrey's generator, the first twelve thrown away."""
+    a, b, c = seed
+    counter = 1
+    while True:
+        number = (a + b + counter) % WORD
+        a, b = b ^ (b >> 9), (c + (c << 3)) % WORD
+        c = ((c << 21 | c >> 11) + number) % WORD
+        if counter > 12:
+            yield number
+        counter += 1
+
+
+def shuffled(n, rng):
+    """Return an order of n rows, and how many numbers were drawn for it (Fisher and Yates)."""
+    numbers = sfc32(np.frombuffer(rng.bytes(12), dtype="<u4").tolist())
+    order, drawn = np.arange(n), 0
+    for bound in range(n, 1, -1):
+        # The high half of number x bound is the place. Some places are the high half of one number
+        # more than others: of each, those with the smallest low halves are thrown away.
+        place, rest = 0, -1
+        while rest < WORD % bound:
+            place, rest = divmod(next(numbers) * bound, WORD)
+            drawn += 1
+        order[bound - 1], order[place] = order[place], order[bound - 1]
+    return order, drawn

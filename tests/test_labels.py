@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 
+import reference
 from pril import PRIL, _ranks
 from pril.labels import (
     ClassOrderWarning,
@@ -536,7 +537,7 @@ def test_ranges_do_not_come_first_in_a_learner_with_the_same_seed(kind):
     for seed in range(5):
         made = make_intervals([2] * n, kind, classes=[1, 2, 3], random_state=seed)
         wide = made[:, 0] < made[:, 1]
-        order = np.random.RandomState(seed).permutation(np.arange(n))
+        order, _ = reference.shuffled(n, np.random.RandomState(seed))
         assert abs(wide[order][:500].mean() - 0.75) < 6 * np.sqrt(0.75 * 0.25 / 500)
     again = [make_intervals(range(9), random_state=5).tolist() for _ in range(2)]
     assert again[0] == again[1] != make_intervals(range(9), random_state=6).tolist()

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+import reference
 from pril import PRIL, _loop
 from pril._online import Batch
-
-WORD = 2**32
 
 
 def draw(n, rng, without=()):
@@ -19,38 +18,11 @@ def draw(n, rng, without=()):
     return Batch(None, intervals).shuffled(rng)
 
 
-def sfc32(seed):
-    """Yield the numbers of the generator as it is published, after its twelve rounds."""
-    a, b, c = seed
-    for counter in range(1, 2**40):
-        number = (a + b + counter) % WORD
-        a, b = b ^ (b >> 9), (c + (c << 3)) % WORD
-        c = ((c << 21 | c >> 11) + number) % WORD
-        if counter > 12:
-            yield number
-
-
-def fisher_yates(order, numbers):
-    """Shuffle as in the books, numbers that would favour some positions thrown away."""
-    drawn = 0
-    for bound in range(len(order), 1, -1):
-        fair = WORD - WORD % bound
-        while True:
-            drawn += 1
-            # The high half of number x bound is the position; equal shares of numbers lead to each.
-            position, rest = divmod(next(numbers) * bound, WORD)
-            if rest >= WORD - fair:
-                break
-        order[bound - 1], order[position] = order[position], order[bound - 1]
-    return order, drawn
-
-
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 300_000])
 def test_an_order_is_that_of_the_slow_twin(n):
     if n > 1000 and not hasattr(_loop.shuffle_rounds, "py_func"):
         pytest.skip("takes long without the compiler")
-    seed = np.frombuffer(np.random.RandomState(3).bytes(12), dtype="<u4").tolist()
-    expected, drawn = fisher_yates(list(range(n)), sfc32(seed))
+    expected, drawn = reference.shuffled(n, np.random.RandomState(3))
     order = draw(n, np.random.RandomState(3))
     assert order.dtype == np.int32
     np.testing.assert_array_equal(order, expected)
