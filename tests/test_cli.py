@@ -350,6 +350,22 @@ def test_stdin_and_stdout(tmp_path):
     assert process.returncode == 1
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_words_that_the_output_cannot_encode_are_escaped(tmp_path, encoding):
+    rows = [
+        {"size": t % 5, "town": "Łódź", "grade": "źle" if t % 5 < 2 else "dobrze"}
+        for t in range(40)
+    ]
+    write(tmp_path / "t.csv", rows)
+    run = {"cwd": tmp_path, "check": True, "capture_output": True}
+    run["env"] = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    subprocess.run([*PRIL, "fit", "t.csv", "--label", "grade", "-o", "m.pril"], **run)
+    out = subprocess.run([*PRIL, "show", "m.pril"], **run).stdout
+    assert rb"classes     dobrze < \u017ale" in out
+    table = subprocess.run([*PRIL, "predict", "m.pril", "t.csv"], **run).stdout
+    assert table.decode("utf-8").splitlines()[1].startswith("0,Łódź,źle,")  # a table is UTF-8
+
+
 def test_warnings_are_lines(call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     code, _, err = call("fit", "t.csv", "--label", "low", "--drop", "id,high,grade", "-q")

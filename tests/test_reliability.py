@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ import pril
 from pril import _ranks, io
 from pril.metrics import interval_accuracy
 from pril.tables import files, formats
-from pril.tables.locks import lock_of
+from pril.tables.locks import hold, lock_of
 from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 
@@ -61,6 +62,24 @@ def test_two_streams_do_not_write_one_model(good, bad, table, tmp_path):
     good("fit", "t.csv", *RANGES)
     with FileLock(lock_of(tmp_path / "t.pril")):
         assert bad("stream", "t.pril", "-o", "t.pril").startswith("t.pril is in use")
+
+
+def test_a_lock_is_given_back_where_open_files_cannot_be_removed(tmp_path, monkeypatch):
+    lock = lock_of(tmp_path / "t.pril")
+    remove = Path.unlink
+
+    def refuse_open_files(path, missing_ok=False):
+        if path == lock and holding:
+            raise PermissionError(13, "The process cannot access the file", str(path))
+        remove(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse_open_files)
+    for _ in range(2):
+        with hold(lock, "t.pril"):
+            holding = True
+            with pytest.raises(ValueError, match="is in use"), hold(lock, "t.pril"):
+                pass
+        holding = False
 
 
 def test_leftovers_of_killed_runs_are_removed(good, table, tmp_path):

@@ -178,7 +178,7 @@ def load_parkinsons(
     if parts not in ("width", "deciles"):
         raise ValueError(f"parts must be 'width' or 'deciles', got {parts!r}")
     path = _find(PARKINSONS, folder)
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         names = file.readline().strip().split(",")
     raw = np.genfromtxt(path, delimiter=",", skip_header=1)
     target = raw[:, 5]

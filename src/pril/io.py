@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -315,11 +315,11 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
 def remove_leftovers(path: str | PathLike[str]) -> None:
     """Remove the temporary files that killed processes have left of a file."""
     target = Path(path).resolve()
-    if os.name != "posix":
-        return
     for leftover in target.parent.glob(f"{_temporary_prefix(target)}*.tmp"):
-        with suppress(OSError), leftover.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while somebody writes it
+        with suppress(OSError), ExitStack() as stack:  # somebody writes it
+            if os.name == "posix":  # elsewhere no file goes while it is open
+                file = stack.enter_context(leftover.open("rb"))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()
 
 

@@ -400,7 +400,7 @@ def make_intervals(
     top = len(order) - 1
     rank = ranks[:, 0]
     sides = np.array([[-1, 0], [0, 1]]) if kind == 1 else np.array([[-1, 1]])
-    side = sides[rng.randint(len(sides), size=len(rank))]
+    side = sides[rng.randint(len(sides), size=len(rank), dtype=np.int64)]
     wide = rank[:, np.newaxis] + side
     wide[rank == 0] = (0, min(1, top))
     wide[rank == top] = (max(0, top - 1), top)

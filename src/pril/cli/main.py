@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -142,8 +143,9 @@ def _stopping_cleanly() -> Iterator[None]:
         print("pril: stopped", file=sys.stderr)
         sys.exit(1)
 
-    # SIGHUP, which comes when a terminal is closed, is not known everywhere.
-    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    # The last two come when a terminal is closed, each on systems of its own.
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handlers = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
@@ -180,11 +182,17 @@ def _starting_fast() -> Iterator[None]:
 
 @contextmanager
 def _standard_streams() -> Iterator[None]:
-    """Open the null device for each standard stream that is closed."""
+    """Open the null device for each standard stream that is closed; print what it cannot encode.
+
+    Outside UTF-8, as on Windows, a character that the output's encoding does not have is escaped.
+    """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     with ExitStack() as stack:
         for name in closed:
             nothing = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: SIM115
             setattr(sys, name, stack.enter_context(nothing))
             stack.callback(setattr, sys, name, None)
+        if isinstance(sys.stdout, TextIOWrapper):
+            stack.callback(sys.stdout.reconfigure, errors=sys.stdout.errors)
+            sys.stdout.reconfigure(errors="backslashreplace")  # as the errors' stream has it
         yield

@@ -222,7 +222,9 @@ def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
     model.classes_ = classes
     model._memory = model._blank_memory(None)
-    seed = int(check_random_state(model.random_state).randint(2**31)) if model.shuffle else None
+    rng = check_random_state(model.random_state)
+    # A dtype, because another one draws other numbers, and Windows has its own default.
+    seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
     patience = Patience(model)
     weight = 0.0
     averaged: Any = None  # second half of the rounds; the last round if learning ends before

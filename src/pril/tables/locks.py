@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -20,7 +20,10 @@ def hold(lock: Path, subject: str) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)  # before the release: who waits for it sees that it is gone
+        # Before the release: who waits for it sees that it is gone. Windows keeps a file that is
+        # open; there the release removes it.
+        with suppress(PermissionError):
+            lock.unlink(missing_ok=True)
         own.release()
 
 

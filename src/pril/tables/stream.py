@@ -35,9 +35,11 @@ CHUNK_BYTES = 1 << 19
 NAME = "<stdin>"
 
 
-# Signals that ask a process to end; SIGHUP comes when the terminal is closed.
+# Signals that ask a process to end; the last two come when the terminal is closed.
 STOPPING = [
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    if hasattr(signal, name)
 ]
 
 
