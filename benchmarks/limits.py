@@ -54,7 +54,7 @@ MANY_ROWS = """
 n = 10_000_000
 X = rng.normal(size=(n, 4))
 y = np.digitize(X.sum(axis=1), [-2, -1, 1, 2])
-model = PRIL(classes=range(5)).partial_fit(X[:100_000], y[:100_000])
+model = PRIL(classes=[0, 1, 2, 3, 4]).partial_fit(X[:100_000], y[:100_000])
 for name, call in (("predict", lambda: model.predict(X)), ("score", lambda: model.score(X, y))):
     said[f"`{name}`, MB beyond X and y"] = megabytes(call)
     said[f"`{name}`, ns a row"] = seconds(call, 2) / n * 1e9
@@ -70,7 +70,7 @@ wider = rng.random((2, n)) < 0.4
 y = np.column_stack([np.maximum(y - wider[0], 0), np.minimum(y + wider[1], 4)])
 
 def fit(passes, shuffle):
-    PRIL(classes=range(5), max_iter=passes, shuffle=shuffle, random_state=0).fit(X, y)
+    PRIL(classes=[0, 1, 2, 3, 4], max_iter=passes, shuffle=shuffle, random_state=0).fit(X, y)
 
 for shuffle, name in ((True, "shuffled"), (False, "in order")):
     passes = (seconds(lambda: fit(k, shuffle)) for k in (1, 6))
@@ -102,13 +102,14 @@ said["`partial_fit`, one row, classes are words, ms"] = (
 MANY_FEATURES = """
 n, d, stored = 50_000, 1_000_000, 20
 indices = np.sort(rng.integers(0, d, (n, stored)), axis=1).astype(np.int32).ravel()
-X = csr_array((rng.normal(size=n * stored), indices, np.arange(0, n * stored + 1, stored)), (n, d))
+starts = np.arange(0, n * stored + 1, stored, dtype=np.int32)
+X = csr_array((rng.normal(size=n * stored), indices, starts), shape=(n, d))
 X.sum_duplicates()
 y = np.digitize(X @ rng.normal(size=d), [-4, -1, 1, 4])
-model = PRIL(classes=range(5)).partial_fit(X, y)
+model = PRIL(classes=[0, 1, 2, 3, 4]).partial_fit(X, y)
 said["`partial_fit`, us a row"] = seconds(lambda: model.partial_fit(X, y)) / n * 1e6
 said["`fit`, one shuffled pass, us a row"] = (
-    seconds(lambda: PRIL(classes=range(5), max_iter=1, random_state=0).fit(X, y)) / n * 1e6
+    seconds(lambda: PRIL(classes=[0, 1, 2, 3, 4], max_iter=1, random_state=0).fit(X, y)) / n * 1e6
 )
 said["`predict`, us a row"] = seconds(lambda: model.predict(X)) / n * 1e6
 on_file(model)
@@ -173,11 +174,15 @@ def main():
         "100 000 classes, d = 10": (MANY_CLASSES, 2),
         "A million features, 20 stored values a row": (MANY_FEATURES, 2),
     }
-    results = {title: measure(sources, *limit) for title, limit in limits.items()}
-    results["From the command to the first row"] = measure_starts(sources)
-    for title, best in results.items():
-        print(f"### {title}\n")
-        table(header, [[name, *(column.get(name, "-") for column in best)] for name in best[0]])
+    for title, limit in limits.items():
+        show(title, header, measure(sources, *limit))
+    show("From the command to the first row", header, measure_starts(sources))
+
+
+def show(title, header, best):
+    """Print a table."""
+    print(f"### {title}\n")
+    table(header, [[name, *(column.get(name, "-") for column in best)] for name in best[0]])
 
 
 if __name__ == "__main__":

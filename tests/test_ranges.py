@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from learners import linear
 from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit, PredictionRanges
 from pril.labels import make_intervals
-from pril.ranges import calibration_scores, conformal_margin, distances_of, rank_ranges
+from pril.ranges import calibration_scores, conformal_margin, rank_ranges
 
 CLASSES = [1, 2, 3, 4]
 GUARANTEES = ("exact", "contain", "touch")
@@ -66,10 +66,9 @@ finite = st.floats(-10, 10)
 )
 def test_a_range_is_all_classes_whose_distance_is_within_the_margin(scores, theta, margin):
     cut = np.array([-math.inf, *theta, math.inf])
-    distances = distances_of(np.array(scores)[:, np.newaxis], cut)
-    for f, row, (low, high) in zip(scores, distances, rank_ranges(distances, margin), strict=True):
+    ranges = rank_ranges(np.array(scores)[:, np.newaxis], cut, margin)
+    for f, (low, high) in zip(scores, ranges, strict=True):
         s = [max(cut[y] - f, f - cut[y + 1]) for y in range(len(cut) - 1)]
-        assert row.tolist() == s
         assert list(range(low, high + 1)) == [y for y, far in enumerate(s) if far <= margin]
         assert low <= sum(f >= cut for cut in theta) <= high  # the class of the score itself
 
@@ -89,12 +88,23 @@ def test_the_margin_is_the_smallest_that_covers_enough_scores(scores, coverage):
     assert margin == 0 or margin == math.inf or margin in scores
 
 
-def test_calibration_scores_are_the_ends_of_what_a_label_allows():
-    distances = np.array([[0.5, -0.2, 1.0], [3.0, 2.0, -1.0], [0.0, 1.0, 2.0], [9.0, 9.0, 9.0]])
-    intervals = np.array([[0, 1], [1, 1], [0, 2], [0, -1]])
-    assert calibration_scores(distances, intervals, "contain").tolist() == [0.5, 2.0, 2.0]
-    assert calibration_scores(distances, intervals, "touch").tolist() == [-0.2, 2.0, 0.0]
-    assert calibration_scores(distances, intervals, "exact").tolist() == [2.0]
+@given(
+    st.lists(st.tuples(finite, st.integers(-1, 5), st.integers(-1, 5)), max_size=10),
+    st.lists(finite, min_size=5, max_size=5).map(sorted),
+    st.sampled_from(GUARANTEES),
+)
+def test_calibration_scores_are_the_ends_of_what_a_label_allows(rows, theta, guarantee):
+    cut = np.array([-math.inf, *theta, math.inf])
+    expected, intervals = [], []
+    for f, *ends in rows:
+        lo, hi = sorted(ends)
+        intervals.append((lo, hi) if lo >= 0 else (0, -1))  # no label
+        if lo >= 0 and (lo == hi or guarantee != "exact"):
+            allowed = [max(cut[y] - f, f - cut[y + 1]) for y in range(lo, hi + 1)]
+            expected.append(min(allowed) if guarantee == "touch" else max(allowed))
+    scores = np.array([[f] for f, *_ in rows]).reshape(-1, 1)
+    intervals = np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    assert calibration_scores(scores, cut, intervals, guarantee).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,9 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             X, table = safe_indexing(X, apart), table.take(apart)
         with naming_rows(apart):
             intervals = _ranks.to_intervals(table, learner_of(estimator).classes_)
-            distances = answer_by_distances(estimator, X, lambda distances: distances)
-        scores = calibration_scores(distances, intervals, self.guarantee)
+            fitted, rows_apart = learner_and_rows(estimator, X)
+            _, scores, cut = fitted._rate_rows(rows_apart)
+        scores = calibration_scores(scores, cut, intervals, self.guarantee)
         return self._calibrate(estimator, scores)
 
     def _calibrate(self, estimator: Any, scores: Array) -> Self:
@@ -199,10 +200,11 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return ranges
 
     def _rank_range(self, X: Any) -> Array:
-        def find_ranges(distances: Array) -> Array:
-            return rank_ranges(distances, self.margin_)
-
-        return answer_by_distances(self.estimator_, X, find_ranges)
+        learner, rows = learner_and_rows(self.estimator_, X)
+        ranges: Array = learner._answer(
+            rows, lambda rated, _: rank_ranges(rated.scores, rated.cut, self.margin_)
+        )
+        return ranges
 
     def predict(self, X: Any) -> Array:
         """Predict one class for each row, as the estimator does.
@@ -307,40 +309,35 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 # --- The calibration -----------------------------------------------------------------------------
 
 
-def answer_by_distances(estimator: Any, X: Any, answer: Callable[[Array], Array]) -> Array:
-    """Return the answer for each row to how far its score lies outside of each class."""
+def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return the learner that an estimator ends in, and the rows that it is to rate."""
     while not isinstance(estimator, ThresholdClassifier):
         if isinstance(estimator, Pipeline):
             X = estimator[:-1].transform(X) if len(estimator) > 1 else X
             estimator = estimator[-1]
         else:
             estimator = estimator.estimator
-    rows = estimator._readable(X)
-    return estimator._answer(
-        rows,
-        lambda rated, _: answer(distances_of(rated.scores, rated.cut)),
-        width=len(estimator.classes_),
-    )
+    return estimator, estimator._readable(X)
 
 
-def distances_of(scores: Array, cut: Array) -> Array:
-    """Return the distances for a column of scores and thresholds with sentinels: < 0 is inside."""
-    distances: Array = np.maximum(cut[:-1] - scores, scores - cut[1:])
-    return distances
+# A score lies max(cut[y] - score, score - cut[y + 1]) outside of class y; below 0 it is inside. The
+# first grows with y and the second falls: one or two classes tell the extremes of many.
 
 
-def calibration_scores(distances: Array, intervals: Array, guarantee: str) -> Array:
-    """Return the scores of the rows that calibrate."""
+def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: str) -> Array:
+    """Return the calibration scores of the rows that have one.
+
+    It is the distance of the score from the nearest class of the label ("touch") or from the
+    farthest.
+    """
     lo, hi = intervals.T
     used = lo == hi if guarantee == "exact" else lo <= hi
-    distances, lo, hi = distances[used], lo[used, np.newaxis], hi[used, np.newaxis]
-    rank = np.arange(distances.shape[1])
-    inside = (rank >= lo) & (rank <= hi)
+    score, lo, hi = scores[used, 0], lo[used], hi[used]
     if guarantee == "touch":
-        nearest: Array = np.where(inside, distances, np.inf).min(axis=1)
-        return nearest
-    farthest: Array = np.where(inside, distances, -np.inf).max(axis=1)
-    return farthest
+        own = np.searchsorted(cut[1:-1], score, side="right")
+        lo = hi = np.clip(own, lo, hi)
+    distances: Array = np.maximum(cut[hi] - score, score - cut[lo + 1])
+    return distances
 
 
 def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
@@ -368,11 +365,22 @@ def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
     return math.inf
 
 
-def rank_ranges(distances: Array, margin: float) -> Array:
-    """Return the lowest and the highest rank of the classes within the margin."""
-    inside = distances <= margin
-    last = distances.shape[1] - 1
-    return np.column_stack([inside.argmax(axis=1), last - inside[:, ::-1].argmax(axis=1)])
+def rank_ranges(scores: Array, cut: Array, margin: float) -> Array:
+    """Return the lowest and the highest rank of the classes within the margin of a score."""
+    score, last = scores[:, 0], len(cut) - 2
+    low = _first_rank(score, last, lambda rank: score - cut[rank + 1] <= margin)
+    high = last - _first_rank(score, last, lambda rank: cut[last - rank] - score <= margin)
+    return np.column_stack([low, high])
+
+
+def _first_rank(score: Array, last: int, holds: Callable[[Array], Array]) -> Array:
+    """Return for each score the first rank that something holds for: for all after it, too."""
+    low, high = np.zeros(len(score), dtype=np.int64), np.full(len(score), last)
+    while (low < high).any():
+        middle = (low + high) // 2
+        held = holds(middle)
+        low, high = np.where(held, low, middle + 1), np.where(held, middle, high)
+    return low
 
 
 def _mean(values: Array) -> float | None:

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from pril import _ranks, io
 from pril._online import Batch
 from pril.errors import shown
-from pril.ranges import PredictionRanges, distances_of, rank_ranges
+from pril.ranges import PredictionRanges, rank_ranges
 from pril.tables.cells import column, kind_of, read_labels, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
@@ -238,7 +238,7 @@ class LoadedModel:
                 added = {"prediction": self._labels(rank)}
                 added["score"] = pa.array(pick_scores(rank, scores))
                 if self.ranges:
-                    ends = rank_ranges(distances_of(scores, cut), self.ranges.margin_)
+                    ends = rank_ranges(scores, cut, self.ranges.margin_)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 writer.write(block, added)
                 rows += len(rank)

@@ -23,7 +23,7 @@ from pril import __version__, _ranks, io
 from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
-from pril.ranges import PredictionRanges, calibration_scores, distances_of
+from pril.ranges import PredictionRanges, calibration_scores
 from pril.tables.cells import one_batch, read_labels, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
@@ -199,8 +199,8 @@ class Calibration(NamedTuple):
         """Score some rows, which the learner has not learned from."""
         if not batch:
             return cls(np.empty(0), 0)
-        distances = distances_of(*learner._rate_rows(batch.rows)[1:])
-        scores = calibration_scores(distances, batch.intervals, task.guarantee)
+        _, scores, cut = learner._rate_rows(batch.rows)
+        scores = calibration_scores(scores, cut, batch.intervals, task.guarantee)
         return cls(scores, int(batch.labelled().sum()))
 
     @classmethod
