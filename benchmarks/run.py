@@ -20,6 +20,7 @@ import drift
 import kernel_speed
 import labels_speed
 import latency
+import limits
 import one_row
 import quality
 import sparse_speed
@@ -51,6 +52,7 @@ if __name__ == "__main__":
         dask_quality,
         dask_speed,
         table_speed,
+        limits,
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
