@@ -154,7 +154,9 @@ def check_scalar(dtype: Any, plain: Any, at: Place) -> Any:
     if type(plain) not in allowed:
         raise at.wrong(f"a number of type {dtype}", plain)
     try:
-        with np.errstate(over="raise"):
+        if dtype not in ("float16", "float32"):
+            return SCALARS[dtype](plain)
+        with np.errstate(over="raise"):  # which takes longer than all else
             return SCALARS[dtype](plain)
     except (OverflowError, FloatingPointError):
         raise at.wrong(f"within the range of {dtype}", plain) from None
@@ -250,7 +252,7 @@ class Labels:
         from pril import _ranks
 
         array = value if isinstance(value, np.ndarray) else _ranks.check_classes(value)
-        values = [_ranks.plain(label) for label in array]
+        values = [_ranks.plain(label) for label in array.tolist()]
         if all(_ranks.is_range(label) and isinstance(label.left, Real) for label in values):
             ranges = [[repr(_ranks.plain(end)) for end in (r.left, r.right)] for r in values]
             return {
@@ -278,8 +280,10 @@ class Labels:
         else:
             values = [check_scalar(dtype, label, at) for label in values]
         array = np.array(values, dtype=dtype)
-        numbers: list[Any] = [label for label in values if isinstance(label, Real | np.generic)]
-        if not all(np.isfinite(label) for label in numbers):
+        numbers = array
+        if dtype in ("str", "object"):
+            numbers = np.array([x for x in values if type(x) is float])  # no others can be infinite
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
             raise at.wrong("finite labels", values)
         if len(set(array.tolist())) < len(values):
             raise at.wrong("different labels", values)
