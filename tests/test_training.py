@@ -165,19 +165,23 @@ def test_rows_are_validated_and_ranked_once_for_each_reading(tmp_path, monkeypat
     assert checks.count("rows") == 2 * readings + 1
 
 
-def test_a_stream_validates_and_ranks_each_chunk_once(tmp_path, monkeypatch):
+def test_a_stream_ranks_each_chunk_once(tmp_path, monkeypatch):
+    """And validates it once, unless a JSON line is read straight into a row."""
     rows = make_rows(40, seed=3)
     mixed = [{**row, "low": None, "high": None} if k % 2 else row for k, row in enumerate(rows)]
     path = tmp_path / "m.pril"
     io.write(start(write(tmp_path / "t.csv", make_rows()))(), path, kind="model")
     checks = count_checks(monkeypatch)
     lines = "".join(f"{json.dumps(row)}\n" for row in mixed).encode()
-    stream = Stream(model.LoadedModel(path), ("low", "high"), BytesIO(), lambda *_: None, None)
-    stream._answer(
-        JsonRows(stream.model.learner.classes_, stream.model.columns), lines.split(b"\n")[:-1]
-    )
-    assert (checks.count("ranks"), checks.count("rows")) == (1, 1)
-    assert stream.evaluation.rows == sum(bool(row["low"] or row["high"]) for row in mixed)
+    for is_plain, n_rows in ((True, 0), (False, 1)):
+        stream = Stream(model.LoadedModel(path), ("low", "high"), BytesIO(), lambda *_: None, None)
+        stream._plain = stream._plain if is_plain else None
+        checks.clear()
+        stream._answer(
+            JsonRows(stream.model.learner.classes_, stream.model.columns), lines.split(b"\n")[:-1]
+        )
+        assert (checks.count("ranks"), checks.count("rows")) == (1, n_rows)
+        assert stream.evaluation.rows == sum(bool(row["low"] or row["high"]) for row in mixed)
 
 
 # --- Weights ---

@@ -983,6 +983,27 @@ class Record(NamedTuple):
     hinge: Any  # (n,)
 
 
+class CutRecord(NamedTuple):
+    """A record with the thresholds that each score was cut by."""
+
+    rank: Any
+    scores: Any
+    hinge: Any
+    cuts: Any  # (n, K + 1)
+
+
+def _keep_no_cuts(record, i, cut):
+    pass
+
+
+def _keep_cuts(record, i, cut):
+    for k in range(cut.shape[0]):
+        record.cuts[i, k] = cut[k]
+
+
+keep_cuts = on_type({CutRecord: _keep_cuts}, default=_keep_no_cuts)
+
+
 @part_of_loop
 def fill_cuts(geometry, n, shift, cut):
     """Write the thresholds between their two sentinels."""
@@ -1059,6 +1080,7 @@ def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, b
     record.rank[i] = decode(rule, scores, cut)
     record.hinge[i] = 0.0 if hi < lo else hinge(rule, scores, cut, lo, hi) / unit
     write_scores(rule, scores, unit, record.scores, i)
+    keep_cuts(record, i, cut)
 
 
 def _walk(
@@ -1416,56 +1438,107 @@ def copy_within(values, source, target, count):
         values[target + i] = values[source + i]
 
 
-@_njit(cache=True, _nrt=False)
-def learn_row(rule, geometry, growth, averages, numbers, integers, lo, hi):
-    """Learn the row in place, as `run` learns many.
+@part_of_loop
+def learn_in_place(
+    rule,
+    geometry,
+    growth,
+    averages,
+    numbers,
+    integers,
+    model,
+    rows,
+    intervals,
+    importance,
+    record,
+):
+    """Learn rows as `run` does, but in place; undo it all if a number is not finite.
 
-    Return 0, or a negative number if the scores (-1) or the sums (-2) are not finite: the model is
-    then as it was.
+    Return -1, or the position of the row whose scores are not finite; the number of the rows, if
+    the sums are not.
     """
-    model = lay_out(rule, geometry, averages, numbers, integers)
     n_ranges = integers[STARTS + COPY] - integers[STARTS + EVIDENCE_RANGES]
-    first, count = 0, 0  # of the evidence of ranges, which is large: what may change
-    if n_ranges > 0 and lo < hi:
-        first = range_offset(model.state.n.shape[0] + 1, lo, hi)
-        count = hi - lo + 1
-    if model.state.clock[1] * growth > MAX_GROWTH:
-        first, count = 0, n_ranges
+    first, count = 0, n_ranges  # of the evidence of ranges, which is large: what may change
+    if intervals.shape[0] == 1 and model.state.clock[1] * growth <= MAX_GROWTH:
+        count = 0
+        lo = intervals[0, 0]
+        hi = intervals[0, 1]
+        if n_ranges > 0 and lo < hi:
+            first = range_offset(model.state.n.shape[0] + 1, lo, hi)
+            count = hi - lo + 1
     start = integers[STARTS + U]
     rest = integers[STARTS + EVIDENCE_RANGES] + first
     back = integers[STARTS + COPY] - start
     copy_within(numbers, start, start + back, rest - first - start)
     copy_within(numbers, rest, rest + back, count)
     copy_within(integers, 0, KEPT, 3)
-    integers[LOW] = lo
-    integers[HIGH] = hi
     bad = walk_one(
-        model.rows,
-        model.intervals,
-        model.importance,
+        rows,
+        intervals,
+        importance,
         None,
         rule,
         geometry,
         growth,
         model.state,
         model.mean,
-        None,
+        record,
         model.w,
         model.cut,
         model.work,
     )
-    if bad >= 0:
-        return -1
-    good = is_finite(model.state.u)
-    if averages is not None:
-        good = good and is_finite(model.mean.u)
-    if not good:
-        copy_within(numbers, start + back, start, rest - first - start)
-        copy_within(numbers, rest + back, rest, count)
-        copy_within(integers, KEPT, 0, 3)
-        return -2
-    integers[RATED] = 0
-    return 0
+    if bad < 0:
+        good = is_finite(model.state.u)
+        if averages is not None:
+            good = good and is_finite(model.mean.u)
+        if good:
+            integers[RATED] = 0
+            return -1
+        bad = intervals.shape[0]
+    copy_within(numbers, start + back, start, rest - first - start)
+    copy_within(numbers, rest + back, rest, count)
+    copy_within(integers, KEPT, 0, 3)
+    return bad
+
+
+@_njit(cache=True, _nrt=False)
+def learn_row(rule, geometry, growth, averages, numbers, integers, lo, hi):
+    """Learn the row; return -1, or another number if the model is as it was: not all is finite."""
+    model = lay_out(rule, geometry, averages, numbers, integers)
+    integers[LOW] = lo
+    integers[HIGH] = hi
+    return learn_in_place(
+        rule,
+        geometry,
+        growth,
+        averages,
+        numbers,
+        integers,
+        model,
+        model.rows,
+        model.intervals,
+        model.importance,
+        None,
+    )
+
+
+@_njit(cache=True, _nrt=False)
+def answer_rows(rule, geometry, growth, averages, numbers, integers, X, intervals, record):
+    """Record what the model says of each row before it learns it; return as `learn_in_place`."""
+    model = lay_out(rule, geometry, averages, numbers, integers)
+    return learn_in_place(
+        rule,
+        geometry,
+        growth,
+        averages,
+        numbers,
+        integers,
+        model,
+        Dense(X, model.rows.constant),
+        intervals,
+        None,
+        record,
+    )
 
 
 @part_of_loop

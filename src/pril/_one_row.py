@@ -62,6 +62,7 @@ class Arena(NamedTuple):
     pack: Callable[..., None]  # ... and its numbers, one by one
     learn: Callable[[int, int], int]
     rate: Callable[[], int]
+    learning: tuple[Any, ...]  # what functions that learn take first
     scores: Array  # of the row rated last, to be divided by `unit`, as are the next
     cut: Array
     unit: Array
@@ -117,6 +118,7 @@ class Arena(NamedTuple):
             pack=partial(pack, row.data.cast("B"), 0),
             learn=partial(loop.entry_point(loop.learn_row, *learning, 0, 0), *learning),
             rate=partial(loop.entry_point(loop.rate_row, *given), *given),
+            learning=learning,
             scores=parts[loop.SCRATCH_SCORES],
             cut=parts[loop.RATING_CUT],
             unit=parts[loop.UNIT],
@@ -181,6 +183,7 @@ class Stream:
         self._arena, self._memory = arena, arena.memory
         self._row, self._pack = arena.row, arena.pack
         self._learn, self._rate = arena.learn, arena.rate
+        self._answer: Callable[..., int] | None = None  # compiled when it is needed
         self._width, self._shape = len(arena.row), arena.row.shape
         names = getattr(self.model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
@@ -222,7 +225,7 @@ class Stream:
         except NOT_USUAL:
             self._learn_any(x, y, sample_weight)
         else:
-            if self._learn(lo, hi) < 0:
+            if self._learn(lo, hi) >= 0:
                 raise self._not_finite()
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
@@ -241,7 +244,7 @@ class Stream:
             lattice = integers[loop.LATTICE]
             if weight != 1.0:
                 integers[loop.LATTICE] = False
-            failed = arena.learn(lo, hi) < 0
+            failed = arena.learn(lo, hi) >= 0
             arena.importance[0] = 1.0
             if failed:
                 integers[loop.LATTICE] = lattice
@@ -324,10 +327,29 @@ class Stream:
             raise self._not_finite()
         return rank
 
+    # --- Many rows ---
+
+    def is_current(self) -> bool:
+        """Tell whether the model has learned by this stream alone since it began."""
+        return getattr(self.model, "_memory", None) is getattr(self, "_memory", None)
+
+    def answer_rows(self, X: Array, intervals: Array, record: Any) -> None:
+        """Record what the model says of each row before it learns it.
+
+        X and the intervals must have been checked. A failure leaves the model as it was.
+        """
+        arena = cast("Arena", self._arena)
+        given = (*arena.learning, X, intervals, record)
+        if self._answer is None:
+            self._answer = loop.entry_point(loop.answer_rows, *given)
+        bad = self._answer(*given)
+        if bad >= 0:
+            raise not_finite_error(loop.Dense(X, 0.0), self.model, bad if bad < len(X) else None)
+
     # --- What both need ---
 
     def _check_current(self) -> None:
-        if getattr(self.model, "_memory", None) is not getattr(self, "_memory", None):
+        if not self.is_current():
             raise RuntimeError(
                 "the model has learned by other means since stream() was called: this stream has "
                 "ended; call stream() again"

@@ -239,8 +239,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _may_lose_mean: ClassVar[bool] = False
-    # Whether `_inspect` looks at features, and not at labels alone.
-    _inspects_rows: ClassVar[bool] = False
     # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
     _whole_steps: ClassVar[bool] = True
     # Whether a pass without a mistake is the last, because nothing would change any more.
@@ -301,8 +299,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _n_scores(self) -> int:
         return 1
 
-    def _inspect(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
-        """Refuse, or warn of, what this learner cannot take."""
+    def _inspect_rows(self, rows: Any) -> None:
+        """Warn of features that this learner is not made for."""
+
+    def _inspect_labels(self, table: _ranks.Labels, intervals: Array) -> None:
+        """Refuse labels that this learner cannot take."""
 
     # --- Learning ---
 
@@ -423,7 +424,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 raise ValueError("sample_weight is zero for every row: nothing to learn from")
             with naming_rows(used):
                 intervals[used] = self._read_intervals(table.take(used), classes, reset)
-        self._inspect(rows, table, intervals)
+        self._inspect_rows(rows)
+        self._inspect_labels(table, intervals)
         if weights is not None and (weights == 1.0).all():
             weights = None
         return Batch(rows, intervals, weights)

@@ -398,13 +398,14 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         return super().decision_function(X)
 
     def _log_probabilities(self, scores: Array, cut: Array) -> Array:
-        """Return log P(y) for a column of scores and thresholds with sentinels.
+        """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
 
         ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
         """
-        low, high = cut[:-1] - scores, cut[1:] - scores
+        below, above = cut[..., :-1], cut[..., 1:]
+        low, high = below - scores, above - scores
         with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-            width = np.log(-np.expm1(cut[:-1] - cut[1:]))
+            width = np.log(-np.expm1(below - above))
         logs: Array = log_expit(high) + log_expit(-low) + width
         return logs
 
@@ -481,7 +482,7 @@ class PRank(StreamMixin, ThresholdClassifier):
     def _rule(self) -> loop.Pril:
         return loop.Pril(skip_correct=True)
 
-    def _inspect(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
+    def _inspect_labels(self, table: _ranks.Labels, intervals: Array) -> None:
         ranges = intervals[:, 0] < intervals[:, 1]
         if ranges.any():
             t = int(np.argmax(ranges))
@@ -576,7 +577,6 @@ class MPRIL(StreamMixin, ThresholdClassifier):
     _parameter_constraints.pop("average")
     _parameter_constraints.pop("half_life")
     _fixed = ("eta", "signed")
-    _inspects_rows = True
 
     def __init__(
         self,
@@ -606,7 +606,7 @@ class MPRIL(StreamMixin, ThresholdClassifier):
         geometry = loop.SignedExponential if self.signed else loop.Exponential
         return geometry(float(self.eta))
 
-    def _inspect(self, rows: Any, table: _ranks.Labels, intervals: Array) -> None:
+    def _inspect_rows(self, rows: Any) -> None:
         cells = rows.X if isinstance(rows, loop.Dense) else rows.data
         if cells.size == 0:
             return

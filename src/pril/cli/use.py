@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,15 @@ from pril.cli.printing import Printer, count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.model import LoadedModel
+    from pril.tables.stream import StreamOptions
     from pril.tables.training import Checkpoint
+
+
+class OnError(StrEnum):
+    """What a stream does at a bad line."""
+
+    STOP = "stop"
+    SKIP = "skip"
 
 
 def _load(model: Path) -> LoadedModel:
@@ -172,6 +181,14 @@ def stream(
         float | None,
         typer.Option("--half-life", help="Rows after which what was learned counts half."),
     ] = None,
+    key: Annotated[str | None, typer.Option("--id", help="Column to copy to the answer.")] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Answer with probabilities, if the model has them.")
+    ] = False,
+    on_error: Annotated[
+        OnError,
+        typer.Option("--on-error", help="At a bad line: stop, or answer with the error."),
+    ] = OnError.STOP,
     format: Annotated[  # noqa: A002
         opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
     ] = None,
@@ -183,6 +200,7 @@ def stream(
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
     from pril.tables.locks import hold, lock_of
+    from pril.tables.stream import StreamOptions
 
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     if output:
@@ -198,7 +216,8 @@ def stream(
         labels = opt.label_columns(label, lower, upper) if named else loaded.labels
         if half_life is not None:
             loaded.set_half_life(half_life)
-        result = _stream(loaded, labels, output, saved, half_life, format, printer)
+        options = StreamOptions(key, chances=proba, skip=on_error is OnError.SKIP)
+        result = _stream(loaded, labels, output, saved, half_life, options, format, printer)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
     printer.result(result, evaluation_lines(result))
@@ -210,6 +229,7 @@ def _stream(
     output: Path | None,
     saved: Checkpoint | None,
     half_life: float | None,
+    options: StreamOptions,
     format: opt.StreamFormat | None,  # noqa: A002
     printer: Printer,
 ) -> dict[str, Any]:
@@ -233,9 +253,11 @@ def _stream(
         "streamed": notes.get("streamed", 0),
     }
     origin: dict[str, Any] = {"model": begun, "labels": list(labels), "half-life": half_life}
+    if options.skip:  # blank lines count as rows
+        origin["on-error"] = "skip"
     if saved:
         saved.origin = origin
-    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved)
+    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved, options)
 
     def keep() -> None:
         if not output:

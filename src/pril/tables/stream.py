@@ -11,18 +11,23 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from itertools import groupby
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from pril import _loop as loop
 from pril import _ranks
+from pril._online import Batch
 from pril.errors import RowError
 from pril.tables.cells import one_batch, read_labels
 from pril.tables.files import BOM, TableError, no_column, quote_columns
-from pril.tables.json_lines import parse_json_lines, split_lines
+from pril.tables.json_lines import json_rows, parse_json_lines, split_lines
 from pril.tables.model import Evaluation, LoadedModel, pick_scores
+from pril.tables.plain_rows import NOT_PLAIN, NULL, PlainRows, is_plain, row_decoder
 from pril.tables.training import Checkpoint
 
 if TYPE_CHECKING:
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 # Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
 CHUNK_BYTES = 1 << 19
+FEW_BYTES = 1 << 16  # room for more costs some microseconds, which matters to a line that is alone
+TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
 NAME = "<stdin>"
 
 
@@ -53,8 +60,10 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         import fcntl
 
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
-    rest = b""
-    while data := os.read(descriptor, CHUNK_BYTES):
+    few = min(FEW_BYTES, CHUNK_BYTES)
+    rest, size = b"", few
+    while data := os.read(descriptor, size):
+        size = few if len(data) < few else CHUNK_BYTES
         whole, newline, rest_after = data.rpartition(b"\n")
         if newline:
             yield rest + whole + newline
@@ -65,14 +74,41 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
+class StreamOptions(NamedTuple):
+    """What is in an answer beside the prediction and its score."""
+
+    key: str | None = None  # a column to be copied
+    chances: bool = False  # of all classes
+    skip: bool = False  # a line that is wrong is answered with the error, and does not end it all
+
+
+USUAL = StreamOptions()
+
+
+class Answers(NamedTuple):
+    """What the model says of some rows."""
+
+    keys: list[str]  # as they are written in the answer; empty if there is no such column
+    rank: Array
+    score: Array
+    chances: Array | None
+
+
 # --- Formats -------------------------------------------------------------------------------------
 
 
 class JsonRows:
     """One JSON object in each line, in and out."""
 
-    def __init__(self, classes: Array, needed: list[str]) -> None:
+    def __init__(self, classes: Array, needed: list[str], options: StreamOptions = USUAL) -> None:
         self._classes = [json.dumps(_ranks.plain(name), ensure_ascii=False) for name in classes]
+        self._chances = [f"{json.dumps(str(name), ensure_ascii=False)}: " for name in classes]
+        self._options = options
+        if options.key is not None:
+            self._key = json.dumps(options.key, ensure_ascii=False)
+            self._decode: Any = json.loads  # which has no `key`
+            with suppress(ValueError):
+                self._decode = row_decoder([("key", msgspec.Raw, NULL)], [options.key])
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
@@ -82,20 +118,56 @@ class JsonRows:
         """Return the rows of whole lines."""
         return one_batch(parse_json_lines(lines, schema))
 
-    def answer(self, rank: Array, score: Array) -> bytes:
+    def keys(self, lines: list[bytes]) -> list[str]:
+        """Return the column to be copied, as it is written."""
+        return [self._read_key(line) for line in lines] if self._options.key is not None else []
+
+    def _read_key(self, line: bytes) -> str:
+        try:
+            return bytes(self._decode(line).key).decode()
+        except (*NOT_PLAIN, AttributeError):
+            return json.dumps(json_rows(line)[0].get(str(self._options.key)))
+
+    def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
-        pairs = zip(rank.tolist(), score.tolist(), strict=True)
-        lines = [f'{{"prediction": {self._classes[r]}, "score": {s!r}}}\n' for r, s in pairs]
-        return "".join(lines).encode()
+        classes = self._classes
+        pairs = zip(answers.rank.tolist(), answers.score.tolist(), strict=True)
+        lines = [f'"prediction": {classes[r]}, "score": {s!r}' for r, s in pairs]
+        if answers.keys:
+            known = zip(answers.keys, lines, strict=True)
+            lines = [f"{self._key}: {key}, {line}" for key, line in known]
+        if answers.chances is not None:
+            for t, row in enumerate(answers.chances.tolist()):
+                said = [f"{name}{p!r}" for name, p in zip(self._chances, row, strict=True)]
+                lines[t] = f'{lines[t]}, "probabilities": {{{", ".join(said)}}}'
+        return ("{" + "}\n{".join(lines) + "}\n").encode()
+
+    def refusal(self, line: bytes, number: int, reason: str) -> bytes:
+        """Return the line that answers one that is wrong."""
+        known = ""
+        if self._options.key is not None:
+            key = "null"
+            with suppress(ValueError, LookupError):
+                key = self._read_key(line)
+            known = f"{self._key}: {key}, "
+        return f'{{{known}"error": {json.dumps(reason)}, "line": {number}}}\n'.encode()
 
 
 class CsvRows:
     """CSV with a header, in and out; a row is one line."""
 
-    def __init__(self, classes: Array, needed: list[str]) -> None:
-        self._needed = needed
-        self._classes = [_csv_line([_ranks.plain(name)]).rstrip("\n") for name in classes]
+    def __init__(self, classes: Array, needed: list[str], options: StreamOptions = USUAL) -> None:
+        key = options.key
+        self._needed = needed if key is None else [*needed, key]
+        self._classes = [_csv_line([_ranks.plain(name)]) for name in classes]
         self._names: list[str] = []
+        self._options = options
+        chances = [f"probability of {name}" for name in classes] if options.chances else []
+        self._n_chances = len(chances)
+        first = [] if key is None else [key]
+        last = ["error", "line"] if options.skip else []
+        self._header = _csv_line([*first, "prediction", "score", *chances, *last])
+        self._end = ",,\n" if options.skip else "\n"
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
@@ -113,7 +185,7 @@ class CsvRows:
         for name in self._needed:
             if name not in self._names:
                 raise TableError(f"{NAME}: {no_column(name, self._names)}")
-        return b"prediction,score\n", rest
+        return f"{self._header}\n".encode(), rest
 
     def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
         """Return the rows of whole lines, as text."""
@@ -150,15 +222,40 @@ class CsvRows:
                 reason = f"{len(cells)} cells where the header has {len(self._names)}"
                 raise RowError("X", row, f"{reason}: {shown}")
 
-    def answer(self, rank: Array, score: Array) -> bytes:
+    def keys(self, lines: list[bytes]) -> list[str]:
+        """Return the column to be copied."""
+        return [self._read_key(line) for line in lines] if self._options.key is not None else []
+
+    def _read_key(self, line: bytes) -> str:
+        cells = next(csv.reader([line.decode()]))
+        return _csv_line([cells[self._names.index(str(self._options.key))]])
+
+    def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
-        pairs = zip(rank.tolist(), score.tolist(), strict=True)
-        return "".join([f"{self._classes[r]},{s!r}\n" for r, s in pairs]).encode()
+        pairs = zip(answers.rank.tolist(), answers.score.tolist(), strict=True)
+        lines = [f"{self._classes[r]},{s!r}" for r, s in pairs]
+        if answers.keys:
+            lines = [f"{key},{line}" for key, line in zip(answers.keys, lines, strict=True)]
+        if answers.chances is not None:
+            for t, row in enumerate(answers.chances.tolist()):
+                lines[t] = ",".join([lines[t], *map(repr, row)])
+        return "".join([f"{line}{self._end}" for line in lines]).encode()
+
+    def refusal(self, line: bytes, number: int, reason: str) -> bytes:
+        """Return the line that answers one that is wrong."""
+        first = ""
+        if self._options.key is not None:
+            with suppress(ValueError, LookupError, csv.Error, StopIteration):
+                first = self._read_key(line)
+            first += ","
+        empty = "," * (2 + self._n_chances)
+        return f"{first}{empty}{_csv_line([reason, number])}\n".encode()
 
 
 def _csv_line(cells: list[Any]) -> str:
+    """Return cells as a line of CSV, without its end."""
     text = streams.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="").writerow(cells)
     return text.getvalue()
 
 
@@ -188,20 +285,34 @@ class Stream:
         output: IO[bytes],
         report: Any,
         checkpoint: Checkpoint | None,
+        options: StreamOptions = USUAL,
     ) -> None:
         self.model = model
         self.names = names
         self.output = output
         self.report = report
         self.checkpoint = checkpoint
+        self.options = options
         self.position = Position()
-        self.evaluation = Evaluation()
+        self._before = 0  # lines before the first row
+        self._evaluation = Evaluation()
+        self._waiting: list[tuple[Array, Array]] = []  # intervals and ranks to be evaluated
+        self._n_waiting = 0
         self._schema = self._needed_columns()
+        self._use(model.model)
+        if options.chances and not hasattr(model.learner, "predict_proba"):
+            name = type(model.learner).__name__
+            raise ValueError(f"{model.path} holds {name}, which has no probabilities")
 
     def _needed_columns(self) -> pa.Schema:
         both = set(self.names) & set(self.model.columns)
         if both:
             raise ValueError(f"the column {min(both)!r} cannot be a label: it is a feature")
+        key = self.options.key
+        if key in {*self.names, *self.model.columns}:
+            raise ValueError(f"the column {key!r} cannot be the id: it is a feature or a label")
+        if key in ("prediction", "score", "probabilities", "error", "line"):
+            raise ValueError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
         words = set(encoder.words_) if encoder is not None else set()
         kind = pa.string() if self.model.has_text_labels else pa.float64()
@@ -210,6 +321,16 @@ class Stream:
             + [(n, kind) for n in self.names]
         )
 
+    def _use(self, model: Any) -> None:
+        """Go on with a model that has learned more."""
+        self.model.use(model)
+        self._engine: Any = None  # a stream of the learner, where it has one
+        self._plain: PlainRows | None = None
+        if is_plain(self.model):
+            labels = pa.schema([self._schema.field(name) for name in self.names])
+            with suppress(ValueError):
+                self._plain = PlainRows(self.model, labels, self._labels_of, self.options.key)
+
     def run(self, descriptor: int, format: str | None) -> None:  # noqa: A002
         """Answer every row until the input ends."""
         rows: JsonRows | CsvRows | None = None
@@ -217,19 +338,22 @@ class Stream:
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
-                    lines = lines.removeprefix(BOM).lstrip()
-                    if not lines:  # blank lines do not show the format
+                    lines = lines.removeprefix(BOM)
+                    first = lines.lstrip()
+                    if not first and not self.options.skip:  # it does not show the format
                         continue
-                    json_lines = lines.startswith((b"{", b"["))
+                    # A blank first line that must be answered is taken to be JSON.
+                    json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
-                    rows = kind(self.model.learner.classes_, self.model.columns)
-                heading, lines = rows.header(lines)
-                if skip.rows == 0:
-                    self._write(heading)
-                new = self._new_lines(split_lines(lines), skip)
-                if new:
-                    self._answer(rows, new)
+                    rows = kind(self.model.learner.classes_, self.model.columns, self.options)
+                heading, rest = rows.header(lines)
+                if heading:
+                    self._before = lines.count(b"\n") - rest.count(b"\n")
+                    if skip.rows == 0:
+                        self._write(heading)
+                all_lines = rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
+                self._answer_all(rows, self._new_lines(all_lines, skip))
         except (TableError, Stopped):  # the model has learned whole rows: save it
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
             if self.checkpoint and self.position.rows >= skip.rows:
@@ -269,9 +393,9 @@ class Stream:
         state = self.checkpoint.restore() if self.checkpoint else None
         if state is None:
             return Position()
-        self.model.use(state["model"])
+        self._use(state["model"])
         sums = state["evaluation"]
-        self.evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
+        self._evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
         return Position(state["rows"], state["checksum"])
 
     def save_end(self, written: str | None) -> None:
@@ -300,58 +424,143 @@ class Stream:
             )
         return lines[old:]
 
+    def _answer_all(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
+        """Answer some lines, blank ones among them if these are not passed over."""
+        if not self.options.skip:
+            if lines:
+                self._answer(rows, lines)
+            return
+        for is_blank, part in groupby(lines, key=lambda line: not line.strip()):
+            if is_blank:
+                for line in part:
+                    self._refuse(rows, line, "the line is blank")
+            else:
+                self._answer(rows, list(part))
+
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
-        """Answer some lines; if one is wrong, answer those before it and raise an error."""
+        """Answer some lines; the first that is wrong is refused, after those before it."""
         try:
-            with self.model.learner._unchanged_on_failure():
-                batch = rows.parse(b"\n".join([*lines, b""]), self._schema)
-                intervals, rank, score = self._learn(batch)
+            batch, keys = self._read(rows, lines)
+            answers = self._learn(batch, keys)
         except RowError as error:
             if error.row:
                 self._answer(rows, lines[: error.row])
             columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
-            raise TableError(f"{self._place()}: {columns}{error.reason}", error.hint) from None
+            self._refuse(rows, lines[error.row], f"{columns}{error.reason}", error.hint)
+            rest = lines[error.row + 1 :]
         except TableError:
             raise
         except ValueError as error:  # it has no row number: retry row by row to find it
+            rest = lines
             if len(lines) == 1:
-                raise TableError(f"{self._place()}: {error}") from None
-            for line in lines:
-                self._answer(rows, [line])
+                self._refuse(rows, lines[0], str(error))
+                rest = []
+        else:
+            before = self.position.rows
+            self._evaluate(batch.intervals, answers.rank)
+            self._write(rows.answer(answers))
+            self._advance(before, lines)
             return
-        before = self.position.rows
-        self._evaluate(intervals, rank)
-        self._write(rows.answer(rank, score))
+        for line in rest:  # not together: each bad line among them would be a new start
+            self._answer(rows, [line])
+
+    def _advance(self, before: int, lines: list[bytes]) -> None:
         self.position.advance(lines)
         if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
             self.checkpoint.save(self._state())
 
-    def _place(self) -> str:
-        return f"{NAME}, row {self.position.rows + 1}"
+    def _refuse(
+        self, rows: JsonRows | CsvRows, line: bytes, reason: str, hint: str | None = None
+    ) -> None:
+        """End the stream at a line, or answer it with what is wrong with it."""
+        before = self.position.rows
+        if not self.options.skip:
+            raise TableError(f"{NAME}, row {before + 1}: {reason}", hint) from None
+        self._write(rows.refusal(line, self._before + before + 1, reason))
+        self._advance(before, [line])
 
-    def _learn(self, cells: pa.RecordBatch) -> tuple[Array, Array, Array]:
-        """Return interval, rank and score of each row; it is predicted, and then learned."""
+    # --- Reading, learning, evaluating ---
+
+    def _read(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> tuple[Batch, list[str]]:
+        """Return the rows of some lines, and their keys."""
         learner = self.model.learner
-        features = self.model.features(cells, self._schema)
+        if self._plain is not None and isinstance(rows, JsonRows):
+            found = self._plain.read(lines)
+            if found is not None:
+                return found
+        with learner._unchanged_on_failure():
+            cells = rows.parse(b"\n".join([*lines, b""]), self._schema)
+            features = self.model.features(cells, self._schema)
+            if self.names:
+                batch = learner._prepare(features, self._labels_of(cells))
+            else:
+                read = learner._read_rows(features, reset=False, min_rows=1)
+                batch = Batch(read, np.full((len(lines), 2), _ranks.NO_LABEL))
+            return batch, rows.keys(lines)
+
+    def _labels_of(self, cells: pa.RecordBatch) -> _ranks.Labels:
+        return read_labels(cells, self.names, text=self.model.has_text_labels)
+
+    def _learn(self, batch: Batch, keys: list[str]) -> Answers:
+        """Return what the model says of each row before it learns it."""
+        learner = self.model.learner
         if not self.names:
-            rank, score = self.model.rate(features)
-            return np.full((len(rank), 2), _ranks.NO_LABEL), rank, score
-        labels = read_labels(cells, self.names, text=self.model.has_text_labels)
-        batch = learner._prepare(features, labels)
-        record = learner._blank_record(len(batch))
-        learner._learn_batch(batch, record=record)
-        return batch.intervals, record.rank, pick_scores(record.rank, record.scores)
+            rank, scores, cuts = learner._rate_rows(batch.rows)
+        else:
+            record = self._record(batch)
+            rank, scores, cuts = record.rank, record.scores, getattr(record, "cuts", None)
+        chances = None
+        if self.options.chances:
+            chances = np.exp(learner._log_probabilities(scores, cuts))
+        return Answers(keys, rank, pick_scores(rank, scores), chances)
+
+    def _record(self, batch: Batch) -> Any:
+        """Learn from the rows that have a label; return what was said before."""
+        learner = self.model.learner
+        record: Any = learner._blank_record(len(batch))
+        if self.options.chances:
+            cuts = np.empty((len(batch), len(learner.classes_) + 1))
+            record = loop.CutRecord(record.rank, record.scores, record.hinge, cuts)
+        if not hasattr(learner, "stream") or not isinstance(batch.rows, loop.Dense):
+            learner._learn_batch(batch, record=record)
+            return record
+        if self._engine is None or not self._engine.is_current():
+            self._engine = learner.stream()
+        X = np.asarray(batch.rows.X, dtype=np.float64)
+        self._engine.answer_rows(X, batch.intervals, record)
+        return record
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """How good the answers to labelled rows were."""
+        if self._waiting:
+            intervals, rank = map(np.concatenate, zip(*self._waiting, strict=True))
+            self._waiting.clear()
+            self._n_waiting = 0
+            self._add_losses(intervals, rank)
+        return self._evaluation
 
     def _evaluate(self, intervals: Array, rank: Array) -> None:
+        """Take note of some answers. Rows that come alone are evaluated together, if that can wait.
+
+        It cannot when the number of labelled rows may have doubled, and a report is due.
+        """
+        self._waiting.append((intervals, rank))
+        self._n_waiting += len(rank)
+        rows = self._evaluation.rows
+        if self._n_waiting >= TOGETHER or rows + self._n_waiting >= 1 << rows.bit_length():
+            _ = self.evaluation
+
+    def _add_losses(self, intervals: Array, rank: Array) -> None:
         """Add up the losses; report them whenever the number of labelled rows has doubled."""
         loss = _ranks.interval_loss(intervals, rank)[_ranks.is_labelled(intervals)]
-        before, after = self.evaluation.rows, self.evaluation.rows + len(loss)
-        total = self.evaluation.loss + np.cumsum(loss)
+        before, after = self._evaluation.rows, self._evaluation.rows + len(loss)
+        total = self._evaluation.loss + np.cumsum(loss)
         power = 1 << before.bit_length()
         while power <= after:
             self.report(power, int(total[power - before - 1]))
             power <<= 1
-        self.evaluation += Evaluation.of(intervals, rank)
+        self._evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
         self.output.write(data)

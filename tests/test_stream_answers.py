@@ -1,0 +1,353 @@
+"""What a stream answers: the fast way against the slow one, ids, probabilities, bad lines."""
+
+import csv
+import io as streams
+import json
+import math
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pril
+from learners import LINEAR
+from pril._loop import Dense
+from pril.tables.files import TableError
+from pril.tables.model import LoadedModel, pick_scores
+from pril.tables.stream import JsonRows, Stream, StreamOptions
+from pril.tables.training import Checkpoint
+from tables import make_rows
+from test_stream import LABELS, PRIL, csv_lines, fitted, json_lines, piped
+
+pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
+
+
+def answered(path, data, names=LABELS, plain=True, checkpoint=None, **options):
+    """Return the stream and its answers; `plain=False` is the slow way."""
+    output = streams.BytesIO()
+    stream = Stream(
+        LoadedModel(path), names, output, lambda *_: None, checkpoint, StreamOptions(**options)
+    )
+    stream._plain = stream._plain if plain else None
+    reading = piped(data)
+    try:
+        with open(reading, closefd=True):
+            stream.run(reading, None)
+    finally:
+        stream.answers = output.getvalue().decode().splitlines()
+    return stream
+
+
+def objects(stream):
+    return [json.loads(line) for line in stream.answers]
+
+
+# --- The fast way --------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**25), 10**25).map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=25, min_value=-9, max_value=9).map(
+        str
+    ),
+    st.sampled_from(["null", "true", '"7"', "1e999", "1e-999", "1E5", "01", "1.", "[]", "1e300"]),
+)
+WORDS = st.one_of(
+    st.sampled_from(['"Rome"', '"Oslo"', '"R\\u006fme"', '"NA"', '""', "null", "5", '"\\ud800"']),
+    st.text(max_size=5).map(json.dumps),
+)
+LABEL = st.sampled_from(['"poor"', '"fair"', '"good"', '"great"', "null", '""', '"bad"', "1"])
+COLUMNS = {"size": NUMBERS, "age": NUMBERS, "town": WORDS, "low": LABEL, "high": LABEL,
+           "other": st.one_of(NUMBERS, WORDS, st.just('{"a": [1, {}]}'))}  # fmt: skip
+CELLS = st.lists(
+    st.sampled_from(list(COLUMNS)).flatmap(lambda name: st.tuples(st.just(name), COLUMNS[name])),
+    max_size=8,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def path(folder):
+    return fitted(folder)
+
+
+@given(rows=st.lists(CELLS, min_size=1, max_size=4), space=st.sampled_from(["", " ", "\t"]))
+@settings(max_examples=300)
+def test_the_fast_way_reads_what_the_slow_way_reads(path, rows, space):
+    """Or it leaves the lines to it."""
+    lines = [
+        f"{{{', '.join(f'{json.dumps(name)}:{space}{value}' for name, value in row)}}}{space}"
+        for row in rows
+    ]
+    lines = [line.encode() for line in lines]
+    stream = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)
+    found = stream._plain.read(lines)
+    if found is None:
+        return
+    stream._plain = None
+    expected, _ = stream._read(JsonRows(stream.model.learner.classes_, []), lines)
+    # Where a number is -0, pyarrow reads -0.0.
+    np.testing.assert_array_equal(found[0].rows.X, expected.rows.X)
+    np.testing.assert_array_equal(found[0].intervals, expected.intervals)
+
+
+def test_the_fast_way_takes_the_usual_lines(path):
+    """Else the test above would be empty."""
+    stream = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)
+    assert stream._plain.read(json_lines(make_rows(100, seed=3)).splitlines()) is not None
+    assert stream._plain.read([b'{"age": true}']) is None
+
+
+@pytest.mark.parametrize("cls", LINEAR)
+@pytest.mark.parametrize("has_encoder", [True, False])
+def test_answers_are_those_of_the_loop(folder, cls, has_encoder):
+    """Row by row, in chunks, the slow way, and all rows in one call of the loop: the same bits."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (300, 5)), columns=list("abcde"))
+    grades = np.digitize(frame.sum(axis=1), [-1.0, 0.0, 1.0])
+    y = grades if cls.__name__ == "PRank" else np.column_stack([grades, np.minimum(grades + 1, 3)])
+    names = ("low", "high")[: np.ndim(y)]
+    learner = cls(classes=range(4)).partial_fit(frame[:50], y[:50])
+    model = learner
+    if has_encoder:
+        encoder = pril.ColumnEncoder(bounded=True).fit(frame[:50])
+        learner = cls(classes=range(4)).partial_fit(encoder.transform(frame[:50]), y[:50])
+        model = pril.tables.training.Pipeline([("columns", encoder), ("learner", learner)])
+    pril.save(model, folder / "m.pril")
+    labels = pd.DataFrame(y, columns=list(names))
+    rows = pd.concat([frame, labels], axis=1)[50:].to_dict("records")
+    ways = [answered(folder / "m.pril", json_lines(rows), names, plain=p) for p in (True, False)]
+    features = encoder.transform(frame[50:]) if has_encoder else frame[50:]
+    record = learner._blank_record(250)
+    learner._learn_batch(learner._prepare(features, y[50:]), record=record)
+    said = zip(record.rank.tolist(), pick_scores(record.rank, record.scores), strict=True)
+    expected = [f'{{"prediction": {r}, "score": {float(s)!r}}}' for r, s in said]
+    for way in ways:
+        assert way.answers == expected
+        for part, other in zip(way.model.learner._memory.state, learner._memory.state, strict=True):
+            np.testing.assert_equal(part, other)
+
+
+def test_a_number_that_would_spoil_the_sums_is_refused_when_it_comes(path):
+    rows = make_rows(10, seed=3)
+    for value in ("1e300", "-1e300", "1e155"):
+        data = json_lines(rows) + b'{"size": %s, "high": "fair"}\n' % value.encode()
+        for plain in (True, False):
+            with pytest.raises(TableError, match=r"row 11: column 'size' is .*too large for its"):
+                answered(path, data, plain=plain)
+    assert len(answered(path, b'{"size": 1e150, "high": "fair"}\n').answers) == 1
+
+
+def test_labels_without_end_do_not_fill_the_memory(path, monkeypatch):
+    monkeypatch.setattr("pril.tables.plain_rows.MOST_SPELLINGS", 3)
+    rows = make_rows(100, seed=3)
+    assert (
+        answered(path, json_lines(rows)).answers
+        == answered(path, json_lines(rows), plain=False).answers
+    )
+    plain = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)._plain
+    for row in rows:
+        plain.read([json.dumps(row).encode()])
+        assert len(plain._intervals) <= 4
+
+
+# --- Ids -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["17", '"a \\u00e9 é"', "1.00", "12345678901234567890123", "null",
+                                   '{"a": [1, 2]}', "true"])  # fmt: skip
+@pytest.mark.parametrize("name", ["flat", 'a "quoted" name'])
+def test_an_id_comes_back_as_it_was_written(path, value, name):
+    quick = f'{{{json.dumps(name)}: {value}, "age": 3}}\n'.encode()
+    slow = f'{{{json.dumps(name)}: {value}, "age": true}}\n'.encode()
+    without = b'{"age": 3}\n'
+    stream = answered(path, quick + slow + without, key=name)
+    assert [row.pop(name) for row in objects(stream)] == [*[json.loads(value)] * 2, None]
+    if "quoted" not in name:
+        assert all(f": {value}, " in line for line in stream.answers[:2])
+    plain = answered(path, quick + slow + without)
+    assert [list(row) for row in objects(stream)] == [[name, "prediction", "score"]] * 3
+    assert [{**row, name: 0} for row in objects(plain)] == [
+        {**row, name: 0} for row in objects(stream)
+    ]
+
+
+def test_an_id_of_csv(path):
+    rows = [{**row, "id": f'flat, "{t}"'} for t, row in enumerate(make_rows(20, seed=3))]
+    stream = answered(path, csv_lines(rows), key="id")
+    said = list(csv.DictReader(stream.answers))
+    assert [row["id"] for row in said] == [row["id"] for row in rows]
+    plain = csv.DictReader(answered(path, csv_lines(rows)).answers)
+    assert [{"id": row["id"], **other} for row, other in zip(rows, plain, strict=True)] == said
+    with pytest.raises(TableError, match="there is no column 'key'"):
+        answered(path, csv_lines(rows), key="key")
+
+
+@pytest.mark.parametrize("name", ["age", "low", "score", "line"])
+def test_an_id_must_be_a_column_of_its_own(path, name):
+    with pytest.raises(ValueError, match=f"the column '{name}' cannot be the id"):
+        answered(path, b"", key=name)
+
+
+# --- Probabilities -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def logit(folder):
+    home = folder / "logit"
+    home.mkdir()
+    return fitted(home, "ordered-logit")
+
+
+@pytest.mark.parametrize("names", [LABELS, ()])
+def test_probabilities_are_those_before_the_row_is_learned(logit, names):
+    rows = make_rows(60, seed=3)
+    stream = answered(logit, json_lines(rows), names, chances=True)
+    model = LoadedModel(logit).model
+    for row, said in zip(rows, objects(stream), strict=True):
+        frame = pd.DataFrame([row])[["size", "age", "town"]].astype({"size": float, "age": float})
+        X = model[0].transform(frame.astype({"town": "object"}))
+        chances = dict(zip(model[1].classes_, model[1].predict_proba(X)[0], strict=True))
+        assert said["probabilities"] == pytest.approx(chances, abs=1e-12)
+        assert math.isclose(sum(said["probabilities"].values()), 1.0)
+        if names and (row["low"] or row["high"]):
+            model[1].partial_fit(X, [(row["low"], row["high"])])
+    plain = answered(logit, json_lines(rows), names)
+    kept = [{name: row[name] for name in ("prediction", "score")} for row in objects(stream)]
+    assert kept == objects(plain)
+    as_csv = list(csv.DictReader(answered(logit, csv_lines(rows), names, chances=True).answers))
+    assert [float(row["probability of poor"]) for row in as_csv] == [
+        row["probabilities"]["poor"] for row in objects(stream)
+    ]
+
+
+def test_sparse_features_have_the_same_probabilities(logit, monkeypatch):
+    rows = make_rows(60, seed=3)
+    expected = objects(answered(logit, json_lines(rows), chances=True))
+    monkeypatch.setattr(pril.ColumnEncoder, "_is_dense", lambda self: False)
+    stream = Stream(
+        LoadedModel(logit), LABELS, streams.BytesIO(), print, None, StreamOptions(chances=True)
+    )
+    rows_of = JsonRows(stream.model.learner.classes_, [], stream.options)
+    batch, _ = stream._read(rows_of, json_lines(rows).splitlines())
+    assert not isinstance(batch.rows, Dense)
+    said = objects(answered(logit, json_lines(rows), chances=True))
+    for row, other in zip(said, expected, strict=True):
+        assert row["probabilities"] == pytest.approx(other["probabilities"], abs=1e-9)
+
+
+def test_a_model_without_probabilities_is_refused(path):
+    with pytest.raises(ValueError, match=r"model.pril holds PRIL, which has no probabilities"):
+        answered(path, b"", chances=True)
+
+
+# --- Bad lines -----------------------------------------------------------------------------------
+
+BAD = {
+    b"": "the line is blank",
+    b" \t": "the line is blank",
+    b'{"size": 1, "age": ': "not a JSON object",
+    b'{"size": "big"}': "column 'size' is 'big', not a number",
+    b'{"size": 1e300}': "too large for its square",
+    b'{"low": "good", "high": "fair"}': "columns 'low', 'high': lower end 'good' is above",
+    b'{"town": "\xff"}': "not UTF-8",
+}
+
+
+def test_bad_lines_are_answered_and_not_learned(path, tmp_path):
+    """Good rows have the answers, and the model has the bits, as if bad ones were not there."""
+    good = json_lines(make_rows(40, seed=3)).splitlines()
+    lines, bad = list(good), {}
+    for k, line in enumerate(BAD):
+        for at in (0, 7 * k, len(lines)):
+            lines.insert(at, line)
+    for t, line in enumerate(lines):
+        if line in BAD:
+            bad[t + 1] = BAD[line]
+    data = b"".join(line + b"\n" for line in lines)
+    stream, clean = (
+        answered(path, data, skip=True),
+        answered(path, json_lines(make_rows(40, seed=3))),
+    )
+    said = objects(stream)
+    assert len(said) == len(lines)
+    assert [row for row in said if "error" not in row] == objects(clean)
+    refused = {row["line"]: row["error"] for row in said if "error" in row}
+    assert list(refused) == list(bad)
+    assert [t for t in bad if bad[t] not in refused[t]] == [], refused
+    for part, other in zip(stream.model.learner._memory, clean.model.learner._memory, strict=True):
+        np.testing.assert_equal(part, other)
+    assert vars(stream.evaluation) == vars(clean.evaluation)
+    # Taken up again in the middle, it goes on as if nothing had happened.
+    keeper = Checkpoint(tmp_path / "c.pril", 1, {})
+    size = len(b"".join(line + b"\n" for line in lines[:30]))
+    first = answered(path, data[:size], skip=True, checkpoint=keeper)
+    second = answered(path, data, skip=True, checkpoint=keeper)
+    assert first.answers + second.answers == stream.answers
+    assert vars(second.evaluation) == vars(stream.evaluation)
+
+
+def test_a_bad_line_keeps_its_id_if_that_can_be_read(path):
+    lines = b'{"id": 7, "size": "big"}\n{"id": 8, "size"\n\n{"id": 9}\n'
+    said = objects(answered(path, lines, key="id", skip=True))
+    assert [row["id"] for row in said] == [7, None, None, 9]
+    assert [row.get("line") for row in said] == [1, 2, 3, None]
+
+
+def test_bad_lines_of_csv_are_answered(path):
+    header, *lines = csv_lines(make_rows(10, seed=3)).splitlines()
+    data = b"\n".join([b"", header, lines[0], b"", b"x,old,3,Rome,,,1", b"1,2", *lines[1:], b""])
+    said = list(csv.DictReader(answered(path, data, key="id", skip=True).answers))
+    assert [row["line"] for row in said] == ["", "4", "5", "6", *[""] * 9]
+    assert [row["id"] for row in said][1:4] == ["", "x", "1"]
+    assert "not a number" in said[2]["error"]
+    assert "2 cells where the header has 7" in said[3]["error"]
+    clean = csv.DictReader(answered(path, csv_lines(make_rows(10, seed=3))).answers)
+    assert [row["score"] for row in said if row["score"]] == [row["score"] for row in clean]
+
+
+def test_rows_that_come_alone_are_evaluated_in_time(path):
+    """Every power of two is reported when it is reached, whatever the chunks."""
+    rows = make_rows(300, seed=3)
+    reports = []
+    stream = Stream(
+        LoadedModel(path), LABELS, streams.BytesIO(), lambda *said: reports.append(said), None
+    )
+    kind = JsonRows(stream.model.learner.classes_, [])
+    labelled = 0
+    for row in rows:
+        stream._answer(kind, [json.dumps(row).encode()])
+        labelled += bool(row["low"] or row["high"])
+        assert len(reports) == labelled.bit_length()
+    assert stream.evaluation.rows == labelled
+    assert stream.evaluation.unlabelled == len(rows) - labelled
+
+
+def test_the_command_has_these_options(path, logit):
+    lines = b'{"id": 1, "size": 40, "low": "fair"}\n{"id": 2, "size": "big"}\n{"id": 3}\n'
+
+    def run(model, *options):
+        command = [*PRIL, "stream", str(model), "-q", *options]
+        return subprocess.run(command, input=lines, capture_output=True)
+
+    done = run(logit, "--id", "id", "--proba", "--on-error", "skip")
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [row["id"] for row in said] == [1, 2, 3]
+    assert list(said[0]) == ["id", "prediction", "score", "probabilities"]
+    assert list(said[0]["probabilities"]) == ["poor", "fair", "good", "great"]
+    assert said[1] == {"id": 2, "error": "column 'size' is 'big', not a number", "line": 2}
+    done = run(logit, "--id", "id")
+    assert done.returncode == 2
+    assert done.stdout.count(b"\n") == 1
+    assert b"<stdin>, row 2: column 'size' is 'big', not a number" in done.stderr
+    done = run(path, "--proba")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"holds PRIL, which has no probabilities" in done.stderr
