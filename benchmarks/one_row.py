@@ -1,6 +1,6 @@
 """How long does one row take, learned and predicted alone? Against River and Vowpal Wabbit
 
-Needs River; Vowpal Wabbit's Python package is measured where it is installed.
+Needs River, orjson and psutil; Vowpal Wabbit's Python package is measured where it is installed.
 """
 
 import os
@@ -8,13 +8,23 @@ import os
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(threads, "1")
 
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
 import numpy as np
+import orjson
+import psutil
 from river import linear_model, multiclass
 
 from pril import PRIL, OrderedLogit
 from workloads import K, best_times, table, with_labels
 
 N, D = 2_000, 20
+LINES, ALONE = 100_000, 10_000
+PRIL_COMMAND = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 
 
 def repeat(call, *columns):
@@ -68,7 +78,7 @@ def main():
         repeat(many.predict_one, dicts),
     )
     if vw := wabbit():
-        lines = [" | " + " ".join(f"f{j}:{v:.6f}" for j, v in enumerate(x)) for x in X.tolist()]
+        lines = [as_example(x) for x in X.tolist()]
         taught = [f"{rank + 1}{line}" for rank, line in zip(exact, lines, strict=True)]
         calls[f"Vowpal Wabbit, a line, {K} classes"] = (
             repeat(vw.learn, taught),
@@ -95,6 +105,132 @@ def main():
             [f"River's one-versus-rest of {K} classes", five / ours, 15.0],
         ],
     )
+
+    read_the_same_file()
+
+
+# --- JSON Lines ----------------------------------------------------------------------------------
+
+
+def read_the_same_file():
+    """Print how fast a file of JSON Lines is answered and learned, row by row."""
+    rng = np.random.default_rng(1)
+    X, intervals, y = with_labels(rng.normal(size=(LINES, D)).round(6), 0.3, rng)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        names = [f"f{j}" for j in range(D)]
+        with open("rows.jsonl", "wb") as file:
+            for x, (low, high), rank in zip(
+                X.tolist(), intervals.tolist(), y.tolist(), strict=True
+            ):
+                row = dict(zip(names, x, strict=True)) | {"low": low, "high": high, "y": rank}
+                file.write(orjson.dumps(row) + b"\n")
+        lines = Path("rows.jsonl").read_bytes().splitlines(keepends=True)
+        Path("head.jsonl").write_bytes(b"".join(lines[:1000]))
+        fit = ["fit", "head.jsonl", "--lower", "low", "--upper", "high", "--drop", "y"]
+        classes = ",".join(map(str, range(K)))
+        command = [*PRIL_COMMAND, *fit, "--classes", classes, "-q", "-o", "m.pril"]
+        subprocess.run(command, check=True)  # noqa: S603
+        learners = {
+            "`PRIL.stream()` and orjson": dict_learner(PRIL(classes=range(K)).stream(), "y"),
+            "River `Perceptron`, two classes, and orjson": dict_learner(
+                linear_model.Perceptron(), "y", lambda rank: rank > K // 2
+            ),
+            f"River one-versus-rest, {K} classes, and orjson": dict_learner(
+                multiclass.OneVsRestClassifier(linear_model.Perceptron()), "y"
+            ),
+        }
+        if vw := wabbit():
+            learners[f"Vowpal Wabbit, {K} classes, and orjson"] = line_learner(vw)
+        best = {"`pril stream`": float("inf")} | dict.fromkeys(learners, float("inf"))
+        for _ in range(5):
+            seconds = stream_seconds(lines) - stream_seconds(lines[:1])
+            best["`pril stream`"] = min(best["`pril stream`"], seconds)
+            for name, learner in learners.items():
+                start = time.process_time()
+                with open("rows.jsonl", "rb") as file, open(os.devnull, "wb") as answers:
+                    for line in file:
+                        answers.write(orjson.dumps({"prediction": learner(orjson.loads(line))}))
+                best[name] = min(best[name], time.process_time() - start)
+        print(f"### {LINES:,} JSON Lines, each answered, then learned (d = {D}, K = {K})\n")
+        ours = best["`pril stream`"]
+        table(
+            ["", "rows a second", "µs a row", "of `pril stream`"],
+            [[name, f"{LINES / s:,.0f}", s / LINES * 1e6, s / ours] for name, s in best.items()],
+        )
+        alone = min(alone_seconds(lines[:ALONE]) for _ in range(3))
+        print(f"A line that comes to `pril stream` alone: {alone / ALONE * 1e6:.1f} µs.\n")
+        os.chdir("/")
+
+
+def dict_learner(model, label, target=lambda rank: rank):
+    """Return a function that answers a row and learns from it."""
+
+    def answer(row):
+        rank = row.pop(label)
+        del row["low"], row["high"]
+        said = model.predict_one(row) if model_has_learned(model) else None
+        model.learn_one(row, target(rank))
+        return said
+
+    return answer
+
+
+def model_has_learned(model):
+    """Tell whether a model can predict; those of River always can."""
+    return not hasattr(model, "model") or hasattr(model.model, "classes_")
+
+
+def line_learner(vw):
+    """Return a function that answers a row and learns from it."""
+
+    def answer(row):
+        rank = row.pop("y")
+        del row["low"], row["high"]
+        line = as_example(row.values())
+        said = vw.predict(line)
+        vw.learn(f"{rank + 1}{line}")
+        return said
+
+    return answer
+
+
+def as_example(x):
+    """Return features as Vowpal Wabbit reads them."""
+    return " | " + " ".join([f"f{j}:{v:.6f}" for j, v in enumerate(x)])
+
+
+def stream_seconds(lines):
+    """Return the processor's seconds of a `pril stream` over some lines, with its start."""
+    with subprocess.Popen(  # noqa: S603
+        [*PRIL_COMMAND, "stream", "m.pril", "-q"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        process.stdin.write(b"".join(lines))
+        process.stdin.close()
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+    return usage.ru_utime + usage.ru_stime
+
+
+def alone_seconds(lines):
+    """Return the processor's seconds for lines that come one by one, each after an answer."""
+    with subprocess.Popen(  # noqa: S603
+        [*PRIL_COMMAND, "stream", "m.pril", "-q"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        answers = os.fdopen(os.dup(process.stdout.fileno()), "rb")
+        watched = psutil.Process(process.pid)
+        for k, line in enumerate([lines[0], *lines]):
+            process.stdin.write(line)
+            answers.readline()
+            if k == 0:
+                start = sum(watched.cpu_times()[:2])
+        seconds = sum(watched.cpu_times()[:2]) - start
+        process.stdin.close()
+        answers.close()
+    return seconds
 
 
 def wabbit():

@@ -1431,6 +1431,12 @@ def is_finite(values):
     return total == 0.0
 
 
+@njit(nogil=True, cache=True)
+def all_finite(values):
+    """Tell whether every number of a matrix is finite: `is_finite`, to be called from Python."""
+    return is_finite(values)
+
+
 @part_of_loop
 def copy_within(values, source, target, count):
     """Copy values to another place of the same array."""

@@ -184,6 +184,10 @@ class Stream:
         self._row, self._pack = arena.row, arena.pack
         self._learn, self._rate = arena.learn, arena.rate
         self._answer: Callable[..., int] | None = None  # compiled when it is needed
+        self._inspect: Callable[[], None] | None = None  # for learners that look at features
+        inspect = self.model._inspect_rows
+        if getattr(inspect, "__func__", None) is not OnlineClassifier._inspect_rows:
+            self._inspect = partial(inspect, loop.Dense(arena.row[np.newaxis], 0.0))
         self._width, self._shape = len(arena.row), arena.row.shape
         names = getattr(self.model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
@@ -222,6 +226,8 @@ class Stream:
                 raise KeyError
             if sample_weight != 1.0 or self.model._memory is not self._memory:
                 raise KeyError
+            if self._inspect is not None:
+                self._inspect()
         except NOT_USUAL:
             self._learn_any(x, y, sample_weight)
         else:
@@ -233,8 +239,9 @@ class Stream:
         self._check_current()
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
-        lo, hi = self._read_label(None if weight == 0.0 else y, row)
+        lo, hi = self._read_label(None if weight == 0.0 else y)
         model, arena = self.model, self._arena
+        model._inspect_rows(loop.Dense(row[np.newaxis], 0.0))
         with model._unchanged_on_failure():
             if arena is None or len(row) > self._width:
                 arena = self._make_room(len(row), names)
@@ -268,7 +275,7 @@ class Stream:
             return Arena.of(model, model._blank_memory(None))
         return Arena.of(model, widened(self._arena.memory, n_features))
 
-    def _read_label(self, y: Any, row: Array) -> tuple[int, int]:
+    def _read_label(self, y: Any) -> tuple[int, int]:
         """Return the interval of a label, and remember it."""
         if isinstance(y, Mapping):
             if not {"low", "high"} >= set(y):
@@ -284,9 +291,9 @@ class Stream:
             pass
         table = _ranks.read([y])
         intervals = _ranks.to_intervals(table, self._classes)
-        self.model._inspect(loop.Dense(row[np.newaxis], 0.0), table, intervals)
+        self.model._inspect_labels(table, intervals)
         lo, hi = intervals[0].tolist()
-        if len(self._intervals) < MOST_LABELS and not self.model._inspects_rows:
+        if len(self._intervals) < MOST_LABELS:
             self._intervals[y] = lo, hi
         return lo, hi
 

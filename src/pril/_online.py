@@ -76,10 +76,13 @@ class Memory(NamedTuple):
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(copy_arrays(self.state), copy_arrays(self.mean))
 
-    def is_finite(self) -> bool:
-        """Tell whether no sum has overflowed."""
-        parts = [self.state.u, self.mean.u] if self.mean else [self.state.u]
-        return all(np.isfinite(part).all() for part in parts)
+    def is_finite(self, columns: Array | None = None) -> bool:
+        """Tell whether no sum has overflowed: of these features, None: of all."""
+        matrices = [self.state.u] if self.mean is None else [self.state.u, self.mean.u]
+        return all(loop.all_finite(u if columns is None else u[:, columns]) for u in matrices)
+
+
+LONG = 128  # numbers: shorter arrays need not be aligned
 
 
 def _aligned_zeros(*shape: int) -> Array:
@@ -90,6 +93,47 @@ def _aligned_zeros(*shape: int) -> Array:
     return spare[start : start + size].reshape(shape)
 
 
+class Journal:
+    """What some rows may change in a memory, to put it back if they cannot be learned.
+
+    Parameters
+    ----------
+    memory : Memory
+        It is learned on in place.
+    columns : ndarray of int
+        The features that are not zero in all of the rows, and the constant one.
+    """
+
+    def __init__(self, memory: Memory, columns: Any) -> None:
+        state, mean = memory
+        self.columns = columns
+        self._wide = [state.u] if mean is None else [state.u, mean.u]
+        self._short = [state.n, state.shift, state.counts, state.clock, *(state.evidence or ())]
+        self._short += [] if mean is None else [mean.n]
+        self._kept = (
+            [part[:, columns] for part in self._wide],
+            [part.copy() for part in self._short],
+        )
+
+    def undo(self) -> None:
+        """Put back what has changed."""
+        wide, short = self._kept
+        for part, kept in zip(self._wide, wide, strict=True):
+            part[:, self.columns] = kept
+        for part, kept in zip(self._short, short, strict=True):
+            part[:] = kept
+
+
+WIDE = 1 << 16  # features: of fewer, all can be copied in the time that it takes to choose some
+
+
+def few_columns(rows: Any, width: int) -> Array | None:
+    """Return which of many features sparse rows touch, and the last one; None if not few."""
+    if width < WIDE or not isinstance(rows, loop.Csr) or 16 * len(rows.data) > width:
+        return None
+    return np.append(np.unique(rows.indices), width - 1)
+
+
 def copy_arrays(part: Any) -> Any:
     """Return an array, a named tuple of such parts, or a plain value, with its arrays copied."""
     if isinstance(part, np.ndarray):
@@ -98,7 +142,7 @@ def copy_arrays(part: Any) -> Any:
 
 
 def _aligned_copy(array: Array) -> Array:
-    if array.ndim < 2:  # thresholds and counters: too short to matter
+    if array.size < LONG:
         return array.copy()
     copy = _aligned_zeros(*array.shape)
     copy[:] = array
@@ -210,6 +254,13 @@ class Patience:
 
 # Locks of estimators that learn; kept apart from them, so that they are not copied or pickled.
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+
+
+# Memories that no copy of their estimator shares, so that they may be learned on in place.
+_own_memory: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+# Parameters that were computed from a memory, with the memory and its number of rounds.
+_known_parameters: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def _lock_of(estimator: Any) -> threading.RLock:
@@ -441,9 +492,24 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return intervals
 
     def _learn(
-        self, memory: Any, batch: Batch, order: Array | None, record: loop.Record | None
+        self,
+        memory: Any,
+        batch: Batch,
+        order: Array | None,
+        record: loop.Record | None,
     ) -> Any:
         """Run the loop and return the memory; if it fails, the one given must be dropped."""
+        return self._learn_columns(memory, batch, order, record, None)
+
+    def _learn_columns(
+        self,
+        memory: Memory,
+        batch: Batch,
+        order: Array | None,
+        record: loop.Record | None,
+        columns: Array | None,
+    ) -> Memory:
+        """Do the work of `_learn` for rows that touch only these features, None: any."""
         if batch.weights is not None:
             memory = memory._replace(state=memory.state._replace(lattice=False))
         bad = loop.run(
@@ -460,7 +526,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         )
         if bad >= 0:
             raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
-        if not memory.is_finite():
+        if not memory.is_finite(columns):
             raise not_finite_error(batch.rows, self, None)
         return memory
 
@@ -469,8 +535,22 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     ) -> None:
         """Go on from what was learned before; a failure leaves that as it was."""
         learned = self._has_learned()
-        memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
-        self._memory = self._learn(memory, batch, order, record)
+        columns = few_columns(batch.rows, self.n_features_in_ + 1)
+        if columns is not None and self._growth() is not None:
+            columns = None  # the weights of all rounds may be divided
+        in_place = learned and columns is not None and _own_memory.get(self) is self._memory
+        if not in_place:
+            memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
+            self._memory = self._learn(memory, batch, order, record)
+        else:
+            journal = Journal(self._memory, columns)
+            try:
+                self._memory = self._learn_columns(self._memory, batch, order, record, columns)
+            except BaseException:
+                journal.undo()
+                raise
+        if columns is not None:
+            _own_memory[self] = self._memory
 
     def _learn_passes(self, batch: Batch) -> Any:
         """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
@@ -513,10 +593,15 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             self._validate_params()
         return float(2.0 ** (1.0 / half_life))
 
+    def __getstate__(self) -> Any:
+        _own_memory.pop(self, None)  # a copy shares it
+        return super().__getstate__()
+
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
         """Let one thread at a time learn, and undo what a call that fails has changed."""
         with _lock_of(self):
+            _known_parameters.pop(self, None)  # it would keep the memory alive
             before = vars(self).copy()
             try:
                 yield before
@@ -678,11 +763,18 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _parameters(self) -> tuple[Array, Array, float]:
         """Return weights, thresholds between sentinels, and the number that divides them."""
         self._check_ready()
-        state, mean = self._memory.state, self._memory.mean
+        memory = self._memory
+        state, mean = memory.state, memory.mean
+        rounds = int(state.counts[0])  # a stream learns in place: the memory stays the same object
+        known = _known_parameters.get(self)
+        if known is not None and known[0] is memory and known[1] == rounds:
+            return known[2]  # type: ignore[no-any-return]
         weight = state.clock[0]
         if mean is not None and weight > 0.0:
             state = state._replace(u=state.u - mean.u / weight, n=state.n - mean.n / weight)
-        return loop.parameters(self._geometry(), state)  # type: ignore[no-any-return]
+        parameters: tuple[Array, Array, float] = loop.parameters(self._geometry(), state)
+        _known_parameters[self] = memory, rounds, parameters
+        return parameters
 
     @property
     def coef_(self) -> Array:

@@ -608,7 +608,7 @@ class MPRIL(StreamMixin, ThresholdClassifier):
 
     def _inspect_rows(self, rows: Any) -> None:
         cells = rows.X if isinstance(rows, loop.Dense) else rows.data
-        if cells.size == 0:
+        if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
             return
         largest = max(cells.max(), cells.min(), key=abs)
         if 1.0 < abs(largest) < np.inf:  # what is infinite is refused with its row
