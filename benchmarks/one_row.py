@@ -11,6 +11,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -144,8 +145,7 @@ def read_the_same_file():
             learners[f"Vowpal Wabbit, {K} classes, and orjson"] = line_learner(vw)
         best = {"`pril stream`": float("inf")} | dict.fromkeys(learners, float("inf"))
         for _ in range(5):
-            seconds = stream_seconds(lines) - stream_seconds(lines[:1])
-            best["`pril stream`"] = min(best["`pril stream`"], seconds)
+            best["`pril stream`"] = min(best["`pril stream`"], stream_seconds(lines))
             for name, learner in learners.items():
                 start = time.process_time()
                 with open("rows.jsonl", "rb") as file, open(os.devnull, "wb") as answers:
@@ -158,7 +158,7 @@ def read_the_same_file():
             ["", "rows a second", "µs a row", "of `pril stream`"],
             [[name, f"{LINES / s:,.0f}", s / LINES * 1e6, s / ours] for name, s in best.items()],
         )
-        alone = min(alone_seconds(lines[:ALONE]) for _ in range(3))
+        alone = min(stream_seconds(lines[:ALONE], alone=True) for _ in range(5))
         print(f"A line that comes to `pril stream` alone: {alone / ALONE * 1e6:.1f} µs.\n")
         os.chdir("/")
 
@@ -200,20 +200,11 @@ def as_example(x):
     return " | " + " ".join([f"f{j}:{v:.6f}" for j, v in enumerate(x)])
 
 
-def stream_seconds(lines):
-    """Return the processor's seconds of a `pril stream` over some lines, with its start."""
-    with subprocess.Popen(  # noqa: S603
-        [*PRIL_COMMAND, "stream", "m.pril", "-q"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    ) as process:
-        process.stdin.write(b"".join(lines))
-        process.stdin.close()
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = 0
-    return usage.ru_utime + usage.ru_stime
+def stream_seconds(lines, *, alone=False):
+    """Return the processor's seconds of `pril stream` for some lines, its start not counted.
 
-
-def alone_seconds(lines):
-    """Return the processor's seconds for lines that come one by one, each after an answer."""
+    A line that is alone comes after the answer to the one before.
+    """
     with subprocess.Popen(  # noqa: S603
         [*PRIL_COMMAND, "stream", "m.pril", "-q"],
         stdin=subprocess.PIPE,
@@ -222,15 +213,30 @@ def alone_seconds(lines):
     ) as process:
         answers = os.fdopen(os.dup(process.stdout.fileno()), "rb")
         watched = psutil.Process(process.pid)
-        for k, line in enumerate([lines[0], *lines]):
-            process.stdin.write(line)
-            answers.readline()
-            if k == 0:
-                start = sum(watched.cpu_times()[:2])
+        process.stdin.write(lines[0])
+        answers.readline()
+        start = sum(watched.cpu_times()[:2])
+        if alone:
+            for line in lines:
+                process.stdin.write(line)
+                answers.readline()
+        else:
+            feeder = threading.Thread(target=write_all, args=(process.stdin, b"".join(lines)))
+            feeder.start()
+            for _ in lines:
+                answers.readline()
+            feeder.join()
         seconds = sum(watched.cpu_times()[:2]) - start
         process.stdin.close()
         answers.close()
     return seconds
+
+
+def write_all(file, data):
+    """Write data to a file without a buffer."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def wabbit():

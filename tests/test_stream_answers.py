@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 
 import pril
 from learners import LINEAR
@@ -351,3 +353,14 @@ def test_the_command_has_these_options(path, logit):
     done = run(path, "--proba")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"holds PRIL, which has no probabilities" in done.stderr
+
+
+def test_a_bad_line_that_no_step_can_name_is_answered(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]})
+    model = make_pipeline(SimpleImputer(), pril.PRIL(classes=[1, 2])).fit(frame, [1, 1, 2, 2])
+    pril.save(model, tmp_path / "m.pril")
+    lines = [b'{"a": 1, "y": 1}', b'{"a": 1e999, "y": 1}', b'{"a": 2, "y": 1}', b'{"a": 1e999}']
+    data = b"".join(line + b"\n" for line in lines)
+    stream = answered(tmp_path / "m.pril", data, ("y",), skip=True)
+    assert [row.get("line") for row in objects(stream)] == [None, 2, None, 4]
+    assert stream.model.learner.t_ == model[-1].t_ + 2
