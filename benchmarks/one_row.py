@@ -24,7 +24,7 @@ from pril import PRIL, OrderedLogit
 from workloads import K, best_times, table, with_labels
 
 N, D = 2_000, 20
-LINES, ALONE = 100_000, 10_000
+LINES, ALONE = 50_000, 5_000
 PRIL_COMMAND = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 
 

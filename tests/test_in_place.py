@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from learners import LINEAR, with_variants
-from pril import PRIL, OrderedLogit, PRank, WidrowHoff, _online
+from pril import PRIL, OrderedLogit, PRank, WidrowHoff, _journal, _online
 from pril import _loop as loop
 from test_one_row import bits
 
@@ -53,7 +53,7 @@ def test_a_row_of_few_features_is_learned_as_any_other(model, kinds, seed):
         before, refused = bits(model), []
         for learner, wide in ((model, 1), (twin, 10**9)):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_online, "WIDE", wide)
+                patch.setattr(_journal, "WIDE", wide)
                 try:
                     learner.partial_fit(x, label, sample_weight=weight)
                     refused.append("")
@@ -67,10 +67,10 @@ def test_a_row_of_few_features_is_learned_as_any_other(model, kinds, seed):
 
 def test_some_refused_rows_had_been_learned_in_part(monkeypatch):
     """Else the test above would not see what is put back."""
-    monkeypatch.setattr(_online, "WIDE", 1)
+    monkeypatch.setattr(_journal, "WIDE", 1)
     undone = []
     monkeypatch.setattr(
-        _online.Journal, "undo", lambda self, undo=_online.Journal.undo: undone.append(undo(self))
+        _journal.Journal, "undo", lambda self, undo=_journal.Journal.undo: undone.append(undo(self))
     )
     model = WidrowHoff(classes=[1, 2], normalize=False, fit_intercept=False)
     one = csr_array(([0.0], [3], [0, 1]), shape=(1, WIDTH))
@@ -95,7 +95,7 @@ def test_only_wide_models_without_a_half_life_are_changed_in_place(monkeypatch):
 
     narrow = PRIL(classes=[1, 2]).partial_fit(rows[0], [2])
     assert not stays(narrow, rows[1])
-    monkeypatch.setattr(_online, "WIDE", WIDTH)
+    monkeypatch.setattr(_journal, "WIDE", WIDTH)
     assert [stays(narrow, row) for row in rows] == [False, True, True, True]
     assert not stays(narrow, rows[0].toarray())
     assert not stays(narrow, csr_array(np.ones((1, WIDTH))))
@@ -108,7 +108,7 @@ def test_only_wide_models_without_a_half_life_are_changed_in_place(monkeypatch):
     [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],  # noqa: S301
 )
 def test_copies_do_not_share_what_is_changed_in_place(monkeypatch, copied):
-    monkeypatch.setattr(_online, "WIDE", WIDTH)
+    monkeypatch.setattr(_journal, "WIDE", WIDTH)
     rng = np.random.default_rng(0)
     model = PRIL(classes=[1, 2, 3])
     for t in range(10):
@@ -124,7 +124,7 @@ def test_copies_do_not_share_what_is_changed_in_place(monkeypatch, copied):
 
 
 def test_a_stream_ends_when_a_row_is_learned_in_place(monkeypatch):
-    monkeypatch.setattr(_online, "WIDE", WIDTH)
+    monkeypatch.setattr(_journal, "WIDE", WIDTH)
     rng = np.random.default_rng(0)
     model = PRIL(classes=[1, 2])
     for _ in range(2):
@@ -165,7 +165,7 @@ def test_remembered_parameters_are_those_of_the_memory(model, acts, seed):
     model.partial_fit(X, y)
     stream = model.stream()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_online, "WIDE", 1)
+        patch.setattr(_journal, "WIDE", 1)
         for act in acts:
             spoken(model, X)  # is remembered
             t = int(rng.integers(6))

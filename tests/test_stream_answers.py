@@ -17,9 +17,10 @@ from sklearn.pipeline import make_pipeline
 import pril
 from learners import LINEAR
 from pril._loop import Dense
+from pril.tables.answers import JsonRows, StreamOptions
 from pril.tables.files import TableError
 from pril.tables.model import LoadedModel, pick_scores
-from pril.tables.stream import JsonRows, Stream, StreamOptions
+from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint
 from tables import make_rows
 from test_stream import LABELS, PRIL, csv_lines, fitted, json_lines, piped
@@ -179,6 +180,17 @@ def test_an_id_comes_back_as_it_was_written(path, value, name):
     assert [{**row, name: 0} for row in objects(plain)] == [
         {**row, name: 0} for row in objects(stream)
     ]
+
+
+def test_an_id_that_cannot_be_read_is_refused_by_its_row(path):
+    lines = [b'{"id": %d, "age": 3}' % t for t in range(6)]
+    lines[3] = b'{"id": "\xff", "age": 3}'
+    data = b"".join(line + b"\n" for line in lines)
+    with pytest.raises(TableError, match="<stdin>, row 4: not UTF-8"):
+        answered(path, data, key="id")
+    said = objects(answered(path, data, key="id", skip=True))
+    assert [row["id"] for row in said] == [0, 1, 2, None, 4, 5]
+    assert [t for t, row in enumerate(said) if "error" in row] == [3]
 
 
 def test_an_id_of_csv(path):

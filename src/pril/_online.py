@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
+from pril._journal import Journal, few_columns
 from pril._rows import batches, n_rows, not_finite_error, read_rows, rows_within
 from pril._sklearn import Interval, fit_context
 from pril.errors import RowError
@@ -91,47 +92,6 @@ def _aligned_zeros(*shape: int) -> Array:
     spare = np.zeros(size + 8)
     start = -(spare.__array_interface__["data"][0] // 8) % 8
     return spare[start : start + size].reshape(shape)
-
-
-class Journal:
-    """What some rows may change in a memory, to put it back if they cannot be learned.
-
-    Parameters
-    ----------
-    memory : Memory
-        It is learned on in place.
-    columns : ndarray of int
-        The features that are not zero in all of the rows, and the constant one.
-    """
-
-    def __init__(self, memory: Memory, columns: Any) -> None:
-        state, mean = memory
-        self.columns = columns
-        self._wide = [state.u] if mean is None else [state.u, mean.u]
-        self._short = [state.n, state.shift, state.counts, state.clock, *(state.evidence or ())]
-        self._short += [] if mean is None else [mean.n]
-        self._kept = (
-            [part[:, columns] for part in self._wide],
-            [part.copy() for part in self._short],
-        )
-
-    def undo(self) -> None:
-        """Put back what has changed."""
-        wide, short = self._kept
-        for part, kept in zip(self._wide, wide, strict=True):
-            part[:, self.columns] = kept
-        for part, kept in zip(self._short, short, strict=True):
-            part[:] = kept
-
-
-WIDE = 1 << 16  # features: of fewer, all can be copied in the time that it takes to choose some
-
-
-def few_columns(rows: Any, width: int) -> Array | None:
-    """Return which of many features sparse rows touch, and the last one; None if not few."""
-    if width < WIDE or not isinstance(rows, loop.Csr) or 16 * len(rows.data) > width:
-        return None
-    return np.append(np.unique(rows.indices), width - 1)
 
 
 def copy_arrays(part: Any) -> Any:
@@ -538,8 +498,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         columns = few_columns(batch.rows, self.n_features_in_ + 1)
         if columns is not None and self._growth() is not None:
             columns = None  # the weights of all rounds may be divided
-        in_place = learned and columns is not None and _own_memory.get(self) is self._memory
-        if not in_place:
+        if columns is None or not learned or not self._owns_memory():
             memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
             self._memory = self._learn(memory, batch, order, record)
         else:
@@ -592,6 +551,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         if not (isinstance(half_life, (int, float)) and half_life > 0):  # it may have changed
             self._validate_params()
         return float(2.0 ** (1.0 / half_life))
+
+    def _owns_memory(self) -> bool:
+        return _own_memory.get(self) is self._memory
 
     def __getstate__(self) -> Any:
         _own_memory.pop(self, None)  # a copy shares it

@@ -15,8 +15,8 @@ from pril.cli import options as opt
 from pril.cli.printing import Printer, count, evaluation_lines
 
 if TYPE_CHECKING:
+    from pril.tables.answers import StreamOptions
     from pril.tables.model import LoadedModel
-    from pril.tables.stream import StreamOptions
     from pril.tables.training import Checkpoint
 
 
@@ -199,8 +199,8 @@ def stream(
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
+    from pril.tables.answers import StreamOptions
     from pril.tables.locks import hold, lock_of
-    from pril.tables.stream import StreamOptions
 
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     if output:
