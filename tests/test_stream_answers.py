@@ -23,7 +23,7 @@ from pril.tables.model import LoadedModel, pick_scores
 from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint
 from tables import make_rows
-from test_stream import LABELS, PRIL, csv_lines, fitted, json_lines, piped
+from test_stream import LABELS, PRIL, csv_lines, fitted, json_lines, piped, row_by_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
@@ -136,6 +136,18 @@ def test_answers_are_those_of_the_loop(folder, cls, has_encoder):
         assert way.answers == expected
         for part, other in zip(way.model.learner._memory.state, learner._memory.state, strict=True):
             np.testing.assert_equal(part, other)
+
+
+def test_a_kernel_answers_and_learns(folder):
+    home = folder / "kernel"
+    home.mkdir()
+    path, rows = fitted(home, "kernel"), make_rows(40, seed=3)
+    learner, expected = row_by_row(path, rows)
+    stream = answered(path, json_lines(rows))
+    assert [row["prediction"] for row in objects(stream)] == [row["prediction"] for row in expected]
+    scores = [row["score"] for row in objects(stream)]
+    np.testing.assert_allclose(scores, [row["score"] for row in expected])
+    assert stream.model.learner.t_ == learner.t_
 
 
 def test_a_number_that_would_spoil_the_sums_is_refused_when_it_comes(path):

@@ -8,7 +8,6 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -19,7 +18,7 @@ from pril.errors import RowError
 from pril.tables.cells import one_batch
 from pril.tables.files import TableError, no_column
 from pril.tables.json_lines import json_rows, parse_json_lines, split_lines
-from pril.tables.plain_rows import NOT_PLAIN, NULL, row_decoder
+from pril.tables.plain_rows import KEY, NOT_PLAIN, row_decoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +59,7 @@ class JsonRows:
             self._key = json.dumps(options.key, ensure_ascii=False)
             self._decode: Any = json.loads  # which has no `key`
             with suppress(ValueError):
-                self._decode = row_decoder([("key", msgspec.Raw, NULL)], [options.key])
+                self._decode = row_decoder([KEY], [options.key])
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""

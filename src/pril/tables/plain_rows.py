@@ -6,7 +6,6 @@ from collections.abc import Callable
 from struct import Struct, error
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +13,11 @@ from pril import _ranks
 from pril._loop import Dense
 from pril._online import Batch
 from pril.tables.encoder import LARGEST
+
+try:
+    import msgspec
+except ImportError as missing:  # pragma: no cover - the extra is missing
+    raise ImportError("streams need msgspec: pip install 'pril[cli]'") from missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,11 +29,13 @@ if TYPE_CHECKING:
 NOT_PLAIN = (msgspec.MsgspecError, RecursionError, ValueError)  # a UnicodeDecodeError is the last
 ENCODED = Annotated[float, msgspec.Meta(gt=-float(LARGEST), lt=float(LARGEST))]
 MOST_SPELLINGS = 10_000  # of labels that are remembered
-NULL = msgspec.Raw(b"null")
+KEY = ("key", msgspec.Raw, msgspec.Raw(b"null"))  # a field that is copied as it is written
 
 
 def is_plain(model: LoadedModel) -> bool:
-    """Tell whether a model's features are its columns of numbers, and indicators of words."""
+    """Tell whether a linear learner's features are columns of numbers, and indicators of words."""
+    if not hasattr(model.learner, "stream"):
+        return False
     if model.encoder is None:
         return model.steps is None
     return len(model.steps) == 1 and model.encoder._is_dense()
@@ -84,7 +90,7 @@ class PlainRows:
         fields: list[Any] = [(f"_{j}", kind | None, None) for j, kind in enumerate(kinds)]
         names = [*numbers, *self._words, *labels.names]
         if key is not None:
-            fields.append(("key", msgspec.Raw, NULL))
+            fields.append(KEY)
             names.append(key)
         self._has_key = key is not None
         self._decode = row_decoder(fields, names)
