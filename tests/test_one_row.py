@@ -338,9 +338,10 @@ def test_prank_takes_exact_labels_and_mpril_warns():
     with pytest.raises(ValueError, match="PRank learns from exact labels only"):
         PRank(classes=[1, 2]).stream().learn_one([1.0], (1, 2))
     stream = MPRIL(classes=[1, 2]).stream()
-    for label in (1, 1, None):
-        with pytest.warns(FeatureRangeWarning, match="X reaches 3"):
-            stream.learn_one([3.0], label)
+    for row in ([3.0], np.array([3.0])):
+        for label in (1, 1, None):
+            with pytest.warns(FeatureRangeWarning, match="X reaches 3"):
+                stream.learn_one(row, label)
 
 
 # --- The life of a stream ---
