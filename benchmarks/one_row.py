@@ -86,14 +86,14 @@ def main():
             repeat(vw.predict, lines),
         )
 
-    learning = best_times({name: pair[0] for name, pair in calls.items()})
-    predicting = best_times({name: pair[1] for name, pair in calls.items()})
+    learning = best_times({name: pair[0] for name, pair in calls.items()}, clock=time.thread_time)
+    predicting = best_times({name: pair[1] for name, pair in calls.items()}, clock=time.thread_time)
     count = {name: 100 if "100 rows" in name else N for name in calls}
     times = {
         name: (learning[name] / count[name] * 1e6, predicting[name] / count[name] * 1e6)
         for name in calls
     }
-    print(f"### One row (d = {D}, K = {K}), microseconds\n")
+    print(f"### One row (d = {D}, K = {K}), microseconds of the processor\n")
     table(["", "learn", "predict"], [[name, *pair] for name, pair in times.items()])
 
     ours = times["`PRIL` stream, dict"][0]
