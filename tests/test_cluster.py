@@ -145,7 +145,7 @@ def test_a_piece_is_its_rows(tmp_path):
 def test_the_model_is_that_of_mixing_in_memory(folder, client, tmp_path):
     run = ClusterRun(open_table(str(folder)), TASK, client, progress=False)
     fitted = run()
-    blocks = [read_piece(piece, TASK, fitted[0], run.text) for piece in run.pieces]
+    blocks = [read_piece(piece, TASK, fitted[0], run.labels) for piece in run.pieces]
     from dask import delayed
 
     twin = pril.dask.fit_blocks(

@@ -13,8 +13,9 @@ from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril.errors import RowError
-from pril.tables.cells import read_labels, read_sparse, read_words, to_batch
+from pril.tables.cells import read_sparse, read_words, to_batch
 from pril.tables.encoder import ColumnEncoder
+from pril.tables.labels import read_labels
 from tables import make_rows
 
 USED = ["size", "age", "town"]

@@ -24,6 +24,7 @@ def fit(
     upper: opt.UpperOption = None,
     label: opt.LabelOption = None,
     classes: opt.ClassesOption = None,
+    edges: opt.EdgesOption = None,
     weight: opt.WeightOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Model file; else TABLE's name, .pril.")
@@ -72,6 +73,7 @@ def fit(
     task = opt.make_task(
         (label, lower, upper),
         classes,
+        edges,
         (features, drop, text),
         parameters,
         model=model.value,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import math
 import os
 import re
 import tempfile
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,6 +83,10 @@ LowerOption = Annotated[str | None, typer.Option("--lower", help="Column of lowe
 UpperOption = Annotated[str | None, typer.Option("--upper", help="Column of upper ends.")]
 ClassesOption = Annotated[
     str | None, typer.Option("--classes", help="All classes, lowest first: low,mid,high.")
+]
+EdgesOption = Annotated[
+    str | None,
+    typer.Option("--edges", help="Labels are numbers: learn the brackets between these, 2,5,20."),
 ]
 ModelOption = Annotated[Learner, typer.Option("--model", help="What to learn.")]
 SetOption = Annotated[
@@ -163,23 +169,39 @@ def label_columns(label: str | None, lower: str | None, upper: str | None) -> tu
 def make_task(
     labels: tuple[str | None, str | None, str | None],
     classes: str | None,
+    edges: str | None,
     columns: tuple[str | None, str | None, str | None],
     parameters: list[str] | None,
     **options: Any,
 ) -> Task:
-    """Return the task of the options: label, lower and upper; classes; features, drop and text."""
+    """Return the task of the options: label, lower, upper; classes; edges; features, drop, text."""
     from pril.tables.training import Task
 
     features, drop, text = (split_names(names) for names in columns)
     return Task(
         labels=label_columns(*labels),
         classes=split_names(classes),
+        edges=_split_edges(edges),
         features=features,
         drop=drop or (),
         text=text or (),
         parameters=_split_assignments(parameters or []),
         **options,
     )
+
+
+def _split_edges(text: str | None) -> tuple[float, ...] | None:
+    """Return ascending numbers in a list with commas."""
+    names = split_names(text)
+    if names is None:
+        return None
+    try:
+        edges = tuple(map(float, names))
+    except ValueError as error:
+        raise ValueError(f"--edges {text}: {error}") from None
+    if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
+        raise ValueError(f"--edges {text}: ascending numbers, separated by commas, are expected")
+    return edges
 
 
 def _split_assignments(assignments: list[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def audit(
     upper: opt.UpperOption = None,
     label: opt.LabelOption = None,
     classes: opt.ClassesOption = None,
+    edges: opt.EdgesOption = None,
     model: Annotated[
         opt.AuditedLearner, typer.Option("--model", help="What to learn.")
     ] = opt.AuditedLearner.pril,
@@ -44,6 +45,7 @@ def audit(
     task = opt.make_task(
         (label, lower, upper),
         classes,
+        edges,
         (features, drop, text),
         parameters,
         model=model.value,

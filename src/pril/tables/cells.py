@@ -1,15 +1,13 @@
-"""Cells of Arrow columns as numbers, words and labels. Needs pyarrow."""
+"""Cells of Arrow columns as numbers and words. Needs pyarrow."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from pril import _ranks
 from pril.errors import RowError, shown
 
 try:
@@ -30,7 +28,6 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-LARGEST_LABEL = 2**53  # from here on, floats are not exact
 
 
 def kind_of(column: pa.DataType) -> str:
@@ -217,64 +214,3 @@ def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:
         start = np.concatenate([[0], np.cumsum(known)])[start]
         index, value = index[known], value[known]
     return sparse.csr_array((value, index, start), shape=(len(cells), width))
-
-
-def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> _ranks.Labels:
-    """Return one or two columns as labels: exact, or the lower and the upper end."""
-    columns = [column(batch, name) for name in names]
-    if text:
-        words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
-        return _ranks.join([_coded(cells) for cells in words], "y")
-    whole = [_whole_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
-    numbers = [part for part in whole if part is not None]
-    if len(numbers) < len(names):
-        numbers = [_label_floats(cells, name) for cells, name in zip(columns, names, strict=True)]
-    values = np.column_stack(numbers)
-    table = _ranks.read(values[:, 0] if len(names) == 1 else values)
-    finite = values[np.isfinite(values)]
-    is_whole = bool((finite == np.floor(finite)).all())
-    return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
-
-
-def _whole_numbers(cells: pa.Array, name: str) -> Array | None:
-    """Return labels as integers, None if a label is missing or not written as an integer."""
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if cells.null_count or not (pa.types.is_integer(cells.type) or kind_of(cells.type) == "text"):
-        return None
-    try:
-        numbers: Array = to_int64(cells, name).to_numpy()
-    except pa.ArrowInvalid:  # text that is not an integer
-        return None
-    return numbers
-
-
-def to_int64(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels as integers; refuse an unsigned one that does not fit."""
-    if pa.types.is_uint64(cells.type):
-        large = pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64()))
-        row = pc.index(large, True).as_py()
-        if row >= 0:
-            raise _too_large(name, row, cells[row].as_py())
-    return pc.cast(cells, pa.int64())
-
-
-def _label_floats(cells: pa.Array, name: str) -> Array:
-    """Return labels as floats, if they are small enough to be exact as floats."""
-    numbers = read_numbers(cells, name)
-    large = np.isfinite(numbers) & (np.abs(numbers) >= LARGEST_LABEL)
-    if large.any():
-        row = int(np.argmax(large))
-        raise _too_large(name, row, cells[row].as_py())
-    return numbers
-
-
-def _too_large(name: str, row: int, value: Any) -> RowError:
-    return RowError("X", row, f"column {name!r} is {shown(value)}, which is too large for a label")
-
-
-def _coded(words: pa.Array) -> _ranks.Labels:
-    coded = words.dictionary_encode()
-    vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
-    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return _ranks.Labels(codes, vocabulary.dtype, vocabulary)

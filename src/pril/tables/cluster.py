@@ -31,10 +31,11 @@ from sklearn.base import clone
 from pril import _ranks
 from pril._online import Batch
 from pril.errors import RowError
-from pril.tables.cells import one_batch, read_labels
+from pril.tables.cells import one_batch
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
+from pril.tables.labels import LabelColumns
 from pril.tables.model import Evaluation, evaluate_batch, read_batch
 from pril.tables.opening import FORMATS
 from pril.tables.reservoir import Reservoir
@@ -114,15 +115,17 @@ class Survey(NamedTuple):
 
 
 @returning_errors
-def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list[str]) -> Survey:
+def survey_piece(
+    piece: Piece, task: Task, encoder: ColumnEncoder, columns: LabelColumns, features: list[str]
+) -> Survey:
     """Learn the columns of a piece and count its labels and rows."""
-    table, encoder, counts = piece.open(), clone(encoder), LabelCounts(task.labels)
+    table, encoder, counts = piece.open(), clone(encoder), LabelCounts(columns)
     reservoir = sample_for(task, piece.seed)
     n_rows = n_learned = 0
-    for row, block, uses in piece.blocks(table, task, [*columns, *task.columns]):
+    for row, block, uses in piece.blocks(table, task, [*features, *task.columns]):
         survey_block(table, task, encoder, counts, row, block, uses.learning)
         if reservoir:
-            reservoir.add(encoder, row, block.select(columns), uses.learning)
+            reservoir.add(encoder, row, block.select(features), uses.learning)
         n_rows += block.num_rows
         n_learned += int(uses.learning.sum())
         if counts.are_too_many():  # the client refuses them
@@ -131,23 +134,23 @@ def survey_piece(piece: Piece, task: Task, encoder: ColumnEncoder, columns: list
 
 
 def read_piece(
-    piece: Piece, task: Task, front: Any, text: bool
+    piece: Piece, task: Task, front: Any, columns: LabelColumns
 ) -> tuple[Any, _ranks.Labels, Array | None]:
     """Return features, labels and weights of the rows for learning."""
     table = piece.open()
     batch, rows = _rows_for_learning(piece, table, task, front)
     with table.naming_rows(rows, task.labels):
-        labels = read_labels(batch, task.labels, text=text)
+        labels = columns.read(batch)
         return front.transform(batch), labels, task.read_weights(batch)
 
 
 @returning_errors
-def try_piece(piece: Piece, task: Task, front: Any, text: bool, model: Any) -> None:
+def try_piece(piece: Piece, task: Task, front: Any, columns: LabelColumns, model: Any) -> None:
     """Learn a piece as one process does, so that an error names its file and row."""
     table = piece.open()
     batch, rows = _rows_for_learning(piece, table, task, front)
     with table.naming_rows(rows, task.labels):
-        labels = read_labels(batch, task.labels, text=text)
+        labels = columns.read(batch)
         try:
             weights = task.read_weights(batch)
             clone(model)._learn_once(front.transform(batch), labels, None, weights)
@@ -171,29 +174,33 @@ def _rows_for_learning(
 
 
 @returning_errors
-def evaluate_piece(piece: Piece, task: Task, front: Any, text: bool, model: Any) -> Evaluation:
+def evaluate_piece(
+    piece: Piece, task: Task, front: Any, columns: LabelColumns, model: Any
+) -> Evaluation:
     """Return how good the model is on the rows held out."""
-    batches = _batches(piece, task, front, text, model, "held_out")
+    batches = _batches(piece, task, front, columns, model, "held_out")
     return sum((evaluate_batch(model, batch) for batch in batches), Evaluation())
 
 
 @returning_errors
-def calibrate_piece(piece: Piece, task: Task, front: Any, text: bool, model: Any) -> Calibration:
+def calibrate_piece(
+    piece: Piece, task: Task, front: Any, columns: LabelColumns, model: Any
+) -> Calibration:
     """Return the scores of the rows that calibrate."""
-    batches = _batches(piece, task, front, text, model, "calibration")
+    batches = _batches(piece, task, front, columns, model, "calibration")
     parts = [Calibration.of(task, model, batch) for batch in batches]
     return Calibration.join([Calibration(np.empty(0), 0), *parts])
 
 
 def _batches(
-    piece: Piece, task: Task, front: Any, text: bool, model: Any, use: str
+    piece: Piece, task: Task, front: Any, columns: LabelColumns, model: Any, use: str
 ) -> Iterator[Batch]:
     """Yield the rows of one use, as the model takes them."""
     names = [*front.feature_names_in_, *task.labels]
     for _, block, uses in piece.blocks(piece.open(), task, names):
         rows = select_rows(block, getattr(uses, use))
         if rows.num_rows:
-            labels = read_labels(rows, task.labels, text=text)
+            labels = columns.read(rows)
             yield read_batch(model, front.transform(rows), labels)
 
 
@@ -228,7 +235,8 @@ class ClusterRun(Run):
 
     def _survey(self) -> None:
         learned = 0
-        surveys = self._compute("reading the table", survey_piece, self.encoder, self.columns.used)
+        shared = (self.encoder, self.labels, self.columns.used)
+        surveys = self._compute("reading the table", survey_piece, *shared)
         for file, piece, survey in zip(self.files, self.pieces, surveys, strict=True):
             if survey.rows and self.n_rows == 0:
                 self.encoder = survey.encoder
@@ -248,14 +256,14 @@ class ClusterRun(Run):
             raise all_held_out(self.table)
 
     def _learn(self) -> None:
-        blocks = self._tasks(read_piece, self.front, self.text)
+        blocks = self._tasks(read_piece, self.front, self.labels)
         try:
             self.model = cluster_learning.fit_blocks(
                 self.model, blocks, client=self.client, progress=self.bar
             )
         except ValueError as error:  # some piece is wrong: report the first that is
             doing = "looking for the mistake"
-            list(self._compute(doing, try_piece, self.front, self.text, self.model))
+            list(self._compute(doing, try_piece, self.front, self.labels, self.model))
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self._check_unchanged()
@@ -264,7 +272,7 @@ class ClusterRun(Run):
 
     def evaluate(self) -> Evaluation:
         """Return how good the model is on the rows that were held out."""
-        shared = (self.front, self.text, self.model)
+        shared = (self.front, self.labels, self.model)
         evaluation = sum(self._compute("evaluating", evaluate_piece, *shared), Evaluation())
         self._check_unchanged()
         return evaluation
@@ -274,7 +282,7 @@ class ClusterRun(Run):
             self.table.check_unchanged(file)
 
     def _calibrate(self) -> Calibration:
-        shared = (self.front, self.text, self.model)
+        shared = (self.front, self.labels, self.model)
         calibration = Calibration.join(self._compute("calibrating", calibrate_piece, *shared))
         self._check_unchanged()
         return calibration

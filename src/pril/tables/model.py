@@ -16,10 +16,11 @@ from pril import _ranks, io
 from pril._online import Batch
 from pril.errors import shown
 from pril.ranges import PredictionRanges, rank_ranges
-from pril.tables.cells import column, kind_of, read_labels, read_numbers, read_words
+from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.formats import JsonLines, Tsv
+from pril.tables.labels import LabelColumns
 from pril.tables.opening import format_of
 from pril.tables.writing import TableWriter
 
@@ -177,10 +178,17 @@ class LoadedModel:
             )
         return [str(name) for name in names]
 
-    @property
-    def has_text_labels(self) -> bool:
-        """Tell whether the classes are words."""
-        return bool(self.learner.classes_.dtype.kind not in "biuf")
+    def label_columns(self, names: tuple[str, ...]) -> LabelColumns:
+        """Return how labels are read from columns, as when the model learned."""
+        classes = self.learner.classes_
+        options = self.about.notes.get("options")
+        edges = options.get("edges") if isinstance(options, dict) else None
+        if edges is None:
+            return LabelColumns(names, text=classes.dtype.kind not in "biuf")
+        try:
+            return LabelColumns.in_brackets(names, edges, tuple(classes))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path} is damaged: its edges: {error}") from None
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -266,10 +274,11 @@ class LoadedModel:
     def evaluate(self, table: Table, labels: tuple[str, ...], progress: Progress) -> Evaluation:
         """Return how good the model is on the rows of a table."""
         self._read_words_of(table)
+        columns = self.label_columns(labels)
         evaluation, rows = Evaluation(), 0
         for first, block in table.blocks([*self.columns, *labels]):
             with table.naming_rows(first, labels):
-                y = read_labels(block, labels, text=self.has_text_labels)
+                y = columns.read(block)
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
                 evaluation += evaluate_batch(self.learner, batch)
             rows += block.num_rows

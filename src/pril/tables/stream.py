@@ -19,7 +19,6 @@ from pril import _ranks
 from pril._online import Batch
 from pril.errors import RowError
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
-from pril.tables.cells import read_labels
 from pril.tables.files import BOM, TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import Evaluation, LoadedModel, pick_scores
@@ -105,6 +104,7 @@ class Stream:
         self._evaluation = Evaluation()
         self._waiting: list[tuple[Array, Array]] = []  # intervals and ranks to be evaluated
         self._n_waiting = 0
+        self._labels = model.label_columns(names)
         self._schema = self._needed_columns()
         self._use(model.model)
         if options.chances and not hasattr(model.learner, "predict_proba"):
@@ -122,10 +122,9 @@ class Stream:
             raise ValueError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
         words = set(encoder.words_) if encoder is not None else set()
-        kind = pa.string() if self.model.has_text_labels else pa.float64()
         return pa.schema(
             [(n, pa.string() if n in words else pa.float64()) for n in self.model.columns]
-            + [(n, kind) for n in self.names]
+            + [(n, self._labels.cell_type) for n in self.names]
         )
 
     def _use(self, model: Any) -> None:
@@ -136,7 +135,7 @@ class Stream:
         if is_plain(self.model):
             labels = pa.schema([self._schema.field(name) for name in self.names])
             with suppress(ValueError):
-                self._plain = PlainRows(self.model, labels, self._labels_of, self.options.key)
+                self._plain = PlainRows(self.model, labels, self._labels.read, self.options.key)
 
     def run(self, descriptor: int, format: str | None) -> None:  # noqa: A002
         """Answer every row until the input ends."""
@@ -299,14 +298,11 @@ class Stream:
             cells = rows.parse(b"\n".join([*lines, b""]), self._schema)
             features = self.model.features(cells, self._schema)
             if self.names:
-                batch = learner._prepare(features, self._labels_of(cells))
+                batch = learner._prepare(features, self._labels.read(cells))
             else:
                 read = learner._read_rows(features, reset=False, min_rows=1)
                 batch = Batch(read, np.full((len(lines), 2), _ranks.NO_LABEL))
             return batch, rows.keys(lines)
-
-    def _labels_of(self, cells: pa.RecordBatch) -> _ranks.Labels:
-        return read_labels(cells, self.names, text=self.model.has_text_labels)
 
     def _learn(self, batch: Batch, keys: list[str]) -> Answers:
         """Return what the model says of each row before it learns it."""

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pril import _ranks
-from pril.errors import ClassOrderWarning, RowError
-from pril.tables.cells import (
-    MISSING,
-    kind_of,
-    read_labels,
-    read_numbers,
-    read_words,
-    to_int64,
-    with_nulls,
-)
+from pril.errors import ClassOrderWarning
+from pril.tables.cells import kind_of, read_numbers, with_nulls
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
+from pril.tables.labels import LabelColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,43 +114,25 @@ def warn_of_row_numbers(table: Table, numbers: list[str], block: pa.RecordBatch)
             )
 
 
-def has_text_labels(table: Table, task: Task) -> bool:
-    """Tell whether the labels are words; refuse what cannot be a label."""
-    names = task.labels
-    kinds = {name: kind_of(table.schema.field(name).type) for name in names}
-    kinds.update({name: "text" for name in names if name in task.text and kinds[name] == "number"})
-    for name, kind in kinds.items():
-        if kind not in ("number", "text", "empty"):
-            raise TableError(
-                f"{table.name}: the column {name!r} cannot be a label: it holds {kind}"
-            )
-    if "text" in kinds.values() and "number" in kinds.values():
-        raise TableError(
-            f"{table.name}: the columns {' and '.join(map(repr, names))} must both hold numbers or "
-            "both hold words"
-        )
-    return "text" in kinds.values()
-
-
 # --- Which labels there are ----------------------------------------------------------------------
 
 
 class LabelCounts:
     """The different labels of a table, how often each occurs, and where it occurs first."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
+    def __init__(self, columns: LabelColumns) -> None:
+        self.columns = columns
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
-        self._unlabelled = (None,) * len(names)
+        self._unlabelled = (None,) * len(columns.names)
 
     def add(
         self, block: pa.RecordBatch, first: int, table: Table, used: Array | None = None
     ) -> None:
         """Count the labels of one more block; rows that are not used count as unlabelled."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
-        for name in self.names:
-            with table.naming_rows(first):
-                cells = _comparable(block.column(name), name)
+        with table.naming_rows(first, self.columns.names):
+            columns = self.columns.comparable(block)
+        for cells in columns:
             if used is not None and not used.all():
                 cells = with_nulls(cells, pa.array(~used))
             coded = cells.dictionary_encode(null_encoding="encode")
@@ -187,7 +160,7 @@ class LabelCounts:
         """Refuse too many different labels."""
         if self.are_too_many():
             raise TableError(
-                f"{table.name}: {quote_columns(self.names)}: over {MOST_LABELS} different "
+                f"{table.name}: {quote_columns(self.columns.names)}: over {MOST_LABELS} different "
                 "labels; group them into classes first (see pril.labels.from_bounds)"
             )
 
@@ -196,28 +169,19 @@ class LabelCounts:
         for label, (count, row) in other.seen.items():
             self.seen.setdefault(label, [0, row + offset])[0] += count
 
-    def encode(
-        self, classes: tuple[str, ...] | None, *, text: bool, table: Table
-    ) -> tuple[Array, Array, Array]:
+    def encode(self, table: Table) -> tuple[Array, Array, Array]:
         """Return the classes, the different labels as ranks, and how often each occurs."""
-        place = f"{table.name}: {quote_columns(self.names)}"
+        names = self.columns.names
+        place = f"{table.name}: {quote_columns(names)}"
         labelled = [entry for entry in self.seen.items() if entry[0] != self._unlabelled]
         if not labelled:
             raise TableError(f"{place}: no row has a label")
         seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
-        columns = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
+        counted = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
-        with table.naming_rows(rows, self.names), warnings.catch_warnings(record=True) as caught:
+        with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
-            batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
-            labels = read_labels(batch, self.names, text=text)
-            try:
-                order, ranks = _ranks.encode(labels, typed_classes(classes, text=text))
-            except RowError as error:
-                if classes or not text:
-                    raise
-                reason = f"{error.reason}; the classes were taken in alphabetical order"
-                raise RowError("y", error.row, reason, hint="classes") from None
+            order, ranks = self.columns.encode(counted)
         for entry in caught:
             warning = entry.message
             if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
@@ -236,46 +200,6 @@ class LabelCounts:
     def restore(self, text: str) -> None:
         """Read the counts from what `to_json` returned."""
         self.seen = {tuple(cells): entry for cells, *entry in json.loads(text)}
-
-
-def _comparable(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels in a type whose values can be compared: no codes, no decimals, NaN as null."""
-    if kind_of(cells.type) == "text":
-        return read_words(cells, name)
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if pa.types.is_integer(cells.type):
-        return to_int64(cells, name)
-    if pa.types.is_decimal(cells.type):
-        cells = cells.cast(pa.float64())
-    if pa.types.is_floating(cells.type):
-        cells = with_nulls(cells, pc.is_nan(cells))
-    return cells
-
-
-def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:
-    """Return classes, given as text, as numbers if the labels of the table are numbers."""
-    if classes is None:
-        return None
-    if text:
-        missing = set(classes) & set(MISSING.to_pylist())
-        if missing:
-            raise ValueError(
-                f"the classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
-                "not a class; choose another word for it"
-            )
-        return list(classes)
-    truth = {"false": "0", "true": "1"}
-    classes = tuple(truth.get(name.lower(), name) for name in classes)
-    try:
-        numbers = [int(name) if name.strip("+- ").isdecimal() else float(name) for name in classes]
-    except ValueError:
-        raise ValueError(
-            f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
-        ) from None
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"the classes {','.join(classes)}: a class must be finite")
-    return [int(number) if number == int(number) else number for number in numbers]
 
 
 # --- Block by block -------------------------------------------------------------------------------

@@ -24,16 +24,16 @@ from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
 from pril.ranges import PredictionRanges, calibration_scores
-from pril.tables.cells import one_batch, read_labels, read_numbers
+from pril.tables.cells import one_batch, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
+from pril.tables.labels import LabelColumns
 from pril.tables.locks import hold
 from pril.tables.model import Evaluation, Progress, evaluate_batch, read_batch
 from pril.tables.reservoir import Reservoir
 from pril.tables.survey import (
     LabelCounts,
     choose_columns,
-    has_text_labels,
     row_numbers,
     survey_block,
     warn_of_row_numbers,
@@ -72,6 +72,7 @@ class Task:
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
     nonlinear: int | None = None  # number of landmarks
+    edges: tuple[float, ...] | None = None  # labels are numbers, classes their brackets
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -239,7 +240,7 @@ class Run:
         self.progress = progress
         table.read_as_words(task.text)
         self.columns = choose_columns(table, task)
-        self.text = has_text_labels(table, task)
+        self.labels = LabelColumns.in_table(table, task)
         self.encoder = ColumnEncoder(
             scale=task.scale,
             bounded=BY_COMMAND[task.model].bounded,
@@ -247,7 +248,7 @@ class Run:
             numbers=self.columns.numbers,
             words=[n for n in self.columns.words if n in (*(task.features or ()), *task.text)],
         )
-        self.counts = LabelCounts(task.labels)
+        self.counts = LabelCounts(self.labels)
         self._encoded: tuple[Array, Array, Array] | None = None
         self.rng = check_random_state(task.seed)
         self.model: Any = blank_model(task, np.array([0, 1]))  # refuses wrong parameters at once
@@ -341,7 +342,7 @@ class Run:
         """Return a block of the table as the learner takes it."""
         with self.table.naming_rows(first):
             features = self.front.transform(cells)
-            labels = read_labels(cells, self.task.labels, text=self.text)
+            labels = self.labels.read(cells)
             weights = self.task.read_weights(cells)
         learning, calibrating, apart = uses_of(self.task, first, cells.num_rows)
         places = row_numbers(first, learning)
@@ -393,8 +394,7 @@ class Run:
     def encode_labels(self) -> tuple[Array, Array, Array]:
         """Return the classes, and the different labels as ranks, with their counts."""
         if self._encoded is None:
-            names = self.task.classes
-            self._encoded = self.counts.encode(names, text=self.text, table=self.table)
+            self._encoded = self.counts.encode(self.table)
         return self._encoded
 
     def _learn(self) -> None:
@@ -476,10 +476,10 @@ class Run:
     def gather(self) -> tuple[Any, _ranks.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""
         self._survey()
-        names = self.task.labels
-        blocks = [block for _, block in self.table.blocks([*self.columns.used, *names])]
+        names = [*self.columns.used, *self.task.labels]
+        blocks = [block for _, block in self.table.blocks(names)]
         whole = one_batch(pa.Table.from_batches(blocks))
-        return self.encoder.transform(whole), read_labels(whole, names, text=self.text)
+        return self.encoder.transform(whole), self.labels.read(whole)
 
     # --- Stopping and going on ---
 

@@ -1,0 +1,220 @@
+"""Labels that are ranges of numbers, such as incomes: `--edges` turns them into brackets."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import pril
+from pril.labels import from_bounds
+from pril.tables.cluster import ClusterRun
+from pril.tables.opening import open_table
+from pril.tables.training import Run, Task
+from tables import make_rows, write
+
+EDGES = [20, 35.5, 50, 80]
+NAMES = ("below 20", "20 to 35.5", "35.5 to 50", "50 to 80", "80 or more")
+BOUNDS = ["--lower", "from", "--upper", "until"]
+DROP = "--drop=id,low,high,grade,rent"
+
+
+def make_incomes(n=300):
+    """Return rows with bounds, some open or missing, and the same labels as brackets in words."""
+    rng = np.random.default_rng(1)
+    rows = make_rows(n)
+    for row in rows:
+        rent = float((row["size"] or 50.0) + rng.normal(0, 5))
+        low, high = rent - rng.integers(0, 20), rent + rng.integers(0, 20)
+        row["rent"] = rent
+        row["from"] = low if rng.random() > 0.1 else None
+        row["until"] = high if rng.random() > 0.1 else None
+    return rows
+
+
+def in_words(rows):
+    """Return the rows with the brackets that `from_bounds` finds, as words."""
+    bins = from_bounds([row["from"] for row in rows], [row["until"] for row in rows], EDGES)
+    words = []
+    for row, (lo, hi) in zip(rows, bins, strict=True):
+        known = row["from"] is not None or row["until"] is not None
+        ends = (NAMES[lo], NAMES[hi]) if known else (None, None)
+        words.append(row | dict(zip(("from", "until"), ends, strict=True)))
+    return words
+
+
+def same_model(one, other):
+    """Tell whether two model files hold the same model."""
+    one, other = pril.load(one)[-1], pril.load(other)[-1]
+    assert one.classes_.tolist() == other.classes_.tolist()
+    return (
+        one.coef_.tobytes() == other.coef_.tobytes()
+        and one.thresholds_.tobytes() == other.thresholds_.tobytes()
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "csv.gz"])
+def test_bounds_are_the_brackets_of_from_bounds(good, tmp_path, suffix):
+    rows = make_incomes()
+    write(tmp_path / f"numbers.{suffix}", rows)
+    write(tmp_path / f"words.{suffix}", in_words(rows))
+    edges = ["--edges", ",".join(map(str, EDGES))]
+    found = json.loads(
+        good("fit", f"numbers.{suffix}", *BOUNDS, *edges, DROP, "-o", "a.pril", "--json")
+    )
+    classes = ["--classes", ",".join(NAMES)]
+    wanted = json.loads(
+        good("fit", f"words.{suffix}", *BOUNDS, *classes, DROP, "-o", "b.pril", "--json")
+    )
+    assert same_model("a.pril", "b.pril")
+    for part in ("classes", "widths", "unlabelled_rows", "holdout", "learned_rows", "mistakes"):
+        assert found[part] == wanted[part]
+    # The model file knows the edges.
+    evaluated = good("evaluate", "a.pril", f"numbers.{suffix}", "--json")
+    assert evaluated == good("evaluate", "b.pril", f"words.{suffix}", "--json")
+    assert "below 20 < 20 to 35.5 < 35.5 to 50" in good("show", "a.pril")
+
+
+def test_exact_numbers_have_one_bracket(good, tmp_path):
+    rows = make_incomes()
+    write(tmp_path / "t.csv", rows)
+    names = "--classes=A,B,C,D,E"
+    drop = "--drop=id,low,high,grade,from,until"
+    report = json.loads(
+        good("fit", "t.csv", "--label=rent", "--edges=20,35.5,50,80", names, drop, "--json")
+    )
+    counts = np.bincount(np.searchsorted(EDGES, [row["rent"] for row in rows], "right"))
+    assert [entry["exact"] for entry in report["classes"]] == counts.tolist()
+    assert [entry["class"] for entry in report["classes"]] == list("ABCDE")
+
+
+def test_more_different_bounds_than_a_rating_has(good, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 10, 12_000)
+    rows = [{"x": a, "y": a + b} for a, b in zip(x, rng.normal(0, 1, len(x)), strict=True)]
+    write(tmp_path / "t.parquet", rows)
+    report = json.loads(good("fit", "t.parquet", "--label=y", "--edges=-5,0,5", "--json"))
+    assert report["holdout"]["interval_accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_stream_reads_the_bounds(good, tmp_path, monkeypatch, suffix):
+    rows = make_incomes()
+    write(tmp_path / f"numbers.{suffix}", rows)
+    write(tmp_path / f"words.{suffix}", in_words(rows))
+    options = [*BOUNDS, DROP, "--holdout=0", "--epochs=1"]
+    good("fit", f"numbers.{suffix}", *options, "--edges=20,35.5,50,80", "-o", "a.pril")
+    good("fit", f"words.{suffix}", *options, "--classes", ",".join(NAMES), "-o", "b.pril")
+    answers = []
+    for model, table in (("a", "numbers"), ("b", "words")):
+        with (tmp_path / f"{table}.{suffix}").open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            answers.append(good("stream", f"{model}.pril", "-o", f"{model}2.pril", "--quiet"))
+    assert answers[0] == answers[1]
+    assert same_model("a2.pril", "b2.pril")
+    assert not same_model("a.pril", "a2.pril")
+    # What a stream has written still knows the edges.
+    again = json.loads(good("evaluate", "a2.pril", f"numbers.{suffix}", "--json"))
+    assert again == json.loads(good("evaluate", "b2.pril", f"words.{suffix}", "--json"))
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_cluster_reads_the_bounds(tmp_path, client, suffix):
+    numbers = Task(("from", "until"), edges=tuple(EDGES), drop=("id", "low", "high", "grade"))
+    words = replace(numbers, edges=None, classes=NAMES)
+    rows = make_incomes(600)
+    models = []
+    for task, table in ((numbers, rows), (words, in_words(rows))):
+        for part in range(3):
+            write(tmp_path / f"{part}.{suffix}", table[200 * part : 200 * (part + 1)])
+        run = ClusterRun(open_table(str(tmp_path)), task, client, progress=False)
+        model = run()[-1]
+        models.append((model.coef_, model.thresholds_, run.describe(run.evaluate())))
+    for one, other in zip(*models, strict=True):
+        if isinstance(one, dict):
+            assert one.pop("options") != other.pop("options")
+            assert one == other
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+def test_edges_are_part_of_a_run(tmp_path):
+    write(tmp_path / "t.csv", make_incomes())
+    task = Task(("from", "until"), edges=(20.0, 50.0))
+    table = open_table(str(tmp_path / "t.csv"))
+    origin = Run(table, task, print).origin()
+    assert origin == json.loads(json.dumps(origin))
+    assert origin != Run(table, replace(task, edges=(20.0, 60.0)), print).origin()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--edges=5,2"], "--edges 5,2: ascending numbers"),
+        (["--edges=2,2"], "--edges 2,2: ascending numbers"),
+        (["--edges=2,nan"], "ascending numbers"),
+        (["--edges=2,inf"], "ascending numbers"),
+        (["--edges=2,x"], "--edges 2,x: could not convert string to float: 'x'"),
+        (["--edges="], "names, separated by commas"),
+        (["--edges=2,5", "--classes=a,b"], "2 edges make 3 brackets, but there are 2 classes"),
+        (["--edges=2,5", "--text=from"], "the column 'from' cannot be read as words"),
+    ],
+)
+def test_wrong_edges_are_refused(bad, tmp_path, options, said):
+    write(tmp_path / "t.csv", make_incomes())
+    assert said in bad("fit", "t.csv", *BOUNDS, *options)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_wrong_bounds_are_named(bad, tmp_path, suffix):
+    rows = make_incomes()
+    rows[41] |= {"from": 41.5, "until": 14.0}
+    write(tmp_path / f"t.{suffix}", rows)
+    said = bad("fit", f"t.{suffix}", *BOUNDS, "--edges=20,50")
+    assert said == f"t.{suffix}, row 42: columns 'from', 'until': 41.5 is above upper, 14.0"
+    rows[41] |= {"from": "much"}
+    if suffix != "parquet":
+        write(tmp_path / f"t.{suffix}", rows)
+        said = bad("fit", f"t.{suffix}", *BOUNDS, "--edges=20,50")
+        assert "row 42" in said
+        assert "'from'" in said
+        assert "much" in said
+        assert suffix == "jsonl" or "--text" not in said
+    said = bad("fit", f"t.{suffix}", "--label=town", "--edges=20,50")
+    assert "'town'" in said
+    assert "not a number" in said
+
+
+def test_edges_of_a_forged_file_are_refused(good, bad, tmp_path):
+    write(tmp_path / "t.csv", make_incomes())
+    good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)
+    model, about = pril.io.read(tmp_path / "t.pril", kind="model")
+    for edges in ([1.0], "20,50", [50, 20], 3, [None, 2], {"a": 1}):
+        notes = about.notes | {"options": {"edges": edges}}
+        pril.io.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
+        assert "forged.pril is damaged: its edges" in bad("evaluate", "forged.pril", "t.csv")
+
+
+def test_bad_bounds_in_a_stream(good, call, tmp_path, monkeypatch):
+    write(tmp_path / "t.csv", make_incomes())
+    good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)
+    line = json.dumps({"size": 5, "age": 3, "from": 9, "until": 7}) + "\n"
+
+    with (tmp_path / "rows").open("w+") as file:
+        file.write(json.dumps({"size": 5, "age": 3, "from": 6}) + "\n" + line)
+        file.seek(0)
+        monkeypatch.setattr("sys.stdin", file)
+        code, out, err = call("stream", "t.pril")
+    assert code == 2
+    assert out.count("\n") == 1
+    assert "<stdin>, row 2: columns 'from', 'until': 9.0 is above upper, 7.0" in err
