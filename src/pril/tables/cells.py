@@ -28,6 +28,7 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
+PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")  # the most frequent spelling
 
 
 def kind_of(column: pa.DataType) -> str:
@@ -112,6 +113,25 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
     return numbers
 
 
+def read_number_columns(batch: pa.RecordBatch, names: list[str]) -> Array:
+    """Return columns as the rows of a matrix of floats, each as `read_numbers` reads it."""
+    if len(names) == 1:
+        return read_numbers(column(batch, names[0]), names[0])[np.newaxis]
+    columns = [column(batch, name) for name in names]
+    alike: dict[pa.DataType, list[int]] = {}
+    for j, cells in enumerate(columns):
+        alike.setdefault(cells.type, []).append(j)
+    matrix = np.empty((len(names), batch.num_rows))
+    for some in alike.values():
+        try:
+            joined = read_numbers(pa.concat_arrays([columns[j] for j in some]), "")
+            matrix[some] = joined.reshape(len(some), -1)
+        except (RowError, TypeError, pa.ArrowException):  # one after the other, to name the column
+            for j in some:
+                matrix[j] = read_numbers(columns[j], names[j])
+    return matrix
+
+
 def _parsed(cells: pa.Array, name: str) -> pa.Array:
     """Return text as floats. Missing values are searched for only if the plain way fails."""
     try:
@@ -163,6 +183,23 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
     return with_nulls(cells, pc.is_in(cells, MISSING))
+
+
+def written_types(batch: pa.RecordBatch, names: list[str]) -> dict[str, pa.DataType]:
+    """Return the type of the first value in each column of text; nothing if all are missing."""
+    try:
+        row = batch.select(names).slice(0, 1).to_pylist()
+    except UnicodeDecodeError:  # each column is read below, and its bad row named
+        row = []
+    first = row[0] if row else {}
+    types = {}
+    for name in names:
+        if PLAIN_NUMBER.fullmatch(first.get(name) or ""):
+            types[name] = NUMBER
+        else:
+            kind = written_type(batch.column(name), name)
+            types |= {} if kind == pa.null() else {name: kind}
+    return types
 
 
 def written_type(cells: pa.Array, name: str) -> pa.DataType:

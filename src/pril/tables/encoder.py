@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.errors import RowError
-from pril.tables.cells import column, kind_of, read_numbers, read_sparse, read_words, to_batch
+from pril.tables.cells import (
+    column,
+    kind_of,
+    read_number_columns,
+    read_sparse,
+    read_words,
+    to_batch,
+)
 
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ColumnEncoder"]
 
 LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite is smaller
+GROUP_CELLS = 1 << 15  # of short columns are read at once
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
 
 
@@ -158,14 +166,16 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch.schema)
         if batch.num_rows == 0:
             return self
-        moments = []
-        for name in self.numbers_:
-            cells, total = self._numbers(batch, name)
-            moments.append(self._describe(cells, total))
-            if not np.isfinite(moments[-1][:3]).all():
-                largest = np.abs(np.nan_to_num(cells)) == np.nanmax(np.abs(cells))
-                self._refuse(name, cells, largest, "too large for its square to be a number")
-        self._add_moments(Moments(*np.array(moments).reshape(-1, len(Moments._fields)).T))
+        moments = [np.empty((len(Moments._fields), 0))]
+        for at, cells, missing in self._numbers(batch):
+            moments.append(np.array(self._describe(cells, missing)))
+            finite = np.isfinite(moments[-1][:3]).all(axis=0)
+            if not finite.all():
+                j = int(np.argmin(finite))
+                largest = np.abs(np.nan_to_num(cells[j])) == np.nanmax(np.abs(cells[j]))
+                reason = "too large for its square to be a number"
+                self._refuse(self.numbers_[at][j], cells[j], largest, reason)
+        self._add_moments(Moments(*np.hstack(moments)))
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
             self._add_words(name, words.to_pylist())
@@ -173,20 +183,25 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _describe(self, cells: Array, total: float) -> Moments:
-        """Return the moments of some cells of one column; their sum is NaN if some are missing."""
-        if np.isnan(total):
-            cells = cells[~np.isnan(cells)]
-            with np.errstate(over="ignore"):
-                total = cells.sum()
-        if len(cells) == 0:
-            return Moments(0.0, 0.0, 0.0, np.inf, -np.inf)
-        mean = total / len(cells)
-        distance = cells - mean
-        ends = (cells.min(), cells.max()) if self.bounded else (np.inf, -np.inf)
+    def _describe(self, cells: Array, missing: Array | None) -> Moments:
+        """Return the moments of some cells of each column; a column is a row of the matrix."""
+        low, high = np.full((2, len(cells)), np.inf) * [[1.0], [-1.0]]
+        if self.bounded:
+            low, high = (
+                np.fmin.reduce(cells, 1, initial=np.inf),
+                np.fmax.reduce(cells, 1, initial=-np.inf),
+            )
+        count = np.full(len(cells), float(cells.shape[1]))
+        if missing is not None:
+            count -= missing.sum(axis=1)
+            cells = np.where(missing, 0.0, cells)
         with np.errstate(over="ignore"):
-            squares = np.square(distance, out=distance).sum()
-        return Moments(len(cells), mean, squares, *ends)
+            mean = cells.sum(axis=1) / np.maximum(count, 1.0)
+            distance = cells - mean[:, np.newaxis]
+            if missing is not None:
+                distance[missing] = 0.0
+            squares = np.square(distance, out=distance).sum(axis=1)
+        return Moments(count, mean, squares, low, high)
 
     def _add_moments(self, more: Moments) -> None:
         """Add the moments of other rows (Chan, Golub and LeVeque).
@@ -255,8 +270,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             A table with the Arrow interface, such as a DataFrame.
         """
         batch = self._read(X)
-        for name in self.numbers_:
-            self._numbers(batch, name)
+        for _ in self._numbers(batch):
+            pass
         for name in self.words_:
             read_words(column(batch, name), name)
 
@@ -361,19 +376,27 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         filled = len(self.numbers_) + len(self.words_)
         return not self.widths_ and filled >= DENSE_FROM * (len(self.numbers_) + n_indicators)
 
-    def _numbers(self, batch: pa.RecordBatch, name: str) -> tuple[Array, float]:
-        """Return a column of numbers, and their sum: NaN if some are missing."""
-        cells = read_numbers(column(batch, name), name)
-        with np.errstate(over="ignore"):
-            total = float(cells.sum())
-        if abs(total) < LARGEST:
-            return cells, total
+    def _numbers(self, batch: pa.RecordBatch) -> Iterator[tuple[slice, Array, Array | None]]:
+        """Yield columns of numbers as the rows of a matrix, and where cells are missing, if any.
+
+        A column alone costs a while, however few rows it has: short columns come together.
+        """
+        step = max(1, GROUP_CELLS // max(1, batch.num_rows))
+        for start in range(0, len(self.numbers_), step):
+            at = slice(start, start + step)
+            cells = read_number_columns(batch, self.numbers_[at])
+            with np.errstate(over="ignore", invalid="ignore"):
+                total = cells.sum(axis=1)
+            for j in np.flatnonzero(~(np.abs(total) < LARGEST)):  # too large, infinite or NaN
+                self._check_numbers(self.numbers_[at][j], cells[j])
+            yield at, cells, np.isnan(cells) if np.isnan(total).any() else None
+
+    def _check_numbers(self, name: str, cells: Array) -> None:
         self._refuse(name, cells, np.isinf(cells), "which is not finite")
         large = np.abs(np.nan_to_num(cells)) >= LARGEST
         self._refuse(name, cells, large, "too large for its square to be a number")
         if not self.impute:
             self._refuse(name, cells, np.isnan(cells), "a missing value")
-        return cells, total
 
     def _refuse(self, name: str, cells: Array, bad: Array, reason: str) -> None:
         if bad.any():
@@ -383,14 +406,14 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def _scaled(self, batch: pa.RecordBatch) -> Array:
         mean, scale = self._moments.mean, self._scales()
         matrix = np.empty((batch.num_rows, len(self.numbers_)))
-        for j, name in enumerate(self.numbers_):
-            cells, total = self._numbers(batch, name)
-            if np.isnan(total):
-                cells = np.where(np.isnan(cells), mean[j], cells)
+        for at, cells, missing in self._numbers(batch):
+            if missing is not None:
+                cells = np.where(missing, mean[at, np.newaxis], cells)
             if self.scale:
-                np.divide(cells - mean[j], scale[j], out=matrix[:, j])
+                centred = cells - mean[at, np.newaxis]
+                np.divide(centred, scale[at, np.newaxis], out=matrix[:, at].T)
             else:
-                matrix[:, j] = cells
+                matrix[:, at] = cells.T
         return matrix
 
     def _scales(self) -> Array:

@@ -30,7 +30,7 @@ from pril.tables.cells import (
     with_nulls,
     without_view,
     without_views,
-    written_type,
+    written_types,
 )
 from pril.tables.files import (
     READ_BYTES,
@@ -244,8 +244,7 @@ class Csv(Table):
             row = 0
             for batch in self._batches_of(file, None):
                 with self._at(file, row):
-                    for name in unknown:
-                        types |= _type_of(batch, name)
+                    types |= written_types(batch, unknown)
                 row += batch.num_rows
                 n_rows += batch.num_rows
                 unknown = [name for name in unknown if name not in types]
@@ -305,12 +304,6 @@ def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind in (TEXT, pa.null()):
         return with_nulls(cells, pc.equal(cells, ""))
     return pc.cast(read_words(cells, ""), kind)
-
-
-def _type_of(batch: pa.RecordBatch, name: str) -> dict[str, pa.DataType]:
-    """Return the type of a column's first value, by its name; nothing if all are missing."""
-    kind = written_type(batch.column(name), name)
-    return {} if kind == pa.null() else {name: kind}
 
 
 class Tsv(Csv):
