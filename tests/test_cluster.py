@@ -23,6 +23,7 @@ from pril.cli.main import main
 from pril.tables.cluster import ClusterRun, Piece, connected, read_piece
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
+from pril.tables.labels import LabelColumns
 from pril.tables.opening import open_table
 from pril.tables.training import Run, Task
 from tables import GRADES, make_rows, write, write_parquet
@@ -137,9 +138,26 @@ def test_a_piece_is_its_rows(tmp_path):
     encoder = ColumnEncoder(scale=False).fit(next(open_table(str(path)).blocks(["age"]))[1])
     for first, n in ((0, 100), (40, 30), (90, 10), (0, 10)):
         piece = Piece(str(path), "t", "parquet", first, n, 0, None)
-        X, y, _ = read_piece(piece, task, encoder, False)
+        X, y, _ = read_piece(piece, task, encoder, LabelColumns(("grade",), text=False))
         assert X[:, 0].tolist() == [row["age"] for row in rows[first : first + n]]
         assert y.values[:, 0].tolist() == [row["grade"] for row in rows[first : first + n]]
+
+
+@pytest.mark.parametrize("phase", ["_survey", "_learn", "_calibrate", "evaluate"])
+@pytest.mark.parametrize("change", ["grow", "relabel"])
+def test_a_table_that_changes_during_a_run(folder, client, monkeypatch, phase, change):
+    table = open_table(str(folder))
+    run = ClusterRun(table, replace(TASK, coverage=0.8), client, progress=False)
+    work = getattr(ClusterRun, phase)
+    rows = make_rows(160) if change == "grow" else [r | {"low": "odd"} for r in make_rows(150)]
+
+    def change_then_work(self):
+        write(table.files[2], rows)
+        return work(self)
+
+    monkeypatch.setattr(ClusterRun, phase, change_then_work)
+    with pytest.raises(TableError, match=f"{table.files[2].name} has changed while it was read"):
+        run.describe(run() and run.evaluate())
 
 
 def test_the_model_is_that_of_mixing_in_memory(folder, client, tmp_path):

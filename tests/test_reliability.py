@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 from scipy import sparse
+from sklearn.pipeline import Pipeline
 
 import pril
 from pril import _ranks, io
@@ -417,8 +418,31 @@ def test_svmlight_with_odd_features(bad, tmp_path):
     assert (
         "t.svm, row 2: feature 2000000000 is 1.0: a table has at most 16,777,216 features" in said
     )
+    assert said.endswith("to allow more pass --max-features")
     (tmp_path / "t.svm").write_text("1 1:1\n2 1:2\n1 1:inf\n")
     assert "t.svm, row 3: feature 1 is inf" in bad("fit", "t.svm", "--label", "label")
+
+
+def test_more_features_if_asked_for(good, bad, tmp_path, monkeypatch):
+    monkeypatch.setattr(formats.Svmlight.__init__, "__kwdefaults__", {"most_features": 10})
+    (tmp_path / "t.svm").write_text("1 1:1\n2 1:2 10:1\n" * 20)
+    fit = ["fit", "t.svm", "--label", "label"]
+    assert "at most 10 features" in bad(*fit)
+    assert "at most 7 features" in bad(*fit, "--max-features", 7)
+    report = json.loads(good(*fit, "--max-features", 11, "--json"))
+    assert report["columns"]["sparse"] == {"features": 11}
+    assert "at most 10 features" in bad("evaluate", "t.pril", "t.svm")
+    good("evaluate", "t.pril", "t.svm", "--max-features=11")
+
+
+def test_steps_that_do_not_fit_the_learner(good, bad, tmp_path):
+    table = pa.table({"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]})
+    encoder = pril.ColumnEncoder().fit(table)
+    for width in (1, 3):
+        learner = pril.PRIL().fit(np.eye(3)[:, :width], [0, 1, 2])
+        pril.save(Pipeline([("columns", encoder), ("model", learner)]), tmp_path / "m.pril")
+        said = f"m.pril: its steps make 2 features, but the learner takes {width}"
+        assert said in bad("show", "m.pril")
 
 
 def test_a_missing_column_is_told_with_the_nearest_names(bad, tmp_path):

@@ -90,6 +90,36 @@ def test_resealed_mutations(model, tmp_path):
             loaded.predict(np.zeros((1, loaded.n_features_in_)))
 
 
+def test_a_forged_width_does_not_hang_show(tmp_path, monkeypatch):
+    """No number in a file decides how long `pril show` works: widths are lengths of arrays."""
+    from pril.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.svm", make_rows(60))
+    with pytest.raises(SystemExit):
+        main(["fit", "t.svm", "--label", "label", "--quiet"])
+    with zipfile.ZipFile("t.pril") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header, rng = json.loads(members["pril.json"]), np.random.default_rng(5)
+    path = tmp_path / "forged.pril"
+    for k in range(cases(500)):
+        forged = dict(members)
+        if k % 2:
+            forged["pril.json"] = json.dumps(mutated(header, rng)).encode()
+        else:  # an array that claims to be long, with all its numbers or without
+            name = list(members)[int(rng.integers(1, len(members)))]
+            array = np.load(streams.BytesIO(members[name]))
+            n = int(rng.choice([0, 1, 9, 1000]))
+            forged[name] = _archive.to_npy(np.resize(array, (n,) if array.ndim == 1 else (1, n)))
+            if rng.random() < 0.5:
+                claim = str(10 ** int(rng.integers(6, 18))).encode()
+                forged[name] = forged[name].replace(str(n).encode(), claim, 1)
+        path.write_bytes(_archive.seal(forged))
+        with pytest.raises(SystemExit) as ended:
+            main(["show", "forged.pril", "--json"])
+        assert ended.value.code in (0, 2)
+
+
 def test_files_that_are_no_models(tmp_path):
     sparse = tmp_path / "large.pril"
     with sparse.open("wb") as file:

@@ -58,6 +58,7 @@ def fit(
     cluster: opt.ClusterOption = None,
     workers: opt.WorkersOption = None,
     format: opt.FormatOption = None,  # noqa: A002
+    max_features: opt.MaxFeaturesOption = None,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -89,7 +90,7 @@ def fit(
         guarantee=guarantee.value,
         nonlinear=nonlinear,
     )
-    opened = opt.open_table(table, format)
+    opened = opt.open_table(table, format, max_features)
     output = output or opt.model_file(table)
     opt.check_output(output, opened.files)
     with ExitStack() as stack:

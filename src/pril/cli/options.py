@@ -77,6 +77,12 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A file of 
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="If the table's suffix does not say it.")
 ]
+MaxFeaturesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-features", min=1, max=2**31 - 1, help="Features of an svmlight file, at most."
+    ),
+]
 LabelOption = Annotated[str | None, typer.Option("--label", help="Column of exact labels.")]
 WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of the rows' weights.")]
 LowerOption = Annotated[str | None, typer.Option("--lower", help="Column of lower ends.")]
@@ -136,6 +142,7 @@ ADVICE = {
     "format": f"pass --format {'|'.join(Format)}",
     "holdout": "make --holdout smaller",
     "label": "for exact labels pass --label",
+    "max_features": "to allow more pass --max-features",
     "text": "if the column holds words, pass --text",
 }
 
@@ -221,11 +228,11 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
 # --- Files ---------------------------------------------------------------------------------------
 
 
-def open_table(table: str, format: Format | None) -> Table:  # noqa: A002
+def open_table(table: str, format: Format | None, max_features: int | None) -> Table:  # noqa: A002
     """Open a table."""
     from pril.tables import opening
 
-    return opening.open_table(table, format and format.value)
+    return opening.open_table(table, format and format.value, max_features)
 
 
 def model_file(table: str) -> Path:

@@ -31,6 +31,7 @@ def audit(
     impute: opt.ImputeOption = True,
     one_hot: opt.OneHotOption = True,
     format: opt.FormatOption = None,  # noqa: A002
+    max_features: opt.MaxFeaturesOption = None,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -55,7 +56,7 @@ def audit(
         holdout=0.0,
     )
     with printer.progress() as progress:
-        run = Run(opt.open_table(table, format), task, progress)
+        run = Run(opt.open_table(table, format, max_features), task, progress)
         X, y = run.gather()
         audited = theory.audit(X, y, run.model)
     bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]

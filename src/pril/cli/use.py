@@ -40,6 +40,7 @@ def predict(
         Path | None, typer.Option("--output", "-o", help="Table to write; else stdout.")
     ] = None,
     format: opt.FormatOption = None,  # noqa: A002
+    max_features: opt.MaxFeaturesOption = None,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -54,7 +55,7 @@ def predict(
     printer = Printer(
         quiet=quiet or not (output or json), json=json, stream=None if output else sys.stderr
     )
-    loaded, opened = _load(model), opt.open_table(table, format)
+    loaded, opened = _load(model), opt.open_table(table, format, max_features)
     written = output_format(output, opened)
     with ExitStack() as stack:
         stream = sys.stdout.buffer
@@ -77,6 +78,7 @@ def evaluate(
     upper: opt.UpperOption = None,
     label: opt.LabelOption = None,
     format: opt.FormatOption = None,  # noqa: A002
+    max_features: opt.MaxFeaturesOption = None,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -85,7 +87,7 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     printer = Printer(quiet=quiet, json=json)
-    loaded, opened = _load(model), opt.open_table(table, format)
+    loaded, opened = _load(model), opt.open_table(table, format, max_features)
     labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
     if not labels:
         raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
@@ -109,17 +111,18 @@ def show(
     loaded = _load(model)
     learner, about = loaded.learner, loaded.about
     thresholds = getattr(learner, "thresholds_", None)
+    weights = loaded.weights(None if json else top)
     result = {
         "model": about.model,
         "classes": learner.classes_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
-        "weights": {name: weight.tolist() for name, weight in loaded.weights()},
+        "weights": {name: weight.tolist() for name, weight in weights},
         "rounds": learner.t_,
         "mistakes": learner.n_mistakes_,
         "versions": about.versions,
         "notes": about.notes,
     }
-    lines = _model_lines(loaded, top)
+    lines = _model_lines(loaded, weights[:top])
     if plot:
         opt.check_output(plot, [model])
         _draw(loaded, plot, top)
@@ -128,19 +131,19 @@ def show(
     Printer(quiet=quiet, json=json).result(result, lines)
 
 
-def _model_lines(loaded: LoadedModel, top: int) -> list[str]:
-    """Return what a model has learned, for people."""
-    learner, about, weights = loaded.learner, loaded.about, loaded.weights()
+def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
+    """Return what a model has learned, with its largest weights, for people."""
+    learner, about = loaded.learner, loaded.about
     classes = " < ".join(map(str, learner.classes_))
     lines = [f"model       {about.model}", f"classes     {classes}"]
     if hasattr(learner, "thresholds_"):
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
-    width = max((len(name) for name, _ in weights[:top]), default=0)
-    for k, (name, weight) in enumerate(weights[:top]):
+    width = max((len(name) for name, _ in weights), default=0)
+    for k, (name, weight) in enumerate(weights):
         numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
         lines.append(f"{'' if k else 'weights':<12}{name:<{width}}{numbers}")
-    if len(weights) > top:
-        lines.append(f"{'':<12}and {len(weights) - top} smaller")
+    if weights and learner.n_features_in_ > len(weights):
+        lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
     if not weights:
         lines.append(f"support     {count(len(learner.dual_coef_), 'row')}")
     lines.append(

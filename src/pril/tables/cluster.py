@@ -249,6 +249,7 @@ class ClusterRun(Run):
                 self.reservoir.merge(survey.reservoir)
             self.n_rows += survey.rows
             learned += survey.learned
+        self._check_unchanged()
         if self.n_rows == 0:
             raise TableError(f"{self.table.name} has no rows")
         self._begin_learning()
@@ -297,6 +298,7 @@ class ClusterRun(Run):
         cluster = cluster_learning.Cluster(self.client, self.bar)
         for result in cluster.compute(delayed(list)(self._tasks(task, *shared)), doing):
             if isinstance(result, Exception):
+                self._check_unchanged()
                 raise result
             yield result
 

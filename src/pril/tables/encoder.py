@@ -371,10 +371,14 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             return dense[0] if len(dense) == 1 else np.hstack(dense)
         return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
 
+    @property
+    def _n_features_out(self) -> int:
+        indicators = sum(map(len, self.words_.values()))
+        return len(self.numbers_) + indicators + sum(self.widths_.values())
+
     def _is_dense(self) -> bool:
-        n_indicators = sum(map(len, self.words_.values()))
         filled = len(self.numbers_) + len(self.words_)
-        return not self.widths_ and filled >= DENSE_FROM * (len(self.numbers_) + n_indicators)
+        return not self.widths_ and filled >= DENSE_FROM * self._n_features_out
 
     def _numbers(self, batch: pa.RecordBatch) -> Iterator[tuple[slice, Array, Array | None]]:
         """Yield columns of numbers as the rows of a matrix, and where cells are missing, if any.

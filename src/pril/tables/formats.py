@@ -397,6 +397,10 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
 class Svmlight(Table):
     """Files of svmlight or LIBSVM: a label, and features with the numbers in the file."""
 
+    def __init__(self, *arguments: Any, most_features: int = MOST_FEATURES, **named: Any) -> None:
+        self._most_features = most_features
+        super().__init__(*arguments, **named)
+
     def _infer(self) -> pa.Schema:
         width = 1 + max(
             (
@@ -428,15 +432,16 @@ class Svmlight(Table):
 
     def _check(self, file: Path, row: int, matrix: Any) -> None:
         """Refuse a feature that is not finite, and one whose number would take too much memory."""
-        for bad, reason in (
-            (matrix.indices >= MOST_FEATURES, f"a table has at most {MOST_FEATURES:,} features"),
-            (~np.isfinite(matrix.data), "it is not finite"),
+        most = self._most_features
+        for bad, reason, hint in (
+            (matrix.indices >= most, f"a table has at most {most:,} features", "max_features"),
+            (~np.isfinite(matrix.data), "it is not finite", None),
         ):
             if bad.any():
                 at = int(np.argmax(bad))
                 row += int(np.searchsorted(matrix.indptr, at, side="right"))
                 feature = f"feature {matrix.indices[at]} is {matrix.data[at]}"
-                raise TableError(f"{self.name_of(file)}, row {row}: {feature}: {reason}")
+                raise TableError(f"{self.name_of(file)}, row {row}: {feature}: {reason}", hint)
 
     def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
         from sklearn.datasets import load_svmlight_file

@@ -297,16 +297,21 @@ class LoadedModel:
             named = source.get_feature_names_out() if self.steps else source.feature_names_in_
         except (AttributeError, ValueError):
             return [f"feature {j}" for j in range(self.learner.n_features_in_)]
+        if len(named) != self.learner.n_features_in_:
+            raise ValueError(
+                f"{self.path}: its steps make {len(named)} features, but the learner takes "
+                f"{self.learner.n_features_in_}"
+            )
         return [str(name) for name in named]
 
-    def weights(self) -> list[tuple[str, Any]]:
-        """Return the features and their weights, the largest first; none for a kernel."""
+    def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
+        """Return features with their weights, the largest first; none for a kernel."""
         coef = getattr(self.learner, "coef_", None)
         if coef is None:
             return []
         size = np.abs(np.atleast_2d(coef)).max(axis=0)
         names = self.feature_names
-        return [(names[j], coef[..., j]) for j in np.argsort(-size, kind="stable")]
+        return [(names[j], coef[..., j]) for j in np.argsort(-size, kind="stable")[:top]]
 
 
 def output_format(file: Path | None, table: Table) -> str:

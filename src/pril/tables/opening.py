@@ -44,11 +44,16 @@ def format_of(file: Path) -> str | None:
     return SUFFIXES.get(Path(name).suffix.lower())
 
 
-def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
+def open_table(
+    place: str,
+    format: str | None = None,  # noqa: A002
+    most_features: int | None = None,
+) -> Table:
     """Open a table: a file, a folder, a glob, or - for standard input; read its columns' types.
 
     Standard input is copied to a temporary file, since it is read more than once. Without a format,
-    the suffix decides or, for standard input, the first bytes.
+    the suffix decides or, for standard input, the first bytes. `most_features` is a limit for
+    svmlight files, in which one number can make a model of any size.
     """
     name = "<stdin>" if place == "-" else place
     if place == "-":
@@ -70,7 +75,10 @@ def open_table(place: str, format: str | None = None) -> Table:  # noqa: A002
                 hint="format",
             )
         format = str(formats.pop())  # noqa: A001
-    return FORMATS[format](files, name, root=_root(Path(place), files))
+    root = _root(Path(place), files)
+    if format == "svmlight" and most_features is not None:
+        return Svmlight(files, name, root=root, most_features=most_features)
+    return FORMATS[format](files, name, root=root)
 
 
 def _root(path: Path, files: list[Path]) -> Path:

@@ -373,7 +373,8 @@ class Run:
         self._begin_learning()
 
     def _begin_learning(self) -> None:
-        if not len(self.encoder.get_feature_names_out()):
+        width = self.encoder._n_features_out
+        if not width:
             many = [f"{name!r} has too many words" for name in self.encoder.left_out_]
             none = [f"{name!r} has no words" for name in self.encoder.words_]
             reasons = "; ".join([*many, *none])
@@ -386,9 +387,9 @@ class Run:
 
             landmarks = LandmarkFeatures(self.task.nonlinear, random_state=self.task.seed)
             self.landmarks = landmarks.fit(self.encoder.transform(self.reservoir.rows()))
-            self.reservoir = None
+            self.reservoir, width = None, len(self.landmarks.get_feature_names_out())
         self.model = blank_model(self.task, classes)
-        self.model._begin(np.empty((0, len(self.front.get_feature_names_out()))), classes)
+        self.model._begin(np.empty((0, width)), classes)
         self.phase, self.row = "learn", 0
 
     def encode_labels(self) -> tuple[Array, Array, Array]:
