@@ -521,6 +521,51 @@ def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
 # --- Messages ------------------------------------------------------------------------------------
 
 
+def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch):
+    write(tmp_path / "t.csv", [row | {"day": "2024-01-02"} for row in make_rows()])
+    fit = ["fit", "t.csv", *RANGES, "--text", "age"]
+    quiet = good(*fit)
+    code, out, err = call(*fit, "--verbose")
+    assert (code, out) == (0, quiet)
+    ages = len(pril.load("t.pril")[0].words_["age"])  # those of rows held out are not known
+    assert err.splitlines() == [
+        "pril: table: t.csv, files: 1; read, by its suffix, as CSV with commas, the first value of "
+        "a column tells numbers from words",
+        "pril: age: read as words, as asked for",
+        "pril: numbers: size",
+        "pril: words: age, town",
+        "pril: ignored: id (not asked for), grade (not asked for), day (dates)",
+        "pril: rows: 300 in blocks of 32768",
+        "pril: labels: low, high",
+        "pril: classes: ['poor', 'fair', 'good', 'great'], in the order given",
+        f"pril: one-hot: age, {ages} words",
+        "pril: one-hot: town, 3 words",
+        "pril: scaling: numbers are standardised",
+        "pril: missing numbers: the mean",
+        f"pril: features: {1 + ages + 3}, sparse",
+        "pril: holdout: 20% of the rows, by seed 0",
+        "pril: memory: rows are kept (512 MB at most)",
+        "pril: passes: 10, as many as asked for",
+    ]
+    assert good(*fit) == quiet
+    monkeypatch.setattr("pril.tables.training.CACHE_BYTES", 0)
+    rest = ["--label=grade", "--drop=id,low,high", "--no-scale", "--no-one-hot", "--model=mpril"]
+    _, _, err = call("--verbose", "fit", "t.csv", *rest, "--set=signed=true", "--holdout=0.5")
+    for line in (
+        "classes: [1, 2, 3, 4], numbers, in ascending order",
+        "ignored: id (not asked for), town (text), low (not asked for), high (not asked for), "
+        "day (dates)",
+        "scaling: none, as asked for",
+        "features: 2, dense",
+        "holdout: 50% of the rows, by seed 0",
+        "memory: rows are read again (0 MB at most)",
+    ):
+        assert f"pril: {line}\n" in err
+    good("fit", "t.csv", *RANGES)
+    _, _, err = call("evaluate", "t.pril", "t.csv", "--verbose")
+    assert "pril: words: town, as in the model\n" in err
+
+
 def test_a_very_long_cell(bad, tmp_path):
     rows = [{"x": k % 7, "w": "a", "y": k % 2} for k in range(60)]
     rows[30]["w"] = "z" * 3_000_000

@@ -144,6 +144,8 @@ def _cluster_run(
 
 def _lines(report: dict[str, Any], output: Path) -> list[str]:
     """Return what was learned, for people."""
+    from pril.tables.files import some_of
+
     columns = report["columns"]
     names = {
         "labels": report["labels"],
@@ -153,7 +155,7 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
         "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
     }
     lines = [f"read      {count(report['rows'], 'row')} of {report['table']}"]
-    lines += [f"{kind:<10}{_some(some)}" for kind, some in names.items() if some]
+    lines += [f"{kind:<10}{some_of(some)}" for kind, some in names.items() if some]
     width = max(8, *(len(str(entry["class"])) for entry in report["classes"]))
     lines.append(f"{'classes':<{width + 2}}{'exact':>10}{'as lower end':>14}{'as upper end':>14}")
     for entry in report["classes"]:
@@ -180,9 +182,3 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
         for k, line in enumerate(evaluation_lines(report["holdout"])):
             lines.append(f"{'' if k else 'held out':<10}{line}")
     return [*lines, f"model     {output}"]
-
-
-def _some(names: list[str], most: int = 12) -> str:
-    """Return names with commas, the end of a long list left out."""
-    more = [f"and {len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*names[:most], *more])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
@@ -27,7 +28,7 @@ from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, predict, show, stream
 
-TRACEBACK = "--traceback"
+TRACEBACK, VERBOSE = "--traceback", "--verbose"
 BUG = 70  # EX_SOFTWARE of sysexits.h
 _UsageError: Any = typer.BadParameter.__base__  # of click, wherever typer takes it from
 
@@ -61,6 +62,9 @@ def _pril(
     traceback: Annotated[
         bool, typer.Option(TRACEBACK, help="Show where in pril a bug is; at any place.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option(VERBOSE, help="Say on stderr what is decided, and why; at any place.")
+    ] = False,
 ) -> None:
     """Learn to rate from ranges."""
 
@@ -68,9 +72,15 @@ def _pril(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user is one line and exit code 2, a bug of ours is 70."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    wants_traceback = TRACEBACK in given
-    given = [word for word in given if word != TRACEBACK]
-    with _starting_fast(), _standard_streams(), _stopping_cleanly(), _printing_warnings(given):
+    wants_traceback, is_verbose = TRACEBACK in given, VERBOSE in given
+    given = [word for word in given if word not in (TRACEBACK, VERBOSE)]
+    with (
+        _starting_fast(),
+        _standard_streams(),
+        _stopping_cleanly(),
+        _printing_warnings(given),
+        _printing_decisions() if is_verbose else nullcontext(),
+    ):
         try:
             code = app(args=given, standalone_mode=False) or 0
             sys.exit(code if given else 2)  # without arguments the help was printed
@@ -133,6 +143,26 @@ def _printing_warnings(arguments: list[str]) -> Iterator[None]:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.showwarning = show_warning  # type: ignore[assignment]
         yield
+
+
+class _LineHandler(logging.Handler):
+    """Print what is logged, each message as one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _print_line(record.getMessage())
+
+
+@contextmanager
+def _printing_decisions() -> Iterator[None]:
+    """Print what the modules below log: what they decide, and why."""
+    logger, handler = logging.getLogger("pril"), _LineHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
 
 
 @contextmanager

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+log = logging.getLogger(__name__)
+
+
 class Piece(NamedTuple):
     """Rows of a table that one task reads."""
 
@@ -234,6 +237,7 @@ class ClusterRun(Run):
         ]
 
     def _survey(self) -> None:
+        log.info("cluster: the table is read in %d parts", len(self.pieces))
         learned = 0
         shared = (self.encoder, self.labels, self.columns.used)
         surveys = self._compute("reading the table", survey_piece, *shared)

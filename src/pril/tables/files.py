@@ -65,6 +65,8 @@ class Table(ABC):
     Without a schema, the columns are read from the files.
     """
 
+    about: str  # the format, and where the types of columns come from
+
     def __init__(
         self,
         files: list[Path],
@@ -261,6 +263,12 @@ def no_column(name: str, known: list[str]) -> str:
 def quote_columns(names: tuple[str, ...]) -> str:
     """Return columns as a message names them."""
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def some_of(names: list[str], most: int = 12) -> str:
+    """Return names with commas, the end of a long list left out."""
+    more = [f"and {len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
 
 
 def _partition_cells(file: Path, root: Path | None) -> dict[str, str]:

@@ -65,6 +65,8 @@ def _opened(file: Path) -> IO[bytes]:
 class Parquet(Table):
     """Parquet files."""
 
+    about = "Parquet, columns have the types in the file"
+
     def _open(self, file: Path) -> pa.parquet.ParquetFile:
         try:
             # Read pages one by one: a row group may be larger than memory.
@@ -149,6 +151,7 @@ class Csv(Table):
     """CSV files with a header; cells come as text."""
 
     delimiter = ","
+    about = "CSV with commas, the first value of a column tells numbers from words"
 
     def _batches_of(self, file: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -310,6 +313,7 @@ class Tsv(Csv):
     """CSV files with tabs."""
 
     delimiter = "\t"
+    about = "CSV with tabs, the first value of a column tells numbers from words"
 
 
 # --- JSON Lines ----------------------------------------------------------------------------------
@@ -317,6 +321,8 @@ class Tsv(Csv):
 
 class JsonLines(Table):
     """Files with one JSON object in each line; a missing key is a missing value."""
+
+    about = "JSON Lines, the first value of a column tells numbers from words"
 
     def _infer(self) -> pa.Schema:
         types: dict[str, pa.DataType] = {}
@@ -396,6 +402,8 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
 
 class Svmlight(Table):
     """Files of svmlight or LIBSVM: a label, and features with the numbers in the file."""
+
+    about = "svmlight, the columns are label and features"
 
     def __init__(self, *arguments: Any, most_features: int = MOST_FEATURES, **named: Any) -> None:
         self._most_features = most_features

@@ -85,6 +85,15 @@ class LabelColumns(NamedTuple):
         return cls(names, True, classes, tuple(edges))
 
     @property
+    def order(self) -> str:
+        """Where the order of the classes comes from, in words."""
+        if self.edges is not None:
+            return "brackets between the edges"
+        if self.classes is not None:
+            return "in the order given"
+        return "words, in alphabetical order" if self.text else "numbers, in ascending order"
+
+    @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
         return TEXT if self.text and self.edges is None else NUMBER

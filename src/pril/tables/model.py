@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pril.errors import shown
 from pril.ranges import PredictionRanges, rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError
+from pril.tables.files import Table, TableError, some_of
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.labels import LabelColumns
 from pril.tables.opening import format_of
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, "int | None"], None]  # what is done, rows done, rows in all
 ADDED = ("prediction", "score")  # columns that `predict` adds
@@ -260,7 +263,11 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        table.read_as_words(self.encoder.words_ if self.encoder else ())
+        words = list(self.encoder.words_) if self.encoder else []
+        table.read_as_words(words)
+        log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
+        if words:
+            log.info("words: %s, as in the model", some_of(words))
 
     def _unseen_words(self, table: Table, first: int, block: pa.RecordBatch) -> dict[str, str]:
         """Return a message for each column with a word never seen in training."""
@@ -275,6 +282,8 @@ class LoadedModel:
         """Return how good the model is on the rows of a table."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
+        if columns.edges:
+            log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         evaluation, rows = Evaluation(), 0
         for first, block in table.blocks([*self.columns, *labels]):
             with table.naming_rows(first, labels):

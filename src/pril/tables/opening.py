@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import glob
 import itertools
+import logging
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,8 @@ from typing import IO
 
 from pril.tables.files import BOM, READ_BYTES, STDIN_SUFFIX, Table, TableError
 from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
+
+log = logging.getLogger(__name__)
 
 FORMATS: dict[str, type[Table]] = {
     "csv": Csv,
@@ -66,7 +69,9 @@ def open_table(
     for file in files:
         if file.stat().st_size == 0:
             raise TableError(f"{name if len(files) == 1 else file} is empty")
+    source = "as asked for"
     if format is None:
+        source = "by its suffix" if name == place else "by its first bytes"
         formats = {format_of(file) for file in files}
         if len(formats) > 1 or None in formats:
             raise TableError(
@@ -75,6 +80,8 @@ def open_table(
                 hint="format",
             )
         format = str(formats.pop())  # noqa: A001
+    kind = FORMATS[format].about
+    log.info("table: %s, files: %d; read, %s, as %s", name, len(files), source, kind)
     root = _root(Path(place), files)
     if format == "svmlight" and most_features is not None:
         return Svmlight(files, name, root=root, most_features=most_features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from pril.errors import ClassOrderWarning
 from pril.tables.cells import kind_of, read_numbers, with_nulls
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, TableWarning, quote_columns
+from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
 from pril.tables.labels import LabelColumns
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pril.tables.training import Task
 
     Array = NDArray[Any]
+
+log = logging.getLogger(__name__)
 
 # Why columns of some kinds are ignored.
 REASONS = {"text": "text", "empty": "no values", "dates": "dates", "sparse": "holds a map"}
@@ -62,6 +65,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
         name, kind = column.name, kind_of(column.type)
         if name in task.text and kind in ("number", "empty", "dates"):
             kind = "text"
+            log.info("%s: read as words, as asked for", name)
         requested = name in (task.features or ())
         if name in task.columns:
             continue
@@ -76,17 +80,16 @@ def choose_columns(table: Table, task: Task) -> Columns:
         elif kind == "sparse" and column.metadata and b"width" in column.metadata:
             chosen.sparse.append(name)
         else:
-            reason = {
-                "text": "text",
-                "empty": "no values",
-                "dates": "dates",
-                "sparse": "holds a map",
-            }.get(kind, f"holds {kind}")
+            reason = REASONS.get(kind, f"holds {kind}")
             if requested:
                 raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
             chosen.ignored[name] = reason
     if not chosen.used:
         raise TableError(f"{table.name}: no column is left to learn from")
+    ignored = [f"{name} ({reason})" for name, reason in chosen.ignored.items()]
+    for kind, names in {**chosen._asdict(), "ignored": ignored}.items():
+        if names:
+            log.info("%s: %s", kind, some_of(names))
     return chosen
 
 

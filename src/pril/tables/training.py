@@ -7,6 +7,7 @@ one dict: all that a run has learned, and the row where it stands.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from pril.features import LandmarkFeatures
 
     Array = NDArray[Any]
+
+log = logging.getLogger(__name__)
 
 WRITTEN = "written"  # in the notes of a checkpoint: the checksum of the model that was written last
 CACHE_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
@@ -273,6 +276,7 @@ class Run:
         state = checkpoint.restore() if checkpoint else None
         if state:
             self._restore(state)
+            log.info("checkpoint: %s, goes on at row %d", self.phase, self.row + 1)
         if self.phase == "survey":
             self._survey()
         while self.phase == "learn":
@@ -337,6 +341,9 @@ class Run:
                 blocks.clear()
             yield first, block
         self._cache = blocks
+        if again:
+            limit = f"{CACHE_BYTES >> 20} MB at most"
+            log.info("memory: %s (%s)", "rows are kept" if blocks else "rows are read again", limit)
 
     def _prepare(self, first: int, cells: pa.RecordBatch) -> Block:
         """Return a block of the table as the learner takes it."""
@@ -391,6 +398,26 @@ class Run:
         self.model = blank_model(self.task, classes)
         self.model._begin(np.empty((0, width)), classes)
         self.phase, self.row = "learn", 0
+        self._tell_decisions(classes, width)
+
+    def _tell_decisions(self, classes: Array, width: int) -> None:
+        """Log what the survey has decided, and why."""
+        task, encoder = self.task, self.encoder
+        log.info("rows: %d in blocks of %d", self.n_rows, self.table.block_rows)
+        log.info("labels: %s", ", ".join(task.labels))
+        log.info("classes: %s, %s", _ranks.named(classes), self.labels.order)
+        for name, words in encoder.words_.items():
+            log.info("one-hot: %s, %d words", name, len(words))
+        for name in encoder.left_out_:
+            log.info("left out: %s, over %d words", name, encoder.most_words)
+        if encoder.numbers_:
+            way = f"at most 1, as {task.model} needs" if encoder.bounded else "standardised"
+            log.info("scaling: %s", f"numbers are {way}" if encoder.scale else "none, as asked for")
+            log.info("missing numbers: %s", "the mean" if encoder.impute else "refused")
+        shape = "sparse" if not encoder._is_dense() and self.landmarks is None else "dense"
+        log.info("features: %d, %s%s", width, shape, " (landmarks)" if self.landmarks else "")
+        kept = "" if task.coverage is None else f"; of the rest, {CALIBRATION_SIZE:.0%} calibrate"
+        log.info("holdout: %.0f%% of the rows, by seed %d%s", task.holdout * 100, task.seed, kept)
 
     def encode_labels(self) -> tuple[Array, Array, Array]:
         """Return the classes, and the different labels as ranks, with their counts."""
@@ -412,6 +439,9 @@ class Run:
         done = self.epoch == self.task.epochs or perfect
         self.row, self.mistakes = 0, mistakes
         self.phase = "done" if done else "learn"
+        if done:
+            reason = "no mistake in the last one" if perfect else "as many as asked for"
+            log.info("passes: %d, %s", self.epoch, reason)
 
     def _calibrate(self) -> Calibration:
         self.row, self.checkpoint = 0, None
