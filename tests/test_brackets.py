@@ -76,6 +76,10 @@ def test_bounds_are_the_brackets_of_from_bounds(good, tmp_path, suffix):
     assert "below 20 < 20 to 35.5 < 35.5 to 50" in good("show", "a.pril")
 
 
+def test_edges_as_far_apart_as_floats_go():
+    assert from_bounds([0.0], [1.0], [-1.7e308, 1.7e308]).tolist() == [[1, 1]]
+
+
 def test_exact_numbers_have_one_bracket(good, tmp_path):
     rows = make_incomes()
     write(tmp_path / "t.csv", rows)

@@ -4,8 +4,10 @@ import copy
 import datetime
 import errno
 import json
+import os
 import pickle
 import re
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -433,6 +435,62 @@ def test_more_features_if_asked_for(good, bad, tmp_path, monkeypatch):
     assert report["columns"]["sparse"] == {"features": 11}
     assert "at most 10 features" in bad("evaluate", "t.pril", "t.svm")
     good("evaluate", "t.pril", "t.svm", "--max-features=11")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("t.jsonl", b"null\n", "t.jsonl, row 1: not a JSON object: 'null'"),
+        ("t.jsonl", b'{"a": 1, "y": 2}\nnull\n', "t.jsonl, row 2: not a JSON object: 'null'"),
+        ("t.jsonl", b"\xef\xbb\xbf null\n{}\n", "t.jsonl, row 1: not a JSON object"),
+        ("t.csv", b"a,y", "t.csv has a header, but no rows"),
+        ("t.csv", "a,y\n1,2\n".encode("utf-16-le"), "the header is not UTF-8: is it UTF-16?"),
+        ("t.csv", b"a,y\n1,inf\n2,inf\n", "column 'y' is 'inf', which is too large"),
+        ("t.svm", b"1\n2\n1\n2\n", "t.svm has no rows with a feature"),
+        ("t.svm", b"1 1:2\n2 1:1e300\n", "t.svm, row 2: feature 1 is 1e+300: its square is too"),
+    ],
+)
+def test_odd_tables_are_named(bad, tmp_path, name, data, said):
+    (tmp_path / name).write_bytes(data)
+    assert said in bad("fit", name, "--label", "label" if name == "t.svm" else "y")
+
+
+def test_null_is_no_row(good, bad, tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"a": 1, "y": 1}\n{"a": 2, "y": 2}\n' * 9)
+    good("fit", "t.jsonl", "--label", "y")
+    (tmp_path / "new.jsonl").write_text('{"a": 1}\nnull\n')
+    assert "new.jsonl, row 2: not a JSON object" in bad("predict", "t.pril", "new.jsonl")
+
+
+def test_what_cannot_be_words_is_not_read_as_words(bad, tmp_path):
+    table = pa.table({"a": [1.0, 2.0], "c": [[1], [2]], "y": [1, 2]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    said = bad("fit", "t.parquet", "--label=y", "--text=c")
+    assert "the column 'c' cannot be a feature: holds list" in said
+
+
+def test_odd_parameters_are_mistakes_of_the_user(good, call, bad, table):
+    said = bad("fit", "t.csv", *RANGES, "--set", "half_life=1e-300")
+    assert "'half_life' parameter of PRIL must be a float in the range [0.01, inf)" in said
+    learner = pril.PRIL(classes=[1, 2]).partial_fit([[0.0]], [1]).set_params(half_life=1e-300)
+    with pytest.raises(ValueError, match="half_life"):
+        learner.partial_fit([[1.0]], [2])
+    good("fit", "t.csv", *RANGES, "--nonlinear=5")
+    code, _, err = call("export", "t.pril", "-o", "t.onnx")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "the model cannot be exported to ONNX" in err
+    assert "LandmarkFeatures" in err
+
+
+def test_letters_that_stdout_does_not_have(tmp_path):
+    (tmp_path / "\u00fc.csv").write_text("a,y\n" + "1,1\n2,2\n" * 9, encoding="utf-8")
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    code = "from pril.cli.main import main; main(['fit', '\\xfc.csv', '--label=y'])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"read      18 rows of \\xfc.csv" in done.stdout
 
 
 def test_steps_that_do_not_fit_the_learner(good, bad, tmp_path):

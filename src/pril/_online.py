@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
+
 
 class LearnerMemory(Protocol):
     """What all learners need of what they learned, whether that is weights or support rows."""
@@ -242,7 +244,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         "shuffle": ["boolean"],
         "random_state": ["random_state"],
         "average": ["boolean"],
-        "half_life": [Interval(Real, 0, None, closed="neither"), None],
+        "half_life": [Interval(Real, SHORTEST_HALF_LIFE, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left"), None],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
@@ -548,7 +550,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         half_life = getattr(self, "half_life", None)
         if half_life is None:
             return None
-        if not (isinstance(half_life, (int, float)) and half_life > 0):  # it may have changed
+        is_number = isinstance(half_life, (int, float))
+        if not (is_number and half_life >= SHORTEST_HALF_LIFE):  # it may have changed
             self._validate_params()
         return float(2.0 ** (1.0 / half_life))
 

@@ -192,7 +192,7 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
     if edges is None:
         raise TypeError("from_bounds needs edges=, the cut points between the bins")
     cuts = _numbers(edges, "edges")
-    if np.isnan(cuts).any() or (np.diff(cuts) <= 0).any():
+    if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
         raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
     cuts = cuts[np.isfinite(cuts)]
     low, high, holds_upper = _bounds(lower, upper)

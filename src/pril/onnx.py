@@ -20,6 +20,7 @@ try:
         Int64TensorType,
         StringTensorType,
     )
+    from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     from skl2onnx.proto import onnx_proto
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise ImportError("pril.onnx needs skl2onnx: pip install 'pril[onnx]'") from error
@@ -75,6 +76,14 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     [1, 2, 3]
     """
     register()
+    try:
+        return _converted(model, X)
+    except (MissingConverter, MissingShapeCalculator) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise TypeError(f"the model cannot be exported to ONNX: {reason}") from None
+
+
+def _converted(model: Any, X: Any) -> Any:
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     first = steps[0]
     if type(first).__name__ == "ColumnEncoder":

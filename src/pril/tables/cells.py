@@ -28,6 +28,7 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
+LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite is smaller
 PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")  # the most frequent spelling
 
 

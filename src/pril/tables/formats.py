@@ -22,6 +22,7 @@ import pyarrow.parquet
 from pril.errors import shown
 from pril.tables.cells import (
     DATE,
+    LARGEST,
     NUMBER,
     TEXT,
     kind_of,
@@ -190,6 +191,10 @@ class Csv(Table):
                 header: list[str] = next(rows, [])
                 for name in header:
                     name.encode()
+                if "\0" in "".join(header):
+                    raise TableError(
+                        f"{self.name_of(file)}: the header is not UTF-8: is it UTF-16?"
+                    )
             except UnicodeEncodeError as error:
                 raw = error.object.encode(errors="surrogateescape")
                 raise TableError(
@@ -205,7 +210,7 @@ class Csv(Table):
         try:
             with self._rows(file) as rows:
                 header: list[str] = next(rows, [])
-                width = len(header)
+                width, row = len(header), 0
                 for row, cells in enumerate((cells for cells in rows if cells), 1):
                     if len(cells) != width:
                         return TableError(
@@ -220,6 +225,8 @@ class Csv(Table):
                             f"{len(cells[longest]):,} characters: a row may have {READ_BYTES:,}"
                         )
                     line = rows.line_num
+                if row == 0:
+                    return TableError(f"{self.name_of(file)} has a header, but no rows")
         except csv.Error as reason:
             return TableError(f"{self.name_of(file)}, near line {line + 1}: {reason}")
         except BAD_GZIP as reason:
@@ -418,6 +425,8 @@ class Svmlight(Table):
             ),
             default=-1,
         )
+        if width == 0:
+            raise TableError(f"{self.name} has no rows with a feature")
         features = pa.field("features", pa.map_(pa.int32(), NUMBER), metadata={"width": str(width)})
         return pa.schema([pa.field("label", NUMBER), features])
 
@@ -444,6 +453,7 @@ class Svmlight(Table):
         for bad, reason, hint in (
             (matrix.indices >= most, f"a table has at most {most:,} features", "max_features"),
             (~np.isfinite(matrix.data), "it is not finite", None),
+            (np.abs(matrix.data) >= LARGEST, "its square is too large to be a number", None),
         ):
             if bad.any():
                 at = int(np.argmax(bad))

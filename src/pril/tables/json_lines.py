@@ -15,6 +15,7 @@ from pril.errors import LONGEST, RowError, shown
 from pril.tables.cells import DATE, TEXT, WRITTEN_DATE, kind_of
 
 DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
+BLANK = b" \t\r\xef\xbb\xbf"  # spaces, and the bytes of a BOM
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
 COPIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
@@ -40,6 +41,7 @@ def parse_json_lines(block: bytes, schema: pa.Schema) -> pa.Table:
     if not lines:
         return schema.empty_table()
     try:
+        _check_objects(lines)
         table = pa.json.read_json(
             io.BytesIO(block),
             pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
@@ -133,6 +135,7 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
     """Return, for each key in some lines, the type of its first value, and of all its values."""
     lines = split_lines(block)
     try:
+        _check_objects(lines)
         if _is_deep(lines) or LONG_NUMBER.search(block):  # pyarrow would crash, or round
             raise pa.ArrowInvalid
         options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
@@ -153,6 +156,15 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
                 kind = TEXT
             whole[name] = common_type(whole.get(name, pa.null()), _copied_type(kind))
     return first, whole
+
+
+def _check_objects(lines: list[bytes]) -> None:
+    """Raise an error of pyarrow for lines that do not begin as objects do.
+
+    pyarrow takes null for an object without keys, and crashes if it comes first.
+    """
+    if not all(line.lstrip(BLANK)[:1] == b"{" for line in lines):
+        raise pa.ArrowInvalid
 
 
 def _is_deep(lines: list[bytes]) -> bool:

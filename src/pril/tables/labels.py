@@ -188,7 +188,7 @@ def to_int64(cells: pa.Array, name: str) -> pa.Array:
 def _label_floats(cells: pa.Array, name: str) -> Array:
     """Return labels as floats, if they are small enough to be exact as floats."""
     numbers = read_numbers(cells, name)
-    large = np.isfinite(numbers) & (np.abs(numbers) >= LARGEST_LABEL)
+    large = np.abs(numbers) >= LARGEST_LABEL
     if large.any():
         row = int(np.argmax(large))
         raise _too_large(name, row, cells[row].as_py())

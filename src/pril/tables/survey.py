@@ -81,7 +81,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
             chosen.sparse.append(name)
         else:
             reason = REASONS.get(kind, f"holds {kind}")
-            if requested:
+            if requested or (name in task.text and kind != "text"):
                 raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
             chosen.ignored[name] = reason
     if not chosen.used:
