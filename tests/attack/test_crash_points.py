@@ -111,4 +111,5 @@ def test_the_same_command_again_is_right_at_every_crash_point(fresh, tmp_path, n
         found = {path.relative_to(folder): data for path, data in snapshot(folder).items()}
         assert found == expected, n_crashes
         shutil.rmtree(folder)
+    print("CRASHES", name, n_crashes)
     assert n_crashes >= (6 if name == "predict" else 15)
