@@ -103,7 +103,8 @@ def fit(
             saved = None
         else:
             run = Run(opened, task, stack.enter_context(printer.progress()))
-            saved = opt.open_checkpoint(checkpoint, every, run.origin(), output)
+            origin = run.origin() if checkpoint else {}  # it takes samples of every file
+            saved = opt.open_checkpoint(checkpoint, every, origin, output)
             if saved:
                 stack.enter_context(saved.held())
         try:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.errors import RowError
 from pril.tables.cells import (
+    GROUP_CELLS,
     LARGEST,
     column,
     kind_of,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnEncoder"]
 
-GROUP_CELLS = 1 << 15  # of short columns are read at once
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
 
 

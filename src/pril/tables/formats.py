@@ -154,6 +154,10 @@ class Csv(Table):
     delimiter = ","
     about = "CSV with commas, the first value of a column tells numbers from words"
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._headers: dict[Path, list[str]] = {}  # of files that were opened before
+        super().__init__(*arguments, **named)
+
     def _batches_of(self, file: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         try:
             names = self._header(file)
@@ -186,6 +190,11 @@ class Csv(Table):
             yield csv.reader(text, delimiter=self.delimiter, strict=True)
 
     def _header(self, file: Path) -> list[str]:
+        if file not in self._headers:
+            self._headers[file] = self._read_header(file)
+        return self._headers[file]
+
+    def _read_header(self, file: Path) -> list[str]:
         with self._rows(file) as rows:
             try:
                 header: list[str] = next(rows, [])

@@ -8,6 +8,7 @@ one dict: all that a run has learned, and the row where it stands.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -25,7 +26,7 @@ from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
 from pril.ranges import PredictionRanges, calibration_scores
-from pril.tables.cells import one_batch, read_numbers
+from pril.tables.cells import one_batch, read_numbers, with_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.labels import LabelColumns
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WRITTEN = "written"  # in the notes of a checkpoint: the checksum of the model that was written last
-CACHE_BYTES = 1 << 29  # of features and labels; a larger table is read again in every pass
+CACHE_BYTES = 1 << 29  # of cells, features and labels; a larger table is read in every pass
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,7 @@ class Run:
         self.n_rows = 0  # of the table, once it is known
         self.mistakes = 0
         self.checkpoint: Checkpoint | None = None
+        self._cells: deque[tuple[int, pa.RecordBatch]] = deque()  # as surveyed: all, or none
         self._cache: list[tuple[int, Block]] = []  # all blocks, or none
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
@@ -329,8 +331,7 @@ class Run:
         kept = self.task.holdout or self.task.coverage
         again = self.phase == "learn" and (self.epoch + 1 < self.task.epochs or kept)
         keep, size, blocks = bool(again) and self.row == 0, 0, []
-        names = [*self.encoder.feature_names_in_, *self.task.columns]
-        for first, cells in self.table.blocks(names, self.row):
+        for first, cells in self._cell_blocks():
             block = self._prepare(first, cells)
             size += block.nbytes
             # Estimate the size of the whole table from the rows so far.
@@ -344,6 +345,14 @@ class Run:
         if again:
             limit = f"{CACHE_BYTES >> 20} MB at most"
             log.info("memory: %s (%s)", "rows are kept" if blocks else "rows are read again", limit)
+
+    def _cell_blocks(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Return the blocks as the survey has kept them, for the last time, or read them again."""
+        if not self._cells:
+            names = [*self.encoder.feature_names_in_, *self.task.columns]
+            yield from self.table.blocks(names, self.row)
+        while self._cells:
+            yield self._cells.popleft()
 
     def _prepare(self, first: int, cells: pa.RecordBatch) -> Block:
         """Return a block of the table as the learner takes it."""
@@ -366,12 +375,21 @@ class Run:
 
     def _survey(self) -> None:
         blocks = self.table.blocks([*self.columns.used, *self.task.columns], self.row)
+        keep, size = self.row == 0, 0
         for first, block in self._tracked("reading", blocks):
+            with self.table.naming_rows(first):
+                cells = with_numbers(block, self.columns.numbers)
+            size, rows = size + cells.nbytes, first + block.num_rows
+            keep &= size * max(self.table.n_rows or 0, rows) <= CACHE_BYTES * rows
+            if keep:
+                self._cells.append((first, cells))
+            else:
+                self._cells.clear()
             learning = uses_of(self.task, first, block.num_rows).learning
-            survey_block(self.table, self.task, self.encoder, self.counts, first, block, learning)
+            survey_block(self.table, self.task, self.encoder, self.counts, first, cells, learning)
             self.counts.check_number(self.table)
             if first == 0:
-                warn_of_row_numbers(self.table, self.columns.numbers, block)
+                warn_of_row_numbers(self.table, self.columns.numbers, cells)
             if self.reservoir:
                 self.reservoir.add(self.encoder, first, block.select(self.columns.used), learning)
         if self.row == 0:
@@ -507,8 +525,7 @@ class Run:
     def gather(self) -> tuple[Any, _ranks.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""
         self._survey()
-        names = [*self.columns.used, *self.task.labels]
-        blocks = [block for _, block in self.table.blocks(names)]
+        blocks = [block for _, block in self._cell_blocks()]
         whole = one_batch(pa.Table.from_batches(blocks))
         return self.encoder.transform(whole), self.labels.read(whole)
 
