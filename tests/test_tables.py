@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import pickle
 import threading
@@ -301,6 +302,47 @@ def test_any_cells_are_written_as_csv_that_reads_the_same(rows):
         TableWriter(file, kind).write(pa.RecordBatch.from_pydict(columns), {})
         text = io.StringIO(file.getvalue().decode(), newline="")
         assert list(csv.reader(text, delimiter=delimiter)) == [['a"', "b,"], *rows]
+
+
+def quoted(cell, delimiter):
+    """Return a cell as CSV writes it: the slow twin of the writer."""
+    text = cell or ""
+    if any(mark in text for mark in (delimiter, '"', "\n", "\r")):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+COLUMNS = {
+    'na"me,\t%s%': (pa.string(), st.text('ab1 ,"\n\r\t%\u00e9', max_size=5)),
+    "number": (pa.float64(), st.floats()),
+    "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "truth": (pa.bool_(), st.booleans()),
+    "day": (pa.date32(), st.dates()),
+    "code": (pa.dictionary(pa.int32(), pa.string()), st.sampled_from(["x", "y,z", 'q"'])),
+}
+CELLS = st.tuples(*(st.none() | cells for _, cells in COLUMNS.values()))
+
+
+@given(st.lists(CELLS, min_size=1), st.integers(0, 3))
+def test_rows_are_written_as_their_slow_twins(rows, skip):
+    rows = [dict(zip(COLUMNS, cells, strict=True)) for cells in rows]
+    schema = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+    batch = pa.RecordBatch.from_pylist([rows[0]] * skip + rows, schema=schema).slice(skip)
+    for kind, delimiter in (("csv", ","), ("tsv", "\t")):
+        file = io.BytesIO()
+        TableWriter(file, kind).write(batch, {})
+        columns = [cells.cast(pa.string()).to_pylist() for cells in batch.columns]
+        lines = [list(rows[0]), *zip(*columns, strict=True)]
+        slow = [delimiter.join(quoted(cell, delimiter) for cell in line) + "\n" for line in lines]
+        assert file.getvalue().decode() == "".join(slow)
+    file = io.BytesIO()
+    TableWriter(file, "jsonl").write(batch, {})
+    for line, row in zip(file.getvalue().decode().split("\n")[:-1], rows, strict=True):
+        number, day = row["number"], row["day"]
+        finite = number if number is not None and math.isfinite(number) else None
+        expected = row | {"number": finite, "day": day and str(day)}
+        assert json.loads(line) == expected
+        assert list(json.loads(line)) == list(row)
 
 
 def copied(path, kind):
