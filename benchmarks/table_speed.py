@@ -136,8 +136,71 @@ def waiting(lines, rate, seconds=3.0, piece=20):
     return np.median(waits), waits.max()
 
 
+def write_small(folder):
+    """Write smaller tables, to compare two versions with: long, with quoted cells, and wide."""
+    long = pa.concat_batches(list(batches(500_000)))
+    pa.csv.write_csv(long, folder / "long.csv")
+    pa.parquet.write_table(pa.table(long), folder / "long.parquet")
+    words = pa.array(["Rome", "Bern, old", "Oslo"] * (BATCH // 3 + 1)).slice(0, BATCH)
+    pa.csv.write_csv(long.slice(0, BATCH).append_column("town", words), folder / "quoted.csv")
+    rng = np.random.default_rng(0)
+    wide = {f"x{j}": column for j, column in enumerate(rng.normal(size=(100_000, 20)))}
+    wide |= {"lo": np.arange(20) % 3, "hi": np.arange(20) % 3 + 1}
+    pa.csv.write_csv(pa.table(wide), folder / "wide.csv")
+    pa.parquet.write_table(pa.table(wide), folder / "wide.parquet")
+
+
+def cpu_seconds(source, *arguments):
+    """Run the command of a source tree; return the seconds of all its threads."""
+    before = os.times()
+    environment = os.environ | {"PYTHONPATH": str(source)}
+    command = [*PRIL, *map(str, arguments), "-q"]
+    subprocess.run(command, env=environment, check=True)  # noqa: S603
+    after = os.times()
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+
+
+def compare(old, repeats=3):
+    """Print how long commands take in another source tree and in this one, in turns."""
+    new = Path(__file__).resolve().parent.parent / "src"
+    with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)
+        write_small(Path(name))
+        learn = [*LABELS, "--holdout", "0", "-o"]
+        commands = {
+            "start: `pril show`": ["show", "long.pril"],
+            "fit CSV, 500 000 x 20, 1 pass": ["fit", "long.csv", "--epochs", 1, *learn, "m.pril"],
+            "fit CSV, 10 passes": ["fit", "long.csv", *learn, "m.pril"],
+            "fit Parquet, 1 pass": ["fit", "long.parquet", "--epochs", 1, *learn, "m.pril"],
+            "fit Parquet, 10 passes": ["fit", "long.parquet", *learn, "m.pril"],
+            "predict CSV with quotes, 250 000 x 23": [
+                "predict",
+                "long.pril",
+                "quoted.csv",
+                "-o",
+                "p.csv",
+            ],
+            "predict CSV to JSON Lines": ["predict", "long.pril", "quoted.csv", "-o", "p.jsonl"],
+            "fit CSV, 20 x 100 000": ["fit", "wide.csv", *learn, "wide.pril"],
+            "fit Parquet, 20 x 100 000": ["fit", "wide.parquet", *learn, "wide.pril"],
+            "predict CSV, 20 x 100 000": ["predict", "wide.pril", "wide.csv", "-o", "p.csv"],
+        }
+        cpu_seconds(old, "fit", "long.csv", *learn, "long.pril")
+        rows = []
+        for shown, command in commands.items():
+            pairs = [[cpu_seconds(tree, *command) for tree in (old, new)] for _ in range(repeats)]
+            before, after = map(min, zip(*pairs, strict=True))
+            rows.append([shown, f"{before:.1f}", f"{after:.1f}", f"{before / after:.2f}"])
+        table(["command", "old, s", "new, s", "ratio"], rows)
+
+
 def main():
-    """Print the tables."""
+    """Print the tables; with the source folder of another version, compare with that instead."""
+    if len(sys.argv) > 1:
+        compare(Path(sys.argv[1]).resolve())
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.chdir(folder)
