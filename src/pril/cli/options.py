@@ -78,10 +78,7 @@ FormatOption = Annotated[
     Format | None, typer.Option("--format", help="If the table's suffix does not say it.")
 ]
 MaxFeaturesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-features", min=1, max=2**31 - 1, help="Features of an svmlight file, at most."
-    ),
+    int | None, typer.Option("--max-features", min=1, help="Of an svmlight file, at most.")
 ]
 LabelOption = Annotated[str | None, typer.Option("--label", help="Column of exact labels.")]
 WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of the rows' weights.")]

@@ -37,7 +37,7 @@ def predict(
     model: opt.ModelArgument,
     table: opt.TableArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Table to write; else stdout.")
+        Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
     ] = None,
     format: opt.FormatOption = None,  # noqa: A002
     max_features: opt.MaxFeaturesOption = None,
