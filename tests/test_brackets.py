@@ -194,7 +194,7 @@ def test_wrong_bounds_are_named(bad, tmp_path, suffix):
         assert "'from'" in said
         assert "much" in said
         assert suffix == "jsonl" or "--text" not in said
-    said = bad("fit", f"t.{suffix}", "--label=town", "--edges=20,50")
+    said = bad("fit", f"t.{suffix}", "--label=town", "--edges=20,50", "--features=age")
     assert "'town'" in said
     assert "not a number" in said
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.errors import ClassOrderWarning
-from pril.tables.cells import kind_of, read_numbers, with_nulls
+from pril.tables.cells import kind_of, read_numbers, with_nulls, with_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
 from pril.tables.labels import LabelColumns
@@ -216,14 +216,16 @@ def survey_block(
     first: int,
     block: pa.RecordBatch,
     learning: Array,
-) -> None:
-    """Count the labels of a block and learn its columns.
+) -> pa.RecordBatch:
+    """Count the labels of a block and learn its columns; return it, its numbers as floats.
 
     Rows that are kept apart teach nothing, but their cells are checked.
     """
     with table.naming_rows(first):
         weights = task.read_weights(block)
     counts.add(block, first, table, None if weights is None else weights > 0.0)
+    with table.naming_rows(first):
+        block = with_numbers(block, list(encoder.numbers))
     features = block.drop_columns(list(dict.fromkeys(task.columns)))
     try:
         with table.naming_rows(row_numbers(first, learning)):
@@ -235,6 +237,7 @@ def survey_block(
     if not learning.all():
         with table.naming_rows(row_numbers(first, ~learning)):
             encoder.check(select_rows(features, ~learning))
+    return block
 
 
 def select_rows(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:

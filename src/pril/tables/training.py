@@ -26,7 +26,7 @@ from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
 from pril.ranges import PredictionRanges, calibration_scores
-from pril.tables.cells import one_batch, read_numbers, with_numbers
+from pril.tables.cells import one_batch, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.labels import LabelColumns
@@ -377,17 +377,17 @@ class Run:
         blocks = self.table.blocks([*self.columns.used, *self.task.columns], self.row)
         keep, size = self.row == 0, 0
         for first, block in self._tracked("reading", blocks):
-            with self.table.naming_rows(first):
-                cells = with_numbers(block, self.columns.numbers)
+            learning = uses_of(self.task, first, block.num_rows).learning
+            cells = survey_block(
+                self.table, self.task, self.encoder, self.counts, first, block, learning
+            )
+            self.counts.check_number(self.table)
             size, rows = size + cells.nbytes, first + block.num_rows
             keep &= size * max(self.table.n_rows or 0, rows) <= CACHE_BYTES * rows
             if keep:
                 self._cells.append((first, cells))
             else:
                 self._cells.clear()
-            learning = uses_of(self.task, first, block.num_rows).learning
-            survey_block(self.table, self.task, self.encoder, self.counts, first, cells, learning)
-            self.counts.check_number(self.table)
             if first == 0:
                 warn_of_row_numbers(self.table, self.columns.numbers, cells)
             if self.reservoir:
