@@ -95,9 +95,11 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Return a column by its name."""
-    if batch.schema.get_field_index(name) < 0:
-        raise ValueError(f"there is no column {name!r}; the columns are {batch.schema.names}")
-    return batch.column(name)
+    try:
+        return batch.column(name)
+    except KeyError:
+        names = batch.schema.names
+        raise ValueError(f"there is no column {name!r}; the columns are {names}") from None
 
 
 def read_numbers(cells: pa.Array, name: str) -> Array:
