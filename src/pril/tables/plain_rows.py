@@ -12,7 +12,7 @@ import pyarrow as pa
 from pril import _ranks
 from pril._loop import Dense
 from pril._online import Batch
-from pril.tables.encoder import LARGEST
+from pril.tables.cells import LARGEST
 
 try:
     import msgspec
