@@ -383,7 +383,9 @@ def test_a_kernel_that_breaks_later_changes_nothing():
     assert all(vars(model)[name] is value for name, value in before.items())
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "poly", lambda A, B: A @ B.T], ids=str)
+@pytest.mark.parametrize(
+    "kernel", ["rbf", "poly", lambda A, B: A @ B.T], ids=["rbf", "poly", "function"]
+)
 @pytest.mark.parametrize("budget", [None, 150])
 def test_the_model_does_not_depend_on_the_number_of_threads(monkeypatch, kernel, budget):
     monkeypatch.setattr("pril._kernel_values.CHUNK", 1 << 13)  # many chunks

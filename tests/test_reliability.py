@@ -684,6 +684,9 @@ def test_a_number_too_large_is_refused_when_it_comes(table, good, tmp_path):
     frame.loc[1, "size"] = 1e300
     with pytest.raises(ValueError, match=r"row 1: column 'size' is 1e\+300, too large"):
         encoder.transform(frame)
+    frame.loc[2, "size"] = -1e300  # the two add up to zero
+    with pytest.raises(ValueError, match=r"row 1: column 'size' is 1e\+300, too large"):
+        encoder.transform(frame)
 
 
 # --- Edges that no other test sees ---------------------------------------------------------------

@@ -389,11 +389,11 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for start in range(0, len(self.numbers_), step):
             at = slice(start, start + step)
             cells = read_number_columns(batch, self.numbers_[at])
-            with np.errstate(over="ignore", invalid="ignore"):
-                total = cells.sum(axis=1)
-            for j in np.flatnonzero(~(np.abs(total) < LARGEST)):  # too large, infinite or NaN
+            with np.errstate(over="ignore"):
+                squares = np.einsum("ij,ij->i", cells, cells)
+            for j in np.flatnonzero(~np.isfinite(squares)):  # too large, infinite or NaN
                 self._check_numbers(self.numbers_[at][j], cells[j])
-            yield at, cells, np.isnan(cells) if np.isnan(total).any() else None
+            yield at, cells, np.isnan(cells) if np.isnan(squares).any() else None
 
     def _check_numbers(self, name: str, cells: Array) -> None:
         self._refuse(name, cells, np.isinf(cells), "which is not finite")
