@@ -3,14 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow attack test-oldest lint bench dist format clean
+.PHONY: demo test test-slow attack test-oldest docs lint bench dist format clean
 
 demo: .venv-demo/installed
 	.venv-demo/bin/python examples/demo.py
 
 test: lint
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack"
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack" tests/test_loop.py
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack and not site"
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack and not site" tests/test_loop.py
 
 test-slow: .venv/installed
 	$(BIN)/pytest -n auto -m slow
@@ -21,7 +21,12 @@ attack: .venv/installed
 
 # With the lower bounds in pyproject.toml. Old packages may use what newer ones deprecate.
 test-oldest: $(OLDEST)/installed
-	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow and not attack" -W ignore::DeprecationWarning
+	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow and not attack and not site" -W ignore::DeprecationWarning
+
+# The site, in output/site, and a look at it: names, links, and two pages in Chromium if there is one.
+docs: .venv/installed
+	$(BIN)/sphinx-build -W --keep-going -j auto docs output/site
+	PRIL_SITE=output/site $(BIN)/pytest -m site tests/test_site.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -48,11 +53,12 @@ dist: .venv/installed
 
 clean:
 	rm -rf .venv .venv-demo $(OLDEST) output
+	rm -rf docs/auto_examples docs/reference/generated docs/reference/backreferences
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,docs]'
 	touch $@
 
 .venv-demo/installed: pyproject.toml

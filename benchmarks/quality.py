@@ -1,9 +1,9 @@
 """How good are the learners when 25 % of the labels are exact and 75 % are intervals?
 
 Errors are those on exact labels. Abalone and Parkinsons are read from the folder PRIL_DATA, if it
-is set. Two tables: the defaults of the paper's learners, and the learners of `docs/choosing.md`
-against others, which learn from the exact quarter of the labels, from mid-points of the intervals,
-or from all exact labels.
+is set. Two tables: the defaults of the paper's learners, and the learners of
+`docs/guide/choosing.md` against others, which learn from the exact quarter of the labels, from
+mid-points of the intervals, or from all exact labels.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""pril with the tools people already use: each test is a line of docs/integrations.md."""
+"""pril with the tools people already use: each test is a line of docs/guide/pipelines.md."""
 
 import pickle
 

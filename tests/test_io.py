@@ -1035,7 +1035,7 @@ def test_every_description_names_what_there_is():
 
 def test_the_format_is_documented():
     """Every key of a header is in the document."""
-    text = (Path(__file__).parents[1] / "docs" / "model-files.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "reference" / "model-files.md").read_text()
     for described in _schema.TYPES.values():
         for key in (described.name, *(name.strip("_") for name in described.learned)):
             assert f"`{key}`" in text, key

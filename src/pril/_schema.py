@@ -1,7 +1,7 @@
 """What a model file may hold: every type, its parameters and its learned attributes.
 
 This is the one place to describe a type. A new one is a `Type` in `TYPES`; an attribute that is
-new is a line among its fields. `docs/model-files.md` has the same tables for people.
+new is a line among its fields. `docs/reference/model-files.md` has the same tables for people.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ BLOCK_VALUES = 1 << 20  # kernel values computed at once
 
 
 class PolynomialMap(TransformerMixin, BaseEstimator):
-    """The exact feature map of the polynomial kernel ``(gamma x . x' + coef0) ** degree``.
+    """The exact feature map of the polynomial kernel ``(gamma x.x' + coef0) ** degree``.
 
     Inner products of mapped rows are kernel values, so `PRIL` on mapped rows is `KernelPRIL` with
     that kernel. Its cost per row does not grow with the number of rows. The map has
@@ -51,7 +51,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_output_features_ : int
         Number of features of the map.
@@ -125,7 +125,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        mapped : {ndarray, sparse matrix} of shape (n_samples, n_output_features_)
+        mapped : {ndarray, sparse matrix} of shape (n_samples, `n_output_features_`)
             Scaled monomials.
         """
         check_is_fitted(self)
@@ -190,7 +190,7 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
         The landmarks.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
 
     See Also

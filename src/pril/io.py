@@ -1,9 +1,9 @@
 """Models in files, without pickle.
 
 A file is a zip archive with a header, ``pril.json``, and an ``.npy`` member for each array:
-`docs/model-files.md` describes it. Our own types are read and written by `_schema`. Estimators of
-other libraries, such as a StandardScaler before a learner, go together into one member that skops
-reads and writes; nothing else needs skops.
+`docs/reference/model-files.md` describes it. Our own types are read and written by `_schema`.
+Estimators of other libraries, such as a StandardScaler before a learner, go together into one
+member that skops reads and writes; nothing else needs skops.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class KernelPRIL(ThresholdClassifier):
         Thresholds between neighbouring classes, ascending.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.

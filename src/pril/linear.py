@@ -81,7 +81,7 @@ class PRIL(StreamMixin, ThresholdClassifier):
         Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.
@@ -180,7 +180,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.
@@ -339,7 +339,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
 
         A range weighs its classes by how often rows of each class are given that range, as far as
         the learner knows it. With the probabilities as weights, any classifier can learn from
-        ranges: see `docs/choosing.md`.
+        ranges: see `docs/guide/choosing.md`.
 
         Parameters
         ----------
@@ -451,7 +451,7 @@ class PRank(StreamMixin, ThresholdClassifier):
         Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.
@@ -539,7 +539,7 @@ class MPRIL(StreamMixin, ThresholdClassifier):
         Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.
@@ -670,7 +670,7 @@ class WidrowHoff(StreamMixin, ThresholdClassifier):
         Weight of the constant feature, 0.0 if there is none.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.
@@ -778,7 +778,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         Weights of the constant feature.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has them.
     n_iter_ : int
         Passes that `fit` made; `partial_fit` alone sets none.

@@ -71,7 +71,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Rows that calibrated.
     n_features_in_ : int
         Number of features, if the estimator knows it.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if the estimator knows them.
 
     Notes

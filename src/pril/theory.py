@@ -3,7 +3,7 @@
 Notation: K classes, labels ``[l, r]`` of width ``r - l`` at least c, ``C = K - c - 1`` the most
 constraints a round can violate, R the largest length of a row, v = (w, theta). A comparator has
 margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of every row. The errors
-of the paper, and the proofs of the corrected statements, are in ``docs/theory.md``.
+of the paper, and the proofs of the corrected statements, are in ``docs/background/theory.md``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,87 @@
+"""How Sphinx builds the site: `make docs`."""
+
+import inspect
+import warnings
+
+import pril
+
+project = "pril"
+author = "The pril developers"
+copyright = author  # noqa: A001
+release = pril.__version__
+version = release
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.typer",
+]
+exclude_patterns = ["auto_examples/*.ipynb", "auto_examples/*.py", "auto_examples/*.md5"]
+templates_path = ["_templates"]
+default_role = "py:obj"  # names in single backticks of docstrings link to their pages
+
+# Pages: Markdown, with links to headings as code hosts have them.
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+# API pages: one for each public name, made from the tables of reference/api.md.
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc has the types
+numpydoc_show_class_members = False
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"(demo|river_stream)\.py",
+    "backreferences_dir": "reference/backreferences",
+    "doc_module": ("pril",),
+    "within_subsection_order": "ExampleTitleSortKey",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "pril"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "pril"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "install": [], "quickstart": []}
+
+# A warning of the code that the gallery runs is a warning of the build.
+warnings.filterwarnings("error", module="pril")
+
+
+def skip_foreign_members(app, what, name, obj, skip, options):
+    """Leave out what classes inherit from other packages: their own pages describe it."""
+    function = inspect.unwrap(getattr(obj, "fget", None) or getattr(obj, "__func__", obj))
+    module = getattr(function, "__module__", None) or ""
+    return True if not module.startswith("pril") else None
+
+
+def setup(app):
+    """Connect what is defined here."""
+    app.connect("autodoc-skip-member", skip_foreign_members)
