@@ -48,6 +48,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "ExampleTitleSortKey",
     "download_all_examples": False,
     "show_memory": False,
+    "write_computation_times": False,  # that page would load scripts from elsewhere
     "show_signature": False,
     "remove_config_comments": True,
 }
@@ -69,6 +70,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "install": [], "quickstart": []}
 
 # A warning of the code that the gallery runs is a warning of the build.

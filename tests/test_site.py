@@ -1,0 +1,148 @@
+"""The site as `make docs` built it: names, links, and what a browser sees."""
+
+import importlib
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import pril
+
+SITE = Path(__file__).parents[1] / "output" / "site"
+pytestmark = [
+    pytest.mark.site,
+    pytest.mark.skipif(not (SITE / "index.html").exists(), reason="`make docs` builds the site"),
+]
+PAGES = sorted(set(SITE.rglob("*.html")) - set(SITE.glob("_static/**/*.html")))
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and where it can be linked to."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.loads, self.anchors = [], [], {""}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.anchors |= {values.get("id") or "", (values.get("name") or "") if tag == "a" else ""}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        elif tag == "link" and values.get("rel") not in ("canonical", "license"):
+            self.loads.append(values["href"])
+        if tag in ("img", "script", "iframe", "source", "video", "object") and values.get("src"):
+            self.loads.append(values["src"])
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return {path: Page(path) for path in PAGES}
+
+
+def test_every_internal_link_resolves(pages):
+    broken = []
+    for path, page in pages.items():
+        for link in page.links + page.loads:
+            target = urlsplit(link)
+            if target.scheme or target.netloc:
+                continue
+            file = (path.parent / unquote(target.path)).resolve() if target.path else path
+            exists = file.is_file() and file.is_relative_to(SITE)
+            anchored = file not in pages or unquote(target.fragment) in pages[file].anchors
+            if not (exists and anchored):
+                broken.append(f"{path.relative_to(SITE)}: {link}")
+    assert broken == []
+    assert len(pages) > 100
+
+
+def test_nothing_is_loaded_from_elsewhere(pages):
+    foreign = [
+        f"{path.relative_to(SITE)}: {link}"
+        for path, page in pages.items()
+        for link in page.loads
+        if urlsplit(link).netloc
+    ]
+    remote = re.compile(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""")
+    for sheet in [*SITE.rglob("*.css"), *PAGES]:
+        if remote.search(sheet.read_text(encoding="utf-8")):
+            foreign.append(f"{sheet.relative_to(SITE)}: a style sheet")
+    assert foreign == []
+
+
+def public_names():
+    for name in pril.__all__:
+        item = getattr(pril, name)
+        if getattr(item, "__all__", None) is None:
+            yield f"pril.{name}"
+        else:
+            yield from (f"pril.{name}.{inner}" for inner in item.__all__)
+
+
+def resolve(name):
+    module, *path = name.split(".")
+    item = importlib.import_module(module)
+    for part in path:
+        item = getattr(item, part)
+    return item
+
+
+def test_every_public_name_has_a_page():
+    """A name may be documented where else it is public: `pril.io.save` as `pril.save`."""
+    from sphinx.util.inventory import InventoryFile
+
+    inventory = InventoryFile.loads((SITE / "objects.inv").read_bytes(), uri="").data
+    kinds = ("py:class", "py:function", "py:exception", "py:data")
+    documented = {
+        name: entry.uri.partition("#")[0]
+        for kind in kinds
+        for name, entry in inventory[kind].items()
+    }
+    assert all((SITE / page).exists() for page in documented.values())
+    known = [resolve(name) for name in documented]
+    missing = [name for name in public_names() if not any(resolve(name) is item for item in known)]
+    assert missing == []
+
+
+def test_every_gallery_script_has_a_picture(pages):
+    scripts = {path.stem for path in (SITE.parents[1] / "examples").glob("plot_*.py")}
+    assert len(scripts) >= 8
+    for script in scripts:
+        page = pages[SITE / "auto_examples" / f"{script}.html"]
+        assert any(f"sphx_glr_{script}_001" in link for link in page.loads), script
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium is installed: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(
+    "page", ["index.html", "quickstart.html", "auto_examples/plot_widths.html"]
+)
+def test_a_browser_opens_the_page(browser, page, width):
+    """No error on the console, nothing requested but files, nothing wider than the window."""
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    said, requested = [], []
+    tab.on("console", lambda m: said.append(m.text) if m.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("requestfailed", lambda request: said.append(f"failed: {request.url}"))
+    tab.on("request", lambda request: requested.append(request.url))
+    tab.goto((SITE / page).as_uri(), wait_until="networkidle")
+    assert said == []
+    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
+    assert (SITE / page).as_uri() in requested
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.close()
