@@ -1,7 +1,11 @@
 """How Sphinx builds the site: `make docs`."""
 
 import inspect
+import os
 import warnings
+
+# The gallery's tables are small: threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pril
 

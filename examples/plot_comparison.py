@@ -1,0 +1,126 @@
+"""
+Comparison with other packages
+==============================
+
+Only pril learns from ranges. The others get what one can give them: the exact quarter of the
+labels, or the middles of the ranges. The last lines are what they would reach if every label were
+exact.
+
+Data: the American National Election Study of 1996, 944 people, which comes with statsmodels;
+public domain. The target is the party identification in seven steps. A quarter of the answers
+stays exact, three quarters become the step and its neighbours.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from skordinal.classifiers import LogisticAT
+from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+from pril import LandmarkFeatures, OrderedLogit
+from pril.labels import make_intervals
+
+people = sm.datasets.anes96.load_pandas().data
+X = people[["selfLR", "age", "educ", "income", "TVnews", "logpopul", "ClinLR", "DoleLR"]].to_numpy()
+rank = people["PID"].to_numpy().astype(int)
+
+# %%
+# Each learner is a function from features and labels to a function that predicts. statsmodels and
+# boosting give probabilities; their median, the class at which the probabilities add up to a
+# half, has the smallest absolute error.
+
+
+def median(proba):
+    """Return the median class of each row."""
+    return (np.cumsum(proba, axis=1) < 0.5).sum(axis=1)
+
+
+def statsmodels(X, y):
+    """Fit statsmodels' OrderedModel."""
+    result = OrderedModel(y, X, distr="logit").fit(method="bfgs", disp=False)
+    return lambda new: median(np.asarray(result.model.predict(result.params, exog=new)))
+
+
+def skordinal(X, y):
+    """Fit skordinal's LogisticAT."""
+    return LogisticAT().fit(X, y).predict
+
+
+def boosting(X, y):
+    """Fit scikit-learn's gradient boosting."""
+    model = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=8, random_state=0)
+    model.fit(X, y)
+    return lambda new: median(model.predict_proba(new))
+
+
+def ordered_logit(X, y):
+    """Fit pril's OrderedLogit."""
+    return OrderedLogit(classes=range(7), max_iter=30, random_state=0).fit(X, y).predict
+
+
+def with_landmarks(X, y):
+    """Fit OrderedLogit on features and similarities to 300 rows."""
+    learner = OrderedLogit(classes=range(7), max_iter=30, random_state=0)
+    return make_pipeline(LandmarkFeatures(300, random_state=0), learner).fit(X, y).predict
+
+
+others = {
+    "statsmodels OrderedModel": statsmodels,
+    "skordinal LogisticAT": skordinal,
+    "gradient boosting": boosting,
+}
+trials = {
+    ("pril OrderedLogit", "ranges"): ordered_logit,
+    ("pril OrderedLogit on landmarks", "ranges"): with_landmarks,
+}
+for labels in ("exact quarter", "middles", "all exact"):
+    trials |= {(name, labels): fit for name, fit in others.items()}
+
+# %%
+# Five folds, judged on the exact answers.
+
+y = make_intervals(rank, kind=2, fraction=0.75, random_state=0)
+middle = y.sum(axis=1) // 2
+exact = y[:, 0] == y[:, 1]
+result = []
+for (name, labels), fit in trials.items():
+    predicted = np.empty_like(rank)
+    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+        used = train[exact[train]] if labels == "exact quarter" else train
+        target = {"ranges": y, "exact quarter": rank, "middles": middle, "all exact": rank}[labels]
+        scaler = StandardScaler().fit(X[used])
+        predict = fit(scaler.transform(X[used]), target[used])
+        predicted[test] = predict(scaler.transform(X[test]))
+    result.append((name, labels, np.abs(predicted - rank).mean(), accuracy_score(rank, predicted)))
+
+table = pd.DataFrame(result, columns=["learner", "labels", "absolute error", "accuracy"]).round(3)
+table
+
+# %%
+# From ranges, `OrderedLogit` is as good as the ordered logits on all exact labels, and on
+# landmark features as good as boosting on all exact labels. Here all models predict the median,
+# which keeps the absolute error small. A model that predicts the most probable class is more
+# often exactly right, and further off when it is not.
+
+figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+colors = {
+    "ranges": "#0072b2",
+    "exact quarter": "#e69f00",
+    "middles": "#e69f00",
+    "all exact": "#bbbbbb",
+}
+names = [f"{name}, {labels}" for name, labels in trials]
+bars = ax.barh(names, table["absolute error"], color=[colors[labels] for _, labels in trials])
+ax.bar_label(bars, fmt="%.2f", padding=3)
+constant = np.abs(rank - np.median(rank)).mean()
+ax.axvline(constant, color="black", lw=1, ls="--")
+ax.set_ylim(len(names) - 0.4, -1.2)
+ax.text(constant, -0.6, "best constant ", ha="right", va="bottom")
+ax.set_xlabel("mean absolute error, in steps")
+plt.show()

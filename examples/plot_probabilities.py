@@ -1,0 +1,72 @@
+"""
+Probabilities and guaranteed ranges
+===================================
+
+`OrderedLogit` gives the probability of each class. `PredictionRanges` gives a range of classes
+that holds the right one in at least nine rows of ten, whatever the learner.
+
+Data: made in this script.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from pril import OrderedLogit, PredictionRanges
+from pril.labels import make_intervals
+from pril.metrics import calibration_error, ranked_probability_score
+from pril.plotting import ReliabilityDisplay
+
+GRADES = np.array(["poor", "fair", "good", "great"])
+rng = np.random.default_rng(0)
+X = rng.normal(size=(6000, 4))
+score = X @ [1.0, 0.7, -0.5, 0.3] + rng.logistic(scale=0.4, size=6000)
+grade = GRADES[np.digitize(score, [-1.2, 0.0, 1.2])]
+labels = make_intervals(grade, kind=1, fraction=0.75, classes=GRADES, random_state=0)
+learn, new = slice(0, 3000), slice(3000, None)
+
+# %%
+# Probabilities
+# -------------
+#
+# A probability is right if, of all rows that get 0.3, three in ten turn out so.
+
+model = OrderedLogit(classes=GRADES, random_state=0).fit(X[learn], labels[learn])
+proba = model.predict_proba(X[new])
+print(f"calibration error         {calibration_error(grade[new], proba, classes=GRADES):.3f}")
+print(
+    f"ranked probability score  {ranked_probability_score(grade[new], proba, classes=GRADES):.3f}"
+)
+
+# %%
+# Ranges
+# ------
+#
+# A fifth of the rows is kept apart to find out how far a class may lie from the score.
+
+ranges = PredictionRanges(
+    OrderedLogit(classes=GRADES, random_state=0), coverage=0.9, random_state=0
+)
+ranges.fit(X[learn], labels[learn])
+report = ranges.coverage_report(X[new], grade[new])
+print(f"range holds the grade     {report['exact']:.3f} of {len(grade[new])} new rows")
+
+# %%
+# Left: observed shares against probabilities. Right: 60 new rows by score, each with its
+# predicted range and its grade. Ranges are wide where the classes overlap.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+ReliabilityDisplay.from_estimator(model, X[new], grade[new], ax=left)
+
+shown = np.sort(rng.choice(np.arange(3000, 6000), 60, replace=False))
+shown = shown[np.argsort(ranges.estimator_.latent(X[shown]))]
+rank = {name: number for number, name in enumerate(GRADES)}
+low, high = np.vectorize(rank.get)(ranges.predict_range(X[shown])).T
+actual = np.vectorize(rank.get)(grade[shown])
+inside = (low <= actual) & (actual <= high)
+right.vlines(np.arange(60), low - 0.2, high + 0.2, color="#9ecae1", lw=4)
+right.plot(np.flatnonzero(inside), actual[inside], "o", color="#0072b2", ms=4, label="inside")
+right.plot(np.flatnonzero(~inside), actual[~inside], "X", color="#d55e00", ms=7, label="outside")
+right.set(yticks=range(4), yticklabels=GRADES, xlabel="rows, lowest score first")
+right.set_title(f"Ranges for nine rows of ten: {inside.sum()} of 60 inside")
+right.legend(loc="upper left")
+plt.show()

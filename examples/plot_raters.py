@@ -1,0 +1,100 @@
+"""
+Raters who disagree
+===================
+
+Several raters judge the same case and do not agree. Is it better to learn from the range of their
+votes, from the middle half of it, or from their median?
+
+That depends on how many raters there are. Two votes have no median, and their range is better
+than one of them. With three, range and median are about equally good. With more raters, the range
+of *all* votes grows until it says little: then take the middle half of it, or the median.
+
+Data: LEV (students rate lecturers) and SWD (social workers rate risks), donated by Arie
+Ben-David, which come with the package skordinal (BSD-3-Clause). Rows with equal features are one
+case, and each such row is the vote of one rater.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from skordinal.datasets import load_lev, load_swd
+
+from pril import OrderedLogit
+from pril.labels import from_votes
+
+# %%
+# Cases and votes
+# ---------------
+#
+# A case needs at least 12 votes: up to nine to learn from, the others to judge with.
+
+
+def cases_of(load):
+    """Return the features of each case, and the votes on it."""
+    X, y = load(return_X_y=True)
+    features, case = np.unique(X, axis=0, return_inverse=True)
+    votes = [y[case == number] for number in range(len(features))]
+    many = [number for number, cast in enumerate(votes) if len(cast) >= 12]
+    return features[many].astype(float), [votes[number] for number in many]
+
+
+for name, load in (("LEV", load_lev), ("SWD", load_swd)):
+    features, votes = cases_of(load)
+    spread = np.mean([np.ptp(cast) for cast in votes])
+    print(f"{name}: {len(features)} cases, highest less lowest vote {spread:.1f} on average")
+
+# %%
+# Three labels from the same votes
+# --------------------------------
+#
+# For each case, some raters are drawn at random, and their votes become a label in three ways.
+# (For an even number of votes, the "median" is the lower of the two in the middle.) A prediction
+# is judged by the votes of the other raters on the same case. Each point is the mean of 20 draws.
+
+
+def errors(features, votes, n_raters, n_classes, rng):
+    """Return the mean distance from unseen votes, for each way to make a label."""
+    shuffled = [rng.permutation(cast) for cast in votes]
+    seen = np.array([cast[:n_raters] for cast in shuffled])
+    median = np.sort(seen, axis=1)[:, (n_raters - 1) // 2]
+    labels = {
+        "range of all votes": from_votes(seen, classes=range(n_classes)),
+        "middle half of the votes": from_votes(seen, classes=range(n_classes), trim=0.25),
+        "median vote": median,
+    }
+    result = []
+    for y in labels.values():
+        model = OrderedLogit(classes=range(n_classes), max_iter=50, random_state=0)
+        predicted = model.fit(features, y).predict(features)
+        pairs = zip(predicted, shuffled, strict=True)
+        result.append(np.mean([np.abs(cast[n_raters:] - rank).mean() for rank, cast in pairs]))
+    return result
+
+
+numbers = [1, 2, 3, 5, 7, 9]
+figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+for ax, (name, load, n_classes) in zip(
+    axes, [("LEV, 5 grades", load_lev, 5), ("SWD, 4 grades", load_swd, 4)], strict=True
+):
+    features, votes = cases_of(load)
+    curves = np.array(
+        [
+            np.mean(
+                [
+                    errors(features, votes, n, n_classes, np.random.default_rng(seed))
+                    for seed in range(20)
+                ],
+                axis=0,
+            )
+            for n in numbers
+        ]
+    )
+    styles = [
+        ("range of all votes", "o-"),
+        ("middle half of the votes", "s--"),
+        ("median vote", "^:"),
+    ]
+    for curve, (label, style) in zip(curves.T, styles, strict=True):
+        ax.plot(numbers, curve, style, label=label)
+    ax.set(title=name, xlabel="raters of a case", ylabel="distance from a vote not seen, in grades")
+axes[0].legend()
+plt.show()
