@@ -49,7 +49,6 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"(demo|river_stream)\.py",
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("pril",),
-    "within_subsection_order": "ExampleTitleSortKey",
     "download_all_examples": False,
     "show_memory": False,
     "write_computation_times": False,  # that page would load scripts from elsewhere
@@ -88,6 +87,12 @@ def skip_foreign_members(app, what, name, obj, skip, options):
     return True if not module.startswith("pril") else None
 
 
+def trim_examples(app, docname, source):
+    """Remove the blank line that ends an example: doctest needs it, readers do not."""
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")
+
+
 def setup(app):
     """Connect what is defined here."""
+    app.connect("source-read", trim_examples)
     app.connect("autodoc-skip-member", skip_foreign_members)

@@ -2,9 +2,9 @@
 Comparison with other packages
 ==============================
 
-Only pril learns from ranges. The others get what one can give them: the exact quarter of the
-labels, or the middles of the ranges. The last lines are what they would reach if every label were
-exact.
+Of these packages, only pril learns from ranges. The others get what one can give them: the exact
+quarter of the labels, or the middles of the ranges. The last lines are what they would reach if
+every label were exact.
 
 Data: the American National Election Study of 1996, 944 people, which comes with statsmodels;
 public domain. The target is the party identification in seven steps. A quarter of the answers
