@@ -71,30 +71,18 @@ def errors(features, votes, n_raters, n_classes, rng):
 
 
 numbers = [1, 2, 3, 5, 7, 9]
+styles = {"range of all votes": "o-", "middle half of the votes": "s--", "median vote": "^:"}
 figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-for ax, (name, load, n_classes) in zip(
-    axes, [("LEV, 5 grades", load_lev, 5), ("SWD, 4 grades", load_swd, 4)], strict=True
-):
+for ax, load, n_classes in zip(axes, (load_lev, load_swd), (5, 4), strict=True):
     features, votes = cases_of(load)
-    curves = np.array(
-        [
-            np.mean(
-                [
-                    errors(features, votes, n, n_classes, np.random.default_rng(seed))
-                    for seed in range(20)
-                ],
-                axis=0,
-            )
-            for n in numbers
-        ]
-    )
-    styles = [
-        ("range of all votes", "o-"),
-        ("middle half of the votes", "s--"),
-        ("median vote", "^:"),
+    draws = [np.random.default_rng(seed) for seed in range(20)]
+    curves = [
+        np.mean([errors(features, votes, n, n_classes, rng) for rng in draws], axis=0)
+        for n in numbers
     ]
-    for curve, (label, style) in zip(curves.T, styles, strict=True):
+    for curve, (label, style) in zip(np.transpose(curves), styles.items(), strict=True):
         ax.plot(numbers, curve, style, label=label)
-    ax.set(title=name, xlabel="raters of a case", ylabel="distance from a vote not seen, in grades")
+    ax.set(title=f"{load.__name__[5:].upper()}, {n_classes} grades", xlabel="raters of a case")
+axes[0].set_ylabel("distance from a vote not seen, in grades")
 axes[0].legend()
 plt.show()
