@@ -25,8 +25,9 @@ test-oldest: $(OLDEST)/installed
 
 # The site, in output/site, and a look at it: names, links, and two pages in Chromium if there is one.
 docs: .venv/installed
+	rm -rf docs/reference/generated
 	$(BIN)/sphinx-build -W --keep-going -j auto docs output/site
-	PRIL_SITE=output/site $(BIN)/pytest -m site tests/test_site.py
+	$(BIN)/pytest -m site tests/test_site.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .
