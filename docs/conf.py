@@ -38,7 +38,7 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc has the types
 numpydoc_show_class_members = False
 copybutton_exclude = ".linenos, .gp, .go"
-copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
