@@ -112,6 +112,18 @@ def test_blocks_of_code_are_run(path):
             assert directive or block.kind in ("text", "json"), f"{where}: {block.kind!r}"
 
 
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_lead_to_files(path):
+    """So that they work on a code host; the built site is another test. Gallery pages are scripts."""
+    targets = {path.parent / link for link in LINK.findall(path.read_text(encoding="utf-8"))}
+    gallery = {target for target in targets if target.parent.name == "auto_examples"}
+    scripts = {ROOT / "examples" / f"{target.name}.py" for target in gallery}
+    assert [str(file) for file in targets - gallery | scripts if not file.exists()] == []
+
+
 def test_extras_that_pages_name_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = re.compile(r"(?:pril|')\.?\[([\w,]+)\]'")

@@ -128,6 +128,13 @@ def browser():
         browser.close()
 
 
+def test_search_finds_a_page_without_a_server(browser):
+    tab = browser.new_page()
+    tab.goto(f"{(SITE / 'search.html').as_uri()}?q=brackets")
+    tab.locator("#search-results li a", has_text="Which label do I have?").first.wait_for()
+    tab.close()
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize(
     "page", ["index.html", "quickstart.html", "auto_examples/plot_widths.html"]
