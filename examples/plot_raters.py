@@ -6,8 +6,8 @@ Several raters judge the same case and do not agree. Is it better to learn from 
 votes, from the middle half of it, or from their median?
 
 That depends on how many raters there are. Two votes have no median, and their range is better
-than one of them. With three, range and median are about equally good. With more raters, the range
-of *all* votes grows until it says little: then take the middle half of it, or the median.
+than one of them. With three, the median is a little better. With more raters, the range of *all*
+votes grows until it says little: then take the middle half of it, or the median.
 
 Data: LEV (students rate lecturers) and SWD (social workers rate risks), donated by Arie
 Ben-David, which come with the package skordinal (BSD-3-Clause). Rows with equal features are one
@@ -48,11 +48,12 @@ for name, load in (("LEV", load_lev), ("SWD", load_swd)):
 #
 # For each case, some raters are drawn at random, and their votes become a label in three ways.
 # (For an even number of votes, the "median" is the lower of the two in the middle.) A prediction
-# is judged by the votes of the other raters on the same case. Each point is the mean of 20 draws.
+# is judged by the votes of the other raters on the same case. Each point is the mean of 30 draws.
 
 
-def errors(features, votes, n_raters, n_classes, rng):
+def errors(features, votes, n_raters, n_classes, seed):
     """Return the mean distance from unseen votes, for each way to make a label."""
+    rng = np.random.default_rng(seed)
     shuffled = [rng.permutation(cast) for cast in votes]
     seen = np.array([cast[:n_raters] for cast in shuffled])
     median = np.sort(seen, axis=1)[:, (n_raters - 1) // 2]
@@ -75,14 +76,13 @@ styles = {"range of all votes": "o-", "middle half of the votes": "s--", "median
 figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 for ax, load, n_classes in zip(axes, (load_lev, load_swd), (5, 4), strict=True):
     features, votes = cases_of(load)
-    draws = [np.random.default_rng(seed) for seed in range(20)]
     curves = [
-        np.mean([errors(features, votes, n, n_classes, rng) for rng in draws], axis=0)
+        np.mean([errors(features, votes, n, n_classes, seed) for seed in range(30)], axis=0)
         for n in numbers
     ]
     for curve, (label, style) in zip(np.transpose(curves), styles.items(), strict=True):
         ax.plot(numbers, curve, style, label=label)
     ax.set(title=f"{load.__name__[5:].upper()}, {n_classes} grades", xlabel="raters of a case")
 axes[0].set_ylabel("distance from a vote not seen, in grades")
-axes[0].legend()
+figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 plt.show()
