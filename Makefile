@@ -29,6 +29,11 @@ docs: .venv/installed
 	$(BIN)/sphinx-build -W --keep-going -j auto docs output/site
 	$(BIN)/pytest -m site tests/test_site.py
 
+# The picture in the README, by a script of the gallery.
+docs/widths.png: .venv/installed examples/plot_widths.py
+	MPLBACKEND=agg $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
+	  runpy.run_path('examples/plot_widths.py'); plt.savefig('docs/widths.png', dpi=100)"
+
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
