@@ -21,7 +21,7 @@ Around them:
 Modules: labels (from votes, brackets, strings), metrics, evaluate, plotting, datasets, theory,
 experiments, io, errors; and with other libraries: dask, river, onnx.
 
-``help(pril.PRIL)`` explains one of them; the command ``pril --help`` works on tables.
+``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
 
 import importlib as _importlib
