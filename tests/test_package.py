@@ -18,6 +18,7 @@ from pril._registry import LEARNERS
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
 MODULES = [
+    "_report",
     "dask",
     "datasets",
     "errors",
@@ -63,7 +64,7 @@ WITHOUT_EXTRAS = """
 import sys
 class Missing:
     def find_spec(self, name, *rest):
-        if name.split(".")[0] in {"dask", "matplotlib", "pandas", "skl2onnx", "skops"}:
+        if name.split(".")[0] in {"dask", "jinja2", "matplotlib", "pandas", "skl2onnx", "skops"}:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
 """
@@ -79,6 +80,8 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
         "model = pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [(1, 2), (None, 1)])\n"
         "try: pril.plotting.plot_scores(model, [[0.0]], [1])\n"
         "except ImportError as error: print(error)\n"
+        "try: pril.report(model, [[0.0]], [1], 'never-written')\n"
+        "except ImportError as error: print(error)\n"
         "try: pril.save(make_pipeline(StandardScaler(), model), 'never-written')\n"
         "except ImportError as error: print(error)\n"
         "try: pril.dask.fit\n"
@@ -88,6 +91,7 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
     )
     for extra in ("plot", "io", "dask", "onnx"):
         assert f"pip install 'pril[{extra}]'" in said
+    assert "a report needs jinja2: pip install 'pril[plot]'" in said
 
 
 def private_sklearn_imports(path):

@@ -1,5 +1,7 @@
 """Plots show what the model predicts."""
 
+from itertools import combinations
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -101,6 +103,18 @@ def test_few_and_many_classes_can_be_drawn(ax, K):
     plot_scores(PRIL(random_state=0).fit(X, y), X, y, ax=ax).figure.canvas.draw()
 
 
+@pytest.mark.parametrize("K", [4, 12, 60])
+def test_names_of_classes_do_not_cover_each_other(K):
+    X, y = survey(2000, K)
+    model = PRIL(classes=range(K), random_state=0).fit(X, y)
+    for ax in (plot_scores(model, X, y), plot_model(model)):
+        ax.figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert len(boxes) >= min(K, 12)
+        assert not [1 for one, other in combinations(boxes, 2) if one.overlaps(other)]
+    plt.close("all")
+
+
 @pytest.mark.parametrize("K", [1, 2, 3, 40])
 def test_largest_weights_are_drawn_between_thresholds(ax, K):
     rng = np.random.default_rng(0)
@@ -137,7 +151,16 @@ def test_reliability_curves_are_means_of_bins(ax):
     model = OrderedLogit(random_state=0).fit(X, y)
     display = ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
     assert display.ax_ is ax
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0 or lower", "1 or lower"]
+    said = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert said == ["at or below 0", "at or below 1"]
+    names = np.array(
+        ["_low", "$x_{", "high"]
+    )  # matplotlib would hide the first, and read the second
+    same = ReliabilityDisplay.from_predictions(names[y], model.predict_proba(X), classes=names)
+    same.figure_.canvas.draw()
+    said = [text.get_text() for text in same.ax_.get_legend().get_texts()]
+    assert said == ["at or below _low", r"at or below \$x_{"]
+    assert same.error == display.error
     below = model.predict_proba(X)[:, 0]
     points = [
         (below[rows].mean(), (y[rows] == 0).mean())

@@ -16,10 +16,11 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from learners import LINEAR
+from pril._evaluation import pick_scores
 from pril._loop import Dense
 from pril.tables.answers import JsonRows, StreamOptions
 from pril.tables.files import TableError
-from pril.tables.model import LoadedModel, pick_scores
+from pril.tables.model import LoadedModel
 from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint
 from tables import make_rows

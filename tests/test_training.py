@@ -12,13 +12,13 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from pril import _online, io
+from pril._evaluation import Evaluation
 from pril._registry import BY_COMMAND, LEARNERS
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, model, training
 from pril.tables.answers import JsonRows
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
-from pril.tables.model import Evaluation
 from pril.tables.opening import open_table
 from pril.tables.reservoir import Reservoir
 from pril.tables.stream import Stream

@@ -16,12 +16,12 @@ Around them:
 
 - PredictionRanges: predicted ranges with a guaranteed coverage
 - LandmarkFeatures, PolynomialMap: non-linear features; ColumnEncoder: columns of a table
-- save, load: models in files
+- save, load: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, plotting, datasets, theory,
 experiments, io, errors; and with other libraries: dask, river, onnx.
 
-``help(pril.PRIL)`` explains one of them; the command ``pril --help`` works on tables.
+``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
 
 import importlib as _importlib
@@ -42,6 +42,7 @@ if _typing.TYPE_CHECKING:
     from pril import plotting as plotting
     from pril import river as river
     from pril import theory as theory
+    from pril._report import report as report
     from pril.features import *
     from pril.io import load as load
     from pril.io import save as save
@@ -58,6 +59,7 @@ _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "PolynomialMap": "pril.features",
     "PredictionRanges": "pril.ranges",
     "load": "pril.io",
+    "report": "pril._report",
     "save": "pril.io",
 }
 _MODULES = (

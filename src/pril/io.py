@@ -175,7 +175,7 @@ def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) ->
         header = {
             "format": FORMAT,
             "kind": kind,
-            "versions": dict(_versions(libraries)),
+            "versions": dict(versions_of(libraries)),
             "notes": notes or {},
             "content": plain,
         }
@@ -187,9 +187,9 @@ def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) ->
         raise
     except UnknownTypes as error:
         names = f"it holds {error}, and a file holds data of known types, no code"
-        raise TypeError(f"{_name(content)} cannot be saved: {names}") from None
+        raise TypeError(f"{model_name(content)} cannot be saved: {names}") from None
     except Exception as error:
-        raise TypeError(f"{_name(content)} cannot be saved: {error}") from error
+        raise TypeError(f"{model_name(content)} cannot be saved: {error}") from error
     return _archive.seal(members)
 
 
@@ -395,7 +395,7 @@ def _about(content: Any, header: dict[str, Any]) -> About:
         kind=header["kind"],
         format=header["format"],
         versions=header["versions"],
-        model=_name(model),
+        model=model_name(model),
         classes=None if classes is None else classes.tolist(),
         features=None if features is None else [str(name) for name in features],
         notes=header["notes"],
@@ -403,7 +403,8 @@ def _about(content: Any, header: dict[str, Any]) -> About:
 
 
 @cache
-def _versions(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the versions of this package, of some libraries, and of Python."""
     import platform
     from importlib.metadata import version
 
@@ -419,7 +420,7 @@ def learner_of(model: Any) -> OnlineClassifier:
     from pril._online import OnlineClassifier
 
     last = model
-    while (part := _part_of(last)) is not None:
+    while (part := part_of(last)) is not None:
         last = part
     if not isinstance(last, OnlineClassifier):
         raise TypeError(
@@ -429,7 +430,7 @@ def learner_of(model: Any) -> OnlineClassifier:
     return last
 
 
-def _part_of(model: Any) -> Any:
+def part_of(model: Any) -> Any:
     """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
     if _is(model, "Pipeline"):
         return model.steps[-1][1]
@@ -447,7 +448,7 @@ def _check_fitted(model: Any) -> None:
     while model is not None:
         if _is(model, "PredictionRanges", "pril"):
             check_is_fitted(model)
-        model = _part_of(model)
+        model = part_of(model)
 
 
 def _is(model: Any, name: str, library: str = "sklearn") -> bool:
@@ -456,11 +457,12 @@ def _is(model: Any, name: str, library: str = "sklearn") -> bool:
     return kind.__name__ == name and kind.__module__.split(".")[0] == library
 
 
-def _name(content: Any) -> str:
+def model_name(content: Any) -> str:
+    """Return what a model is, in short: Pipeline(StandardScaler, PRIL)."""
     if _is(content, "Pipeline"):
-        return f"Pipeline({', '.join(_name(step) for _, step in content.steps)})"
+        return f"Pipeline({', '.join(model_name(step) for _, step in content.steps)})"
     if _is(content, "FrozenEstimator"):
-        return f"FrozenEstimator({_name(content.estimator)})"
+        return f"FrozenEstimator({model_name(content.estimator)})"
     if _is(content, "PredictionRanges", "pril"):
-        return f"PredictionRanges({_name(content.estimator)})"
+        return f"PredictionRanges({model_name(content.estimator)})"
     return content if isinstance(content, str) else type(content).__name__

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril import _ranks
+from pril._parts import Parts
+from pril.io import learner_of
 from pril.metrics import Reliability, calibration_error, reliability_curves
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ __all__ = [
 # Safe for colour-blind readers.
 INSIDE, OUTSIDE, BELOW = "#0072b2", "#d55e00", "#e69f00"
 MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
+MOST_NAMES = 40  # of more classes, only some are named on an axis
+LONGEST = 30  # characters of a name
 
 
 def _axes(ax: Axes | None) -> Axes:
@@ -39,17 +43,50 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
 
 
-def _split(estimator: Any) -> tuple[Any, Any]:
-    """Return the steps before the learner, None if there are none, and the learner."""
-    if not hasattr(estimator, "steps"):
-        return None, estimator
-    return (estimator[:-1] if len(estimator.steps) > 1 else None), estimator[-1]
+def _text(name: Any) -> str:
+    """Return a name as matplotlib draws it: one short line, in which $ is no formula."""
+    line = "".join(c if c.isprintable() else " " for c in str(name))
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]}…{line[-LONGEST // 2 + 1 :]}"
+    return line.replace("$", r"\$")
+
+
+def _named(classes: Any) -> dict[int, str]:
+    """Return names of classes by their rank; of many classes, some at equal distances."""
+    step = -(-len(classes) // MOST_NAMES)
+    return {k: _text(classes[k]) for k in range(0, len(classes), step)}
+
+
+def _name_bands(ax: Axes, names: list[str], ends: Any) -> None:
+    """Write the names of bands above an axis, in up to three lines; leave out what does not fit."""
+    lines = 1 + max(name.count("\n") for name in names)
+    width = 72 * ax.get_window_extent().width / ax.figure.dpi  # points, before the final layout
+    unit = 0.7 * width / (ends[-1] - ends[0])  # a legend and the names of ticks may take the rest
+    free = [-np.inf] * (3 if lines == 1 else 2)  # where the last name of each line ends
+    for k, name in enumerate(names):
+        middle = (ends[k] + ends[k + 1]) / 2
+        half = 2.5 * max(map(len, name.split("\n"))) + 2.0  # points, about
+        at = unit * (middle - ends[0])
+        level = next((j for j, end in enumerate(free) if at - half >= end), None)
+        if level is None:
+            continue
+        free[level] = at + half
+        ax.annotate(
+            name,
+            (middle, 1.0),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(0, 4 + 10 * lines * level),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
 
 
 def _rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return the learner, its ranks and scores of rows, its thresholds, and the intervals of y."""
-    steps, learner = _split(estimator)
-    rank, scores, cut = learner._rate(X if steps is None else steps.transform(X))
+    parts = Parts.of(estimator)
+    learner = parts.learner
+    rank, scores, cut = learner._rate(parts.transform(X))
     intervals = _ranks.to_intervals(_ranks.read(y), learner.classes_)
     _ranks.check_length(intervals, rank)
     return learner, rank, scores, cut[1:-1], intervals
@@ -120,8 +157,9 @@ class ScoreAxisDisplay:
         display : ScoreAxisDisplay
             What was drawn.
         """
-        if not hasattr(_split(estimator)[1], "latent"):
-            raise TypeError(f"{type(_split(estimator)[1]).__name__} has no score axis to draw")
+        learner = learner_of(estimator)
+        if not hasattr(learner, "latent"):
+            raise TypeError(f"{type(learner).__name__} has no score axis to draw")
         learner, rank, scores, thresholds, intervals = _rated(estimator, X, y)
         return cls(scores[:, 0], rank, intervals, thresholds, learner.classes_).plot(ax=ax)
 
@@ -226,20 +264,11 @@ class ScoreAxisDisplay:
         ends = np.concatenate([[left], self.thresholds, [right]])
         for threshold in self.thresholds:
             self.ax_.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
-        crowded = len(self.classes) > 8
-        for k, name in enumerate(self.classes):
-            said = str(name)
-            if (rank == k).any() and not crowded:
-                said += f"\n{inside[rank == k].mean():.0%}"
-            self.ax_.annotate(
-                said,
-                ((ends[k] + ends[k + 1]) / 2, 1.0),
-                xycoords=self.ax_.get_xaxis_transform(),
-                xytext=(0, 4 + (10 * (k % 2) if crowded else 0)),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-            )
+        names = [_text(name) for name in self.classes]
+        if len(names) <= 8:  # of more classes, the names alone fill the space
+            for k in np.unique(rank):
+                names[k] += f"\n{inside[rank == k].mean():.0%}"
+        _name_bands(self.ax_, names, ends)
 
 
 class WeightsDisplay:
@@ -311,18 +340,13 @@ class WeightsDisplay:
         display : WeightsDisplay
             What was drawn.
         """
-        steps, learner = _split(estimator)
+        parts = Parts.of(estimator)
+        learner = parts.learner
         if not (hasattr(learner, "coef_") and hasattr(learner, "thresholds_")):
             raise TypeError(f"{type(learner).__name__} has no weights on one score axis to draw")
         coef = learner.coef_
         if names is None:
-            known = getattr(learner, "feature_names_in_", range(len(coef)))
-            if steps is not None:
-                try:
-                    known = steps.get_feature_names_out()
-                except (AttributeError, ValueError):  # a step has no names for its features
-                    known = range(len(coef))
-            names = [str(name) for name in known]
+            names = parts.feature_names or [str(j) for j in range(len(coef))]
         return cls(coef, learner.thresholds_, learner.classes_, names).plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
@@ -347,23 +371,15 @@ class WeightsDisplay:
         ends = np.concatenate([cuts, coef[largest], [0.0]])
         margin = 0.15 * (ends.max() - ends.min() or 1.0)
         edges = np.concatenate([[ends.min() - margin], cuts, [ends.max() + margin]])
-        for k, name in enumerate(self.classes):
+        for k in range(len(self.classes)):
             shade = 0.04 + 0.08 * (k % 2)
             ax.axvspan(edges[k], edges[k + 1], color="black", alpha=shade, linewidth=0)
-            ax.annotate(
-                str(name),
-                ((edges[k] + edges[k + 1]) / 2, 1.0),
-                xycoords=ax.get_xaxis_transform(),
-                xytext=(0, 4 + 10 * (k % 2 if len(cuts) > 8 else 0)),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-            )
+        _name_bands(ax, [_text(name) for name in self.classes], edges)
         place = np.arange(len(largest))
         colors = np.where(coef[largest] < 0, OUTSIDE, INSIDE)
         ax.barh(place, coef[largest], color=colors, height=0.6)
         ax.axvline(0.0, color="black", linewidth=0.8)
-        ax.set_yticks(place, [self.names[j] for j in largest])
+        ax.set_yticks(place, [_text(self.names[j]) for j in largest])
         ax.invert_yaxis()
         ax.set_xlim(edges[0], edges[-1])
         ax.set_xlabel("score")
@@ -490,9 +506,11 @@ class IntervalConfusionDisplay:
             for (i, j), n in np.ndenumerate(self.matrix):
                 color = "white" if shares[i, j] > 0.5 else "black"
                 ax.text(j, i, str(n), ha="center", va="center", color=color)
-        names, places = [str(name) for name in self.classes], np.arange(len(self.classes))
-        ax.set_xticks(places, names, rotation=45 if max(map(len, names)) > 6 else 0)
-        ax.set_yticks(places, names)
+        named = _named(self.classes)
+        names = list(named.values())
+        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(list(named), names, **(slanted if max(map(len, names)) > 6 else {}))
+        ax.set_yticks(list(named), names)
         ax.set_xlabel("predicted")
         ax.set_ylabel("class of the range nearest to it")
         return self
@@ -652,9 +670,48 @@ class ReliabilityDisplay:
         """
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(f"{type(estimator).__name__} has no predict_proba: no probabilities")
-        proba, classes = estimator.predict_proba(X), estimator.classes_
-        curves = reliability_curves(y, proba, classes, sample_weight)
-        error = calibration_error(y, proba, classes=classes, sample_weight=sample_weight)
+        return cls.from_predictions(
+            y,
+            estimator.predict_proba(X),
+            classes=estimator.classes_,
+            sample_weight=sample_weight,
+            ax=ax,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: Any,
+        y_proba: ArrayLike,
+        *,
+        classes: Any = None,
+        sample_weight: ArrayLike | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw probabilities that were computed before.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals; rows whose label is a range, or missing, are left out.
+        y_proba : array-like of shape (n_samples, n_classes)
+            Probabilities of the classes, as `predict_proba` gives them.
+        classes : array-like of shape (n_classes,), default=None
+            The classes, lowest first. None takes them from y, where all must occur.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+            The display, drawn.
+        """
+        curves = reliability_curves(y, y_proba, classes, sample_weight)
+        error = calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
+        if classes is None:
+            classes = _ranks.order_classes(_ranks.read(y))
         return cls(curves, classes=classes, error=error).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
@@ -674,7 +731,9 @@ class ReliabilityDisplay:
         self.figure_ = ax.figure
         ax.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=0.8)
         for name, curve in zip(self.classes, self.curves, strict=False):
-            line = ax.plot(curve.mean, curve.seen, label=f"{name} or lower", linewidth=1)[0]
+            line = ax.plot(curve.mean, curve.seen, label=f"at or below {_text(name)}", linewidth=1)[
+                0
+            ]
             ax.scatter(curve.mean, curve.seen, s=300 * curve.share, color=line.get_color())
         ax.set_xlim(-0.02, 1.02)
         ax.set_ylim(-0.02, 1.02)

@@ -267,6 +267,10 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ranges = self._rank_range(X)
         intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
         _ranks.check_length(intervals, ranges)
+        return self._coverage(ranges, intervals)
+
+    def _coverage(self, ranges: Array, intervals: Array) -> dict[str, Any]:
+        """Compare predicted ranges with labels, both as ranks."""
         labelled = _ranks.is_labelled(intervals)
         (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
         contain, exact = (low <= lo) & (hi <= high), lo == hi

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pril._registry import BY_COMMAND
+from pril._words import count, evaluation_lines
 from pril.cli import options as opt
-from pril.cli.printing import Printer, count, evaluation_lines
+from pril.cli.printing import Printer
 
 if TYPE_CHECKING:
     from pril.tables.files import Table

@@ -26,6 +26,7 @@ from pril.cli.export import export
 from pril.cli.learn import fit
 from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
+from pril.cli.report import report
 from pril.cli.use import evaluate, predict, show, stream
 
 TRACEBACK, VERBOSE = "--traceback", "--verbose"
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for _command in (fit, predict, evaluate, show, export, stream, audit, reproduce, demo):
+for _command in (fit, predict, evaluate, report, show, export, stream, audit, reproduce, demo):
     app.command()(_command)
 
 

@@ -20,6 +20,7 @@ from pril._registry import LEARNERS
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
+    from pril.tables.model import LoadedModel
     from pril.tables.training import Checkpoint, Task
 
 
@@ -168,6 +169,19 @@ def label_columns(label: str | None, lower: str | None, upper: str | None) -> tu
     if label:
         raise ValueError("--label is for exact labels, --lower and --upper for ranges: choose one")
     raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
+
+
+def labels_for(
+    loaded: LoadedModel, label: str | None, lower: str | None, upper: str | None
+) -> tuple[str, ...]:
+    """Return the columns of the labels; without options, those that a model learned from."""
+    if label or lower or upper:
+        return label_columns(label, lower, upper)
+    if not loaded.labels:
+        raise ValueError(
+            f"{loaded.path} does not know its labels' columns: pass --label, or both ends"
+        )
+    return loaded.labels
 
 
 def make_task(

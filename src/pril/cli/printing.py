@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pril._words import count
+
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 
 
@@ -122,28 +124,3 @@ class _ProgressLines:
 
 def _show_nothing(name: str, done: int, total: int | None) -> None:
     pass
-
-
-def count(n: int, thing: str) -> str:
-    """Return a number of things in words: 1 row, 2 rows, 3 passes."""
-    plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
-    return f"{n:,} {thing if n == 1 else plural}"
-
-
-def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
-    """Return how good a model is, for people."""
-    if not evaluation["rows"]:
-        return ["no rows with a label"]
-    constant = f"always {evaluation['constant']!r} {evaluation['constant_accuracy']:.1%}"
-    lines = [
-        f"{count(evaluation['rows'], 'row')}: {evaluation['interval_accuracy']:.1%} inside their "
-        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average"
-    ]
-    if evaluation["exact_rows"]:
-        lines.append(
-            f"{count(evaluation['exact_rows'], 'row')} with an exact label: off by "
-            f"{evaluation['exact_absolute_error']:.4f} ranks"
-        )
-    if evaluation["unlabelled_rows"]:
-        lines.append(f"{count(evaluation['unlabelled_rows'], 'row')} without a label left out")
-    return lines

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pril._words import count, evaluation_lines
 from pril.cli import options as opt
-from pril.cli.printing import Printer, count, evaluation_lines
+from pril.cli.printing import Printer
 
 if TYPE_CHECKING:
     from pril.tables.answers import StreamOptions
@@ -88,9 +89,7 @@ def evaluate(
     """
     printer = Printer(quiet=quiet, json=json)
     loaded, opened = _load(model), opt.open_table(table, format, max_features)
-    labels = opt.label_columns(label, lower, upper) if lower or upper or label else loaded.labels
-    if not labels:
-        raise ValueError(f"{model} does not know its labels' columns: pass --label, or both ends")
+    labels = opt.labels_for(loaded, label, lower, upper)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, labels, progress)
     result = evaluation.to_dict(loaded.learner.classes_)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import html
-import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pril._page import Block, Bullets, Grid, Heading, Page, Paragraph, Picture, template
 from pril.experiments.claims import Verdict, judge
 from pril.experiments.figures import FIGURE3_STYLES, draw
 from pril.experiments.protocol import (
@@ -70,6 +68,7 @@ def reproduce(
     """
     from matplotlib import rc_context
 
+    template()  # a missing package is an error before anything is run
     settings = settings or Settings()
     wanted = ("figure1", "figure2", "figure3") if which == "all" else (which,)
     runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))
@@ -99,9 +98,9 @@ def reproduce(
     for name, written in (("figure2", second), ("figure3", third), ("variants", others)):
         if written:
             _write_csv(folder / f"{name}.csv", written)
-    sections = _sections(settings, drawn, second, third, others, verdicts)
-    (folder / "report.md").write_text(_markdown(sections), encoding="utf-8")
-    (folder / "report.html").write_text(_html(sections), encoding="utf-8")
+    page = _page(settings, drawn, second, third, others, verdicts)
+    (folder / "report.md").write_text(page.markdown(), encoding="utf-8")
+    (folder / "report.html").write_text(page.html(), encoding="utf-8")
     return verdicts
 
 
@@ -114,23 +113,17 @@ def _write_csv(path: Path, curves: list[Curve]) -> None:
                 writer.writerow([curve.data, curve.name, *(value.item() for value in values)])
 
 
-# --- One content, two formats: headings, paragraphs, tables, lists, pictures ---------------------
-
-Block = tuple[str, Any]
-
-
-def _sections(
+def _page(
     settings: Settings,
     drawn: dict[str, Figure],
     second: list[Curve] | None,
     third: list[Curve] | None,
     others: list[Curve],
     verdicts: list[Verdict],
-) -> list[Block]:
+) -> Page:
     blocks: list[Block] = [
-        ("h1", "The experiments of the PRIL paper, rerun"),
-        (
-            "p",
+        Heading(1, "The experiments of the PRIL paper, rerun"),
+        Paragraph(
             f"{settings.runs} repetitions, seed {settings.seed}: a fresh sequence of 10 000 rows "
             "(Synthetic) or a fresh order of the rows (Parkinsons, Abalone) each. Losses are "
             "running means over rounds, each row predicted before it is learned; ± is the "
@@ -138,107 +131,50 @@ def _sections(
         ),
     ]
     if verdicts:
-        blocks.append(("h2", "Verdicts"))
         rows = [[v.claim, v.text, v.verdict] for v in verdicts]
-        blocks.append(("table", (["", "the paper says", "verdict"], rows)))
+        blocks += [Heading(2, "Verdicts"), Grid(["", "the paper says", "verdict"], rows, n_words=3)]
     for name, figure in drawn.items():
-        blocks += [("h2", f"Figure {name[-1]}"), ("figure", (name, figure))]
+        blocks += [Heading(2, f"Figure {name[-1]}"), Picture(name, figure, format="png")]
     if second:
-        blocks.append(("h2", "Average interval loss at the end (Figure 2)"))
-        blocks.append(("table", _final_table(second, [c.name for c in second])))
+        blocks.append(Heading(2, "Average interval loss at the end (Figure 2)"))
+        blocks.append(_final_table(second, [c.name for c in second]))
     if third:
         shown = [*FIGURE3_STYLES, *(c.name for c in third if c.name not in FIGURE3_STYLES)]
-        blocks.append(("h2", "Average absolute error at the end, exact labels (Figure 3)"))
-        blocks.append(
-            (
-                "p",
+        blocks += [
+            Heading(2, "Average absolute error at the end, exact labels (Figure 3)"),
+            Paragraph(
                 "The best step is the best in hindsight, normalised or not; the default is the "
                 "normalised 0.1. A step that is too large overflows.",
-            )
-        )
-        blocks.append(("table", _final_table(third, shown)))
+            ),
+            _final_table(third, shown),
+        ]
     if others:
-        blocks.append(("h2", "Other ways to prepare the data"))
-        blocks.append(
-            (
-                "p",
+        blocks += [
+            Heading(2, "Other ways to prepare the data"),
+            Paragraph(
                 "motor_UPDRS is a feature of Parkinsons that leaks the target (correlation 0.947). "
                 "The variant without it keeps the patient's number as a feature.",
-            )
-        )
-        blocks.append(("table", _final_table(others, [c.name for c in others])))
+            ),
+            _final_table(others, [c.name for c in others]),
+        ]
     if verdicts:
-        blocks.append(("h2", "The numbers behind the verdicts"))
+        blocks.append(Heading(2, "The numbers behind the verdicts"))
         for verdict in verdicts:
-            blocks += [("h3", f"{verdict.claim}: {verdict.verdict.split(':')[0]}")]
-            blocks.append(("list", verdict.evidence))
-    return blocks
+            blocks.append(Heading(3, f"{verdict.claim}: {verdict.verdict.split(':')[0]}"))
+            blocks.append(Bullets(verdict.evidence))
+    return Page("PRIL, rerun", blocks)
 
 
-def _final_table(curves: list[Curve], names: list[str]) -> tuple[list[str], list[list[str]]]:
+def _final_table(curves: list[Curve], names: list[str]) -> Grid:
     sets = list(dict.fromkeys(curve.data for curve in curves))
     by_name = {(curve.data, curve.name): curve for curve in curves}
     rows = [
         [name, *(_final(by_name[data, name]) for data in sets)] for name in dict.fromkeys(names)
     ]
-    return ["", *sets], rows
+    return Grid(["", *sets], rows)
 
 
 def _final(curve: Curve) -> str:
     if not np.isfinite(curve.mean[-1]):
         return "overflows"
     return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"
-
-
-def _markdown(blocks: list[Block]) -> str:
-    parts = []
-    for kind, content in blocks:
-        if kind in ("h1", "h2", "h3"):
-            parts.append(f"{'#' * int(kind[1])} {content}")
-        elif kind == "table":
-            header, rows = content
-            lines = [header, ["---"] * len(header), *rows]
-            parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-        elif kind == "list":
-            parts.append("\n".join(f"- {item}" for item in content))
-        elif kind == "figure":
-            parts.append(f"![{content[0]}]({content[0]}.png)")
-        else:
-            parts.append(content)
-    return "\n\n".join(parts) + "\n"
-
-
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; } th, td { border-bottom: 1px solid #ccc; padding: .3rem .6rem;
-text-align: left; vertical-align: top; } img { max-width: 100%; }
-"""
-
-
-def _html(blocks: list[Block]) -> str:
-    parts = []
-    for kind, content in blocks:
-        if kind == "table":
-            header, rows = content
-            cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-            lines = [f"<tr>{cells}</tr>"]
-            for row in rows:
-                cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
-                lines.append(f"<tr>{cells}</tr>")
-            parts.append(f"<table>{''.join(lines)}</table>")
-        elif kind == "list":
-            items = "".join(f"<li>{html.escape(item)}</li>" for item in content)
-            parts.append(f"<ul>{items}</ul>")
-        elif kind == "figure":
-            name, figure = content
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=120)
-            data = base64.b64encode(buffer.getvalue()).decode()
-            parts.append(f'<img alt="{name}" src="data:image/png;base64,{data}">')
-        else:
-            parts.append(f"<{kind}>{html.escape(content)}</{kind}>")
-    body = "\n".join(parts)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>PRIL, rerun</title>'
-        f"<style>{STYLE}</style></head><body>{body}</body></html>\n"
-    )

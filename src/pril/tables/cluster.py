@@ -29,6 +29,7 @@ from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
 
 from pril import _ranks
+from pril._evaluation import Evaluation
 from pril._online import Batch
 from pril.errors import RowError
 from pril.tables.cells import one_batch
@@ -36,7 +37,7 @@ from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
 from pril.tables.labels import LabelColumns
-from pril.tables.model import Evaluation, evaluate_batch, read_batch
+from pril.tables.model import evaluate_batch, read_batch
 from pril.tables.opening import FORMATS
 from pril.tables.reservoir import Reservoir
 from pril.tables.survey import LabelCounts, row_numbers, select_rows, survey_block

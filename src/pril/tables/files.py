@@ -212,6 +212,10 @@ class Table(ABC):
         start = max(first for first in self._starts if first <= row)
         return f"{self.name_of(self._starts[start])}, row {row - start + 1}"
 
+    def place(self, row: int) -> str:
+        """Return the row of a position, counted from 1; with its file, if there are many."""
+        return str(row + 1) if len(self.files) == 1 else self.where(row)
+
     def name_of(self, file: Path) -> str:
         """Return what to call a file in messages: for a table of one file, the table's name."""
         return self.name if len(self.files) == 1 else str(file)

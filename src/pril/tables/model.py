@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from sklearn.pipeline import Pipeline
 
 from pril import _ranks, io
+from pril._evaluation import Evaluation, Outcomes, pick_scores
 from pril._online import Batch
+from pril._parts import Parts
 from pril.errors import shown
-from pril.ranges import PredictionRanges, rank_ranges
+from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, some_of
@@ -39,69 +38,6 @@ ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """How good predictions are: sums over rows that have a label."""
-
-    rows: int = 0
-    hits: int = 0
-    loss: int = 0
-    exact_rows: int = 0
-    exact_loss: int = 0
-    unlabelled: int = 0
-    inside: tuple[int, ...] = ()  # for each rank, in how many rows it would be a hit
-
-    @classmethod
-    def of(cls, intervals: Array, rank: Array) -> Evaluation:
-        """Compare predicted ranks with intervals; rows without a label are only counted."""
-        labelled = _ranks.is_labelled(intervals)
-        intervals, rank = intervals[labelled], rank[labelled]
-        loss = _ranks.interval_loss(intervals, rank)
-        exact = intervals[:, 0] == intervals[:, 1]
-        return cls(
-            rows=len(rank),
-            hits=int((loss == 0).sum()),
-            loss=int(loss.sum()),
-            exact_rows=int(exact.sum()),
-            exact_loss=int(loss[exact].sum()),
-            unlabelled=int((~labelled).sum()),
-            inside=_hits_of_constants(intervals),
-        )
-
-    def __add__(self, other: Evaluation) -> Evaluation:
-        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
-        inside = zip_longest(self.inside, other.inside, fillvalue=0)
-        return Evaluation(**sums | {"inside": tuple(a + b for a, b in inside)})
-
-    def to_dict(self, classes: Any = ()) -> dict[str, Any]:
-        """Return the means, None where there is nothing to average.
-
-        With the classes, the result names the class that is most often inside the range: a model
-        that is no better than always to predict it has learned nothing.
-        """
-        best = int(np.argmax(self.inside)) if self.rows and len(classes) else None
-        return {
-            "constant": None if best is None else _ranks.plain(classes[best]),
-            "constant_accuracy": None if best is None else self.inside[best] / self.rows,
-            "rows": self.rows,
-            "unlabelled_rows": self.unlabelled,
-            "interval_accuracy": self.hits / self.rows if self.rows else None,
-            "interval_absolute_error": self.loss / self.rows if self.rows else None,
-            "exact_rows": self.exact_rows,
-            "exact_absolute_error": self.exact_loss / self.exact_rows if self.exact_rows else None,
-        }
-
-
-def _hits_of_constants(intervals: Array) -> tuple[int, ...]:
-    """Return for each rank how many intervals it lies in."""
-    if len(intervals) == 0:
-        return ()
-    size = int(intervals.max()) + 2
-    begun = np.bincount(intervals[:, 0], minlength=size)
-    ended = np.bincount(intervals[:, 1] + 1, minlength=size)
-    return tuple(np.cumsum(begun - ended)[:-1].tolist())
-
-
 def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:
     """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
     rows = learner._read_rows(features, reset=False, min_rows=0)
@@ -122,11 +58,6 @@ class Predictions(NamedTuple):
     unseen: dict[str, str]  # for columns with words never seen in training: a message on the first
 
 
-def pick_scores(rank: Array, scores: Array) -> Array:
-    """Return one score for each row: the only one, or that of the predicted class."""
-    return scores[:, 0] if scores.shape[1] == 1 else scores[np.arange(len(rank)), rank]
-
-
 class LoadedModel:
     """A model, what its file says of it, and how it reads a table."""
 
@@ -138,23 +69,7 @@ class LoadedModel:
     def use(self, model: Any) -> None:
         """Replace the model, for example by one that has learned more."""
         self.model = model
-        self.learner: Any = io.learner_of(model)
-        self.is_frozen = False
-        self.ranges: PredictionRanges | None = None
-        steps: list[Any] = []
-        last = model
-        while last is not self.learner:  # pipelines in pipelines
-            if isinstance(last, Pipeline):
-                steps += last.steps[:-1]
-                last = last.steps[-1][1]
-            elif isinstance(last, PredictionRanges):
-                self.ranges, self.is_frozen = last, True
-                last = last.estimator_
-            else:
-                self.is_frozen = True
-                last = last.estimator
-        named = [(f"{k}_{name}", step) for k, (name, step) in enumerate(steps)]
-        self.steps: Any = Pipeline(named) if steps else None
+        self.steps, self.learner, self.ranges, self.is_frozen = Parts.of(model)
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 
@@ -280,38 +195,45 @@ class LoadedModel:
 
     def evaluate(self, table: Table, labels: tuple[str, ...], progress: Progress) -> Evaluation:
         """Return how good the model is on the rows of a table."""
+        evaluation = Evaluation()
+        for _, _, outcomes in self.outcomes(table, labels, progress):
+            evaluation += Evaluation.of(outcomes.intervals, outcomes.rank)
+        return evaluation
+
+    def outcomes(
+        self, table: Table, labels: tuple[str, ...], progress: Progress
+    ) -> Iterator[tuple[int, pa.RecordBatch, Outcomes]]:
+        """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
-        evaluation, rows = Evaluation(), 0
+        rows = 0
         for first, block in table.blocks([*self.columns, *labels]):
             with table.naming_rows(first, labels):
                 y = columns.read(block)
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
-                evaluation += evaluate_batch(self.learner, batch)
+                rank, scores, _ = self.learner._rate_rows(batch.rows)
+            yield first, block, Outcomes(batch.intervals, rank, pick_scores(rank, scores))
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
-        return evaluation
 
     # --- The model itself ---
 
     @property
     def feature_names(self) -> list[str]:
         """Return the names of the learner's features."""
-        source = self.steps if self.steps else self.learner
-        try:
-            named = source.get_feature_names_out() if self.steps else source.feature_names_in_
-        except (AttributeError, ValueError):
+        names = Parts.of(self.model).feature_names
+        if names is None:
             return [f"feature {j}" for j in range(self.learner.n_features_in_)]
-        if len(named) != self.learner.n_features_in_:
+        if len(names) != self.learner.n_features_in_:
             raise ValueError(
-                f"{self.path}: its steps make {len(named)} features, but the learner takes "
+                f"{self.path}: its steps make {len(names)} features, but the learner takes "
                 f"{self.learner.n_features_in_}"
             )
-        return [str(name) for name in named]
+        return names
 
     def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
         """Return features with their weights, the largest first; none for a kernel."""

@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from pril import _loop as loop
 from pril import _ranks
+from pril._evaluation import Evaluation, pick_scores
 from pril._online import Batch
 from pril.errors import RowError
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.files import BOM, TableError, quote_columns
 from pril.tables.json_lines import split_lines
-from pril.tables.model import Evaluation, LoadedModel, pick_scores
+from pril.tables.model import LoadedModel
 from pril.tables.plain_rows import PlainRows, is_plain
 from pril.tables.training import Checkpoint
 

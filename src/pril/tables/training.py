@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from pril import __version__, _ranks, io
+from pril._evaluation import Evaluation
 from pril._online import Batch
 from pril._registry import BY_COMMAND
 from pril.errors import RowError
@@ -31,7 +32,7 @@ from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.labels import LabelColumns
 from pril.tables.locks import hold
-from pril.tables.model import Evaluation, Progress, evaluate_batch, read_batch
+from pril.tables.model import Progress, evaluate_batch, read_batch
 from pril.tables.reservoir import Reservoir
 from pril.tables.survey import (
     LabelCounts,

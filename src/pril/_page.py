@@ -1,0 +1,141 @@
+"""A page of headings, paragraphs, tables, lists and pictures, as HTML and as Markdown."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; level 1 is the title of the page."""
+
+    level: int
+    text: str
+    kind: ClassVar = "heading"
+
+    def markdown(self) -> str:
+        """Return the heading as Markdown."""
+        return f"{'#' * self.level} {self.text}"
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Some sentences; those that matter most are large."""
+
+    text: str
+    large: bool = False
+    kind: ClassVar = "paragraph"
+
+    def markdown(self) -> str:
+        """Return the sentences."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: the first columns hold words, the others numbers."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    n_words: int = 1
+    kind: ClassVar = "grid"
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list."""
+
+    items: Sequence[str]
+    kind: ClassVar = "bullets"
+
+    def markdown(self) -> str:
+        """Return the list as Markdown."""
+        return "\n".join(f"- {item}" for item in self.items)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, and what it shows."""
+
+    name: str
+    figure: Figure
+    caption: str = ""
+    format: Literal["png", "svg"] = "svg"
+    kind: ClassVar = "picture"
+
+    def markdown(self) -> str:
+        """Return a link to the picture as a file."""
+        return f"![{self.name}]({self.name}.png)"
+
+    @property
+    def source(self) -> str:
+        """The picture itself, as the address of an image."""
+        from matplotlib import rc_context
+
+        buffer = io.BytesIO()
+        metadata = {"Date": None} if self.format == "svg" else None
+        # Equal numbers give equal bytes. Text stays text, for which a browser finds the letters.
+        with rc_context({"svg.hashsalt": "pril", "svg.fonttype": "none"}), _any_letter():
+            self.figure.savefig(buffer, format=self.format, dpi=120, metadata=metadata)
+        kind = "svg+xml" if self.format == "svg" else self.format
+        return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+@contextmanager
+def _any_letter() -> Iterator[None]:
+    """Let matplotlib write letters that its own font lacks without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        yield
+
+
+Block = Heading | Paragraph | Grid | Bullets | Picture
+
+
+class Page(NamedTuple):
+    """A title, which a browser shows in its tab, and what is on the page."""
+
+    title: str
+    blocks: Sequence[Block]
+
+    def html(self) -> str:
+        """Return one file that needs no other and runs no script; all text is escaped."""
+        return str(template().render(page=self))
+
+    def markdown(self) -> str:
+        """Return the page as Markdown; its pictures are files beside it."""
+        return "\n\n".join(block.markdown() for block in self.blocks) + "\n"
+
+
+@cache
+def template() -> Any:
+    """Return the template of all pages."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise ImportError("a report needs jinja2: pip install 'pril[plot]'") from error
+    loader = PackageLoader("pril")
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("page.html")

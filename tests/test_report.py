@@ -1,0 +1,408 @@
+"""Reports: the numbers are those of the model, and no text of a table becomes markup."""
+
+import base64
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import pril
+from pril._evaluation import Outcomes
+from pril._page import Bullets, Grid, Heading, Page, Paragraph
+from pril._registry import LEARNERS
+from pril._report import Report
+from pril.metrics import calibration_error
+from pril.tables import files
+from tables import GRADES, make_rows, write
+
+ENDS = ("--lower", "low", "--upper", "high")
+LEARN = (*ENDS, "--classes", ",".join(GRADES), "--drop", "id,grade")
+EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7*7 }}{% raw %}"]
+
+
+class Read(HTMLParser):
+    """A page as a browser reads it: tags with attributes, texts, tables, pictures."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts, self.tables, self.sources, self.headings = [], [], {}, [], []
+        self._text = None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, *(name for name, _ in attributes)))
+        if tag == "img":
+            self.sources.append(dict(attributes)["src"])
+        if tag == "tr":
+            self.tables.setdefault(self.headings[-1], []).append([])
+        if tag in ("p", "td", "th", "h1", "h2", "h3", "li", "figcaption", "title"):
+            self._text = ""
+
+    def handle_data(self, data):
+        if self._text is not None:
+            self._text += data
+
+    def handle_endtag(self, tag):
+        if self._text is None:
+            return
+        self.texts.append(self._text)
+        if tag in ("td", "th"):
+            self.tables[self.headings[-1]][-1].append(self._text)
+        if tag in ("h1", "h2"):
+            self.headings.append(self._text)
+        self._text = None
+
+    @property
+    def drawings(self):
+        """The pictures as they are written in SVG."""
+        return [base64.b64decode(source.partition(",")[2]).decode() for source in self.sources]
+
+
+def read(path):
+    return Read(path.read_text(encoding="utf-8"))
+
+
+def survey(n=300, seed=0):
+    """Return features and ranges, some of them exact, the last one without a label."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    rank = np.digitize(X @ [2.0, 1.0, 0.0] + rng.logistic(size=n), [-2, 0, 2])
+    lo, hi = (
+        np.maximum(rank - rng.integers(0, 2, n), 0),
+        np.minimum(rank + rng.integers(0, 2, n), 3),
+    )
+    y = np.array(GRADES, dtype=object)[np.column_stack([lo, hi])]
+    y[-1] = None
+    return X, y
+
+
+@pytest.fixture
+def flats(good, tmp_path):
+    """Write a table and a model."""
+    write(tmp_path / "flats.csv", make_rows(400))
+    write(tmp_path / "more.csv", make_rows(150, seed=1))
+    good("fit", "flats.csv", *LEARN, "-q")
+    return tmp_path / "flats.pril"
+
+
+# --- The numbers ---
+
+
+def test_the_command_and_the_function_show_the_numbers_of_evaluate(good, flats, tmp_path):
+    evaluated = json.loads(good("evaluate", flats, "more.csv", "--json"))
+    said = json.loads(good("report", flats, "more.csv", "-o", "one.html", "--json"))
+    assert said == {**evaluated, "report": "one.html"}
+    table = pd.read_csv("more.csv")
+    ends = table[["low", "high"]].astype(object).where(table[["low", "high"]].notna(), None)
+    assert pril.report(pril.load(flats), table, ends, "other.html") == evaluated
+    one, other = read(tmp_path / "one.html"), read(tmp_path / "other.html")
+    assert one.sources == other.sources
+    for heading in ("Hits by the width of the label", "Hits by class"):
+        assert one.tables[heading] == other.tables[heading]
+    worst, same = (page.tables["The worst rows"] for page in (one, other))
+    assert [row[1:5] for row in worst] == [row[1:5] for row in same]
+    assert [int(row[0]) for row in worst[1:]] == [int(row[0]) + 1 for row in same[1:]]
+    first = good("evaluate", flats, "more.csv").splitlines()[0]
+    assert f"{first}." in one.texts
+    assert f"{first}." in other.texts
+    assert f"{evaluated['interval_accuracy']:.1%}" in first
+    assert "points better than the best constant" in " ".join(one.texts)
+
+
+def test_tables_of_hits_and_of_the_worst_rows_against_loops(tmp_path):
+    X, y = survey()
+    model = pril.PRIL(classes=GRADES, max_iter=1, random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "report.html")
+    page = read(tmp_path / "report.html")
+    rows = []
+    for t, (label, said, score) in enumerate(zip(y[:-1], model.predict(X), model.latent(X))):  # noqa: B905
+        lo, hi, at = GRADES.index(label[0]), GRADES.index(label[1]), GRADES.index(said)
+        cut = [-np.inf, *model.thresholds_, np.inf]
+        beyond = max(cut[lo] - score, score - cut[hi + 1], 0.0)
+        rows.append((max(lo - at, at - hi, 0), beyond, t, lo, hi, at))
+    _, *widths = page.tables["Hits by the width of the label"]
+    counted = Counter((hi - lo + 1, loss == 0) for loss, _, _, lo, hi, _ in rows)
+    for name, total, hits, share, _ in widths:
+        width = 1 if name == "exact" else int(name.split()[0])
+        assert int(hits) == counted[width, True]
+        assert int(total) == counted[width, True] + counted[width, False]
+        assert share == f"{int(hits) / int(total):.1%}"
+    assert sum(int(total) for _, total, *_ in widths) == len(rows)
+    _, *classes = page.tables["Hits by class"]
+    for k, (name, predicted, inside, exact, right) in enumerate(classes):
+        own = [loss == 0 for loss, *_, at in rows if at == k]
+        sure = [at == k for *_, lo, hi, at in rows if lo == hi == k]
+        assert (name, int(predicted), int(exact)) == (GRADES[k], len(own), len(sure))
+        assert (inside, right) == (f"{np.mean(own):.1%}", f"{np.mean(sure):.1%}")
+    _, *worst = page.tables["The worst rows"]
+    wanted = sorted((-loss, -beyond, t) for loss, beyond, t, *_ in rows if loss)[:10]
+    assert [int(row[0]) for row in worst] == [t for *_, t in wanted]
+    assert [float(row[5]) for row in worst] == pytest.approx([X[t, 0] for *_, t in wanted], 1e-4)
+
+
+def test_the_worst_rows_of_blocks_are_those_of_all_rows():
+    """Scores are whole numbers and do not tell the ranks, so that every kind of tie comes up."""
+    rng = np.random.default_rng(0)
+    X, y = survey(50)
+    model = pril.PRIL(classes=GRADES, random_state=0).fit(X, y)
+    cut = np.array([-np.inf, *model.thresholds_, np.inf])
+    lo, hi = np.sort(rng.integers(0, 4, (2, 300)), axis=0)
+    rank, score = rng.integers(0, 4, 300), rng.integers(-3, 4, 300).astype(float)
+    loss = np.maximum(np.maximum(lo - rank, rank - hi), 0)
+    beyond = np.maximum(np.maximum(cut[lo] - score, score - cut[hi + 1]), 0.0)
+    report = Report(model, "rows", "")
+    for block in np.split(np.arange(300), [7, 8, 90]):
+        outcomes = Outcomes(np.column_stack([lo, hi])[block], rank[block], score[block])
+        report.add(outcomes, lambda rows, block=block: [(str(t), {}) for t in block[rows]])
+    wanted = sorted(range(300), key=lambda t: (-loss[t], -beyond[t], t))[:10]
+    assert [int(row.place) for row in report.worst] == wanted
+    assert [row.position for row in report.worst] == wanted
+    assert report.n_rows == len(report.rows.rank) == 300
+
+
+def test_blocks_of_a_table_give_the_same_bytes(good, flats, tmp_path, monkeypatch):
+    good("report", flats, "more.csv", "-o", "whole.html", "-q")
+    monkeypatch.setattr(files, "BLOCK_ROWS", 7)
+    good("report", flats, "more.csv", "-o", "blocks.html", "-q")
+    assert (tmp_path / "blocks.html").read_bytes() == (tmp_path / "whole.html").read_bytes()
+
+
+def test_a_model_of_brackets_reads_its_labels_as_it_learned(good, tmp_path):
+    rows = [{"size": t, "low": 3 * t, "high": 3 * t + 4} for t in range(60)]
+    write(tmp_path / "flats.csv", rows)
+    good("fit", "flats.csv", *ENDS, "--edges", "50,100", "-q")
+    said = json.loads(good("report", "flats.pril", "flats.csv", "-o", "r.html", "--json"))
+    assert said == {
+        **json.loads(good("evaluate", "flats.pril", "flats.csv", "--json")),
+        "report": "r.html",
+    }
+    assert len(read(tmp_path / "r.html").tables["Hits by class"]) == 4
+
+
+@pytest.mark.parametrize("guarantee", ["exact", "contain", "touch"])
+def test_probabilities_and_ranges_are_measured(guarantee, tmp_path):
+    X, y = survey(600)
+    logit = pril.OrderedLogit(classes=GRADES, random_state=0)
+    learner = make_pipeline(StandardScaler(), logit)
+    model = pril.PredictionRanges(learner, guarantee=guarantee, coverage=0.8, random_state=0)
+    model.fit(X[:400], y[:400])
+    pril.report(model, X[400:], y[400:], tmp_path / "report.html")
+    page = read(tmp_path / "report.html")
+    text = " ".join(page.texts)
+    proba = model.estimator_.predict_proba(X[400:])
+    assert f"distance from it is {calibration_error(y[400:], proba, classes=GRADES):.3f}" in text
+    measured = model.coverage_report(X[400:], y[400:])
+    assert f"here it is so for {measured[guarantee]:.1%}" in text
+    assert f"A range has {measured['mean_width']:.2f} classes" in text
+    lines = page.tables["Do the predicted ranges hold?"][1:]
+    assert sum(int(line[1]) for line in lines) == measured["rows"]
+    holds = {}
+    for (low, high), (lower, upper) in zip(model.predict_range(X[400:-1]), y[400:-1], strict=True):
+        low, high, lo, hi = map(GRADES.index, (low, high, lower, upper))
+        hits = holds.setdefault(high - low + 1, [])
+        if guarantee == "touch":
+            hits.append(low <= hi and lo <= high)
+        elif guarantee == "contain" or lo == hi:
+            hits.append(low <= lo and hi <= high)
+    shown = {int(line[0].split()[0]): line[2] for line in lines}
+    assert shown == {width: f"{np.mean(hits):.1%}" for width, hits in holds.items()}
+    assert len(shown) > 1
+
+
+def test_a_model_that_learned_nothing_is_told_so(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.choice([1, 2], 200, p=[0.1, 0.9])
+    model = pril.PRIL(classes=[1, 2]).partial_fit(X[:2], [1, 2])
+    pril.report(model, X, y, tmp_path / "report.html")
+    assert "points worse than the best constant, which always says 2" in " ".join(
+        read(tmp_path / "report.html").texts
+    )
+
+
+# --- Every model, every kind of rows ---
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: learner.name)
+def test_every_learner_has_a_report(learner, tmp_path):
+    X, y = survey()
+    model = learner.load()(classes=GRADES, random_state=0).fit(X / 10, y[:, 0])
+    pril.report(model, X / 10, y, tmp_path / "one.html")
+    pril.report(model, X / 10, y, tmp_path / "other.html")
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
+    headings = read(tmp_path / "one.html").headings
+    assert ("Where the rows lie" in headings) == hasattr(model, "thresholds_")
+    assert ("What moves the score" in headings) == hasattr(model, "coef_")
+    assert ("Can the probabilities be trusted?" in headings) == hasattr(model, "predict_proba")
+
+
+@pytest.mark.parametrize(
+    "container",
+    [list, sparse.csr_array, lambda X: pd.DataFrame(X, columns=list("abc"))],
+    ids=["list", "sparse", "frame"],
+)
+def test_every_kind_of_rows_shows_its_cells(container, tmp_path):
+    X, y = survey(40)
+    model = pril.PRIL(classes=GRADES, random_state=0).fit(container(X), y)
+    X[3] = [-9.0, 0.0, 4.5]
+    y[3] = "great"
+    pril.report(model, container(X), y, tmp_path / "report.html")
+    header, *rows = read(tmp_path / "report.html").tables["The worst rows"]
+    cells = next(row for row in rows if row[0] == "3")[5:]
+    assert " ".join(cells) in ("-9 0 4.5", "0:-9 2:4.5")
+    assert header[5:] in (["a", "b", "c"], ["feature 0", "feature 1", "feature 2"], ["features"])
+
+
+def test_arrow_rows_show_their_cells(good, flats, tmp_path):
+    rows = pa.Table.from_pylist(make_rows(60, seed=3))
+    ends = rows.select(["low", "high"]).to_pandas()
+    pril.report(pril.load(flats), rows, ends.astype(object).where(ends.notna(), None), "a.html")
+    header, *_ = read(tmp_path / "a.html").tables["The worst rows"]
+    assert header[5:] == ["id", "size", "age", "town", "low", "high"]
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 60, 300])
+def test_few_and_many_classes_make_a_page(n_classes, tmp_path):
+    X = np.linspace(-1, 1, 3 * n_classes).reshape(-1, 1)
+    y = np.repeat(np.arange(n_classes), 3)
+    model = pril.PRIL(random_state=0, max_iter=2).fit(X, y)
+    pril.report(model, X, y, tmp_path / "report.html")
+    page = read(tmp_path / "report.html")
+    assert len(page.tables["Hits by class"]) == min(n_classes, 40) + 1
+
+
+# --- Hostile text ---
+
+
+def hostile_pages(good, tmp_path):
+    """Return the pages of two equal tables; in one, names, classes and cells are markup."""
+    pages = []
+    for evil in (["x", "y", "z"], EVIL):
+        names = {"size": evil[0], "town": evil[1], "age": evil[2]}
+        grades = dict(zip(GRADES, [*evil, "$x_{<b>$"] if evil is EVIL else GRADES, strict=True))
+        rows = [
+            {
+                **{names.get(name, name): cell for name, cell in row.items()},
+                **{end: grades.get(row[end]) for end in ("low", "high")},
+                names["town"]: row["town"]
+                and (f"{row['town']}{evil[0]}" if evil is EVIL else row["town"]),
+            }
+            for row in make_rows(200)
+        ]
+        stem = f"table{len(pages)}"
+        write(tmp_path / f"{stem}.jsonl", rows)
+        classes = ",".join('"' + name.replace('"', '""') + '"' for name in grades.values())
+        good("fit", f"{stem}.jsonl", *ENDS, "--classes", classes, "--drop", "id,grade", "-q")
+        good("report", f"{stem}.pril", f"{stem}.jsonl", "-o", f"{stem}.html", "-q")
+        pages.append(read(tmp_path / f"{stem}.html"))
+    return pages
+
+
+def test_text_of_a_table_cannot_become_markup(good, tmp_path):
+    plain, evil = hostile_pages(good, tmp_path)
+    short = [[tag for tag in page.tags if tag[0] != "td"] for page in (plain, evil)]
+    assert short[0] == short[1]
+    assert [tag[0] for tag in plain.tags] == [tag[0] for tag in evil.tags]
+    assert {name for _, *names in evil.tags for name in names} <= {
+        *("lang", "charset", "name", "content", "http-equiv", "class", "tabindex", "alt", "src")
+    }
+    assert "script" not in {tag[0] for tag in evil.tags}
+    text = " ".join(evil.texts)
+    for attack in [*EVIL, "$x_{<b>$"]:
+        assert attack in text
+    assert "49" not in [cell for row in evil.tables["Hits by class"] for cell in row][::5]
+    assert len(evil.drawings) == 4
+    for drawing in evil.drawings:
+        tags = {tag[0] for tag in Read(drawing[drawing.index("<svg") :]).tags}
+        assert tags <= {"svg", "metadata", "defs", "style", "g", "path", "clippath", "rect", "use",
+                        "text", "image", "rdf:rdf", "cc:work", "dc:type", "dc:format",
+                        "dc:creator", "cc:agent", "dc:title", "tspan"}  # fmt: skip
+
+
+def test_a_page_holds_the_same_as_html_and_as_markdown():
+    blocks = [Heading(1, "A & B"), Paragraph("<p>"), Grid(["", "n"], [["a", "1"]]), Bullets(["i"])]
+    page = Page("A", blocks)
+    read = Read(page.html())
+    assert read.texts == ["A", "A & B", "<p>", "", "n", "a", "1", "i"]
+    assert page.markdown() == "# A & B\n\n<p>\n\n|  | n |\n| --- | --- |\n| a | 1 |\n\n- i\n"
+
+
+def test_odd_letters_are_written(tmp_path):
+    X, y = survey(40)
+    names = ["差\x00\x1b", "é\n\ud800", "_" + "long" * 50, "$"]
+    named = dict(zip(GRADES, names, strict=True))
+    y = [(named.get(lower), named.get(upper)) for lower, upper in y]
+    model = pril.OrderedLogit(classes=names, random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "report.html")
+    page = read(tmp_path / "report.html")
+    drawn = "".join(page.drawings)
+    assert "差" in drawn
+    assert "at or below _longlong" in drawn
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", drawn)
+
+
+# --- Refusals ---
+
+
+def test_what_cannot_be_reported_is_refused(bad, good, flats, tmp_path):
+    rows = make_rows(20)
+    write(tmp_path / "none.csv", [{**row, "low": None, "high": None} for row in rows])
+    (tmp_path / "empty.csv").write_text("id,size,age,town,low,high\n")
+    (tmp_path / "old.html").write_text("old")
+    out = ("-o", "old.html")
+    assert "none.csv: no row has a label" in bad("report", flats, "none.csv", *out)
+    assert "empty.csv has a header, but no rows" in bad("report", flats, "empty.csv", *out)
+    assert "no column 'x'" in bad("report", flats, "more.csv", "--label", "x", *out)
+    assert "is the input" in bad("report", flats, "more.csv", "-o", "more.csv")
+    assert "is the input" in bad("report", flats, "more.csv", "-o", flats)
+    assert "--output" in bad("report", flats, "more.csv")
+    pril.save(
+        pril.PRIL(classes=[1, 2]).fit(pd.DataFrame({"size": [1.0, 2.0]}), [1, 2]), "bare.pril"
+    )
+    assert "pass --label" in bad("report", "bare.pril", "more.csv", *out)
+    X, y = survey(20)
+    model = pril.PRIL(classes=GRADES).fit(X, y)
+    for rows, labels, reason in (
+        (X, y[:-1], "y has 19 labels"),
+        (X[-1:], y[-1:], "no row has a label"),
+        (X, ["no such"] * 20, "no such"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            pril.report(model, rows, labels, tmp_path / "old.html")
+    assert (tmp_path / "old.html").read_text() == "old"
+
+
+# --- In a browser ---
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_browser_shows_the_page(browser, good, flats, tmp_path, width):
+    """No word on the console, no request, no script, pictures that can be seen."""
+    hostile_pages(good, tmp_path)
+    X, y = survey(600)
+    logit = pril.OrderedLogit(classes=GRADES, random_state=0)
+    model = pril.PredictionRanges(logit, random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "ranges.html")
+    for name, pictures in (("table1.html", 4), ("ranges.html", 5)):
+        page = (tmp_path / name).as_uri()
+        tab = browser.new_page(viewport={"width": width, "height": 900})
+        said, requested = [], []
+        tab.on("console", lambda message, said=said: said.append(message.text))
+        tab.on("pageerror", lambda error, said=said: said.append(str(error)))
+        tab.on("dialog", lambda dialog, said=said: said.append(dialog.message))
+        tab.on("request", lambda request, urls=requested: urls.append(request.url))
+        tab.goto(page, wait_until="networkidle")
+        assert said == []
+        assert [url for url in requested if not url.startswith("data:image/")] == [page]
+        sizes = tab.evaluate("Array.from(document.images, i => [i.naturalWidth, i.clientWidth])")
+        assert len(sizes) == pictures
+        assert all(natural > 300 and 300 < shown <= width for natural, shown in sizes)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.close()
