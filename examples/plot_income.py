@@ -68,7 +68,8 @@ for row in (0, 300, 600, 900):
 #
 # Five folds, four draws of who answers what, judged on the classes that the study knows. The
 # ranges are as good as if everyone had answered the 24 brackets. Their middles are worse, and so
-# is learning from the few exact answers alone.
+# is learning from the few exact answers alone. Ranges help most where exact answers are few: with a
+# third of the people on the fine brackets, the exact answers alone do as well.
 
 errors = {}
 for seed in range(4):

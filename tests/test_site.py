@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -113,19 +112,6 @@ def test_every_gallery_script_has_a_picture(pages):
     for script in scripts:
         page = pages[SITE / "auto_examples" / f"{script}.html"]
         assert any(f"sphx_glr_{script}_001" in link for link in page.loads), script
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def test_search_finds_a_page_without_a_server(browser):
