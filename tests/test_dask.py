@@ -110,7 +110,7 @@ def test_chain_is_partial_fit_however_the_rows_are_cut(stream, data, cls):
     blocks = [(dask.delayed(stream.X[a:b]), dask.delayed(stream.y[a:b])) for a, b in parts]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
         patch.setattr(_mix, "WINDOW", 2)  # a pass in several graphs
-        patch.setattr("pril.linear.MPRIL._inspect", lambda *_: None)  # features beyond 1
+        patch.setattr("pril.linear.MPRIL._inspect_rows", lambda *_: None)  # features beyond 1
         model = pril.dask.fit_blocks(estimator, blocks, mode="chain", epochs=1)
         expected = cls(classes=stream.classes).partial_fit(stream.X, stream.y)
     assert_same(model, expected)

@@ -14,7 +14,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import wraps
 from multiprocessing import resource_tracker
@@ -303,7 +303,8 @@ class ClusterRun(Run):
         cluster = cluster_learning.Cluster(self.client, self.bar)
         for result in cluster.compute(delayed(list)(self._tasks(task, *shared)), doing):
             if isinstance(result, Exception):
-                self._check_unchanged()
+                with suppress(FileNotFoundError):  # a worker has said so
+                    self._check_unchanged()
                 raise result
             yield result
 
