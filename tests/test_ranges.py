@@ -179,8 +179,8 @@ def test_a_frozen_estimator_calibrates_with_all_rows():
 def test_a_frozen_learner_after_steps_that_learn():
     fitted = clone(model).fit(X, LABELS)
     before = fitted.get_params(), fitted.coef_.copy()
-    ranges = PredictionRanges(make_pipeline(StandardScaler(), FrozenEstimator(fitted)))
-    ranges.fit(MORE, MORE_LABELS)
+    steps = make_pipeline(StandardScaler(), FrozenEstimator(fitted))
+    ranges = PredictionRanges(steps, random_state=0).fit(MORE, MORE_LABELS)
     assert ranges.n_calibration_ < 60  # the scaler learned from the others
     assert fitted.get_params() == before[0]
     assert np.array_equal(fitted.coef_, before[1])
