@@ -32,8 +32,10 @@ def test_it_is_the_recipe(kernel, gamma, used):
     Z, more = nystroem.transform(X), nystroem.transform(MORE) - nystroem.transform(X).mean(axis=0)
     Z -= Z.mean(axis=0)
     factor = np.sqrt(3 * (X**2).sum(axis=1).mean() / (Z**2).sum(axis=1).mean())
-    np.testing.assert_allclose(front.transform(X), np.hstack([X, factor * Z]), atol=1e-9)
-    np.testing.assert_allclose(front.transform(MORE), np.hstack([MORE, factor * more]), atol=1e-9)
+    # A linear kernel of 30 landmarks with 4 features is singular: rounding grows a thousandfold.
+    close = {"atol": 1e-6 if kernel == "linear" else 1e-9}
+    np.testing.assert_allclose(front.transform(X), np.hstack([X, factor * Z]), **close)
+    np.testing.assert_allclose(front.transform(MORE), np.hstack([MORE, factor * more]), **close)
 
 
 def test_blocks_are_as_good_as_all_rows_at_once(monkeypatch):
