@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import sys
 import threading
 
 import numpy as np
@@ -428,7 +429,7 @@ def read_json_lines(path):
 def test_nesting_of_any_depth_ends_in_a_sentence(tmp_path, depth):
     path = tmp_path / "t.jsonl"
     path.write_text('{"x": 1}\n{"x": 1, "d": ' + "[" * depth + "]" * depth + "}\n")
-    if depth < 500:
+    if depth < (500 if sys.version_info < (3, 13) else 10_000):  # how deep Python reads JSON
         assert open_table(str(path)).schema.names == ["x", "d"]
         return
     with pytest.raises(TableError, match=r"t.jsonl, row 2: not a JSON object \(.*recursion"):

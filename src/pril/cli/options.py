@@ -6,7 +6,6 @@ import csv
 import errno
 import json
 import math
-import os
 import re
 import tempfile
 from enum import StrEnum
@@ -278,9 +277,11 @@ def check_output(output: Path, inputs: list[Path]) -> None:
 def resolved(path: Path) -> Path:
     """Return a path without links; refuse links that lead to themselves."""
     try:
-        return path.resolve()
-    except RuntimeError:  # before Python 3.13
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+    return path.resolve()
 
 
 def open_checkpoint(
