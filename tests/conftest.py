@@ -1,10 +1,34 @@
+import hashlib
 import os
+import platform
 import shutil
 import sys
-import tempfile
+from importlib.metadata import version
+from pathlib import Path
 
-# Compiled code comes from this tree, never from an earlier one; parallel workers share it.
-os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.mkdtemp(prefix="pril-numba-"))
+ROOT = Path(__file__).parent.parent
+
+
+def compiled_code():
+    """Return the folder of this worker's compiled code, which is kept between runs.
+
+    It is named by all that the code depends on. numba numbers the files in it without a lock, so
+    every worker has a folder of its own.
+    """
+    loop = (ROOT / "src/pril/_loop.py").read_bytes()
+    machine = f"{version('numba')} {platform.python_version()} {platform.processor()}"
+    name = hashlib.sha256(loop + machine.encode()).hexdigest()[:16]
+    folders, worker = ROOT / "output/numba", os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None and folders.exists():
+        for old in folders.iterdir():
+            if old.name != name:
+                shutil.rmtree(old, ignore_errors=True)
+    return str(folders / name / (worker or "main"))
+
+
+# Workers inherit the environment of the process that starts them.
+if "NUMBA_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["NUMBA_CACHE_DIR"] = compiled_code()
 os.environ.setdefault("MPLBACKEND", "agg")
 
 import numpy as np
@@ -13,14 +37,13 @@ from hypothesis import HealthCheck, settings
 
 from tables import snapshot
 
-# The first example of a test may compile. CI judges a change, so it tries the same examples every
-# time, as Hypothesis' own profile for it does; on a desk every run tries others.
+# The first example of a test may compile. The same examples are tried in every run.
 settings.register_profile(
     "pril",
     deadline=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize="CI" in os.environ,
+    derandomize=True,
 )
 # Without the compiler every row costs a millisecond.
 settings.register_profile("interpreted", settings.get_profile("pril"), max_examples=15)
@@ -87,10 +110,9 @@ def browser():
 
 
 @pytest.fixture(autouse=True)
-def same_draws_in_ci():
-    """Seed what `random_state=None` draws from, for the reason that Hypothesis is seeded there."""
-    if "CI" in os.environ:
-        np.random.seed(0)
+def same_draws():
+    """Seed what `random_state=None` draws from."""
+    np.random.seed(0)
 
 
 @pytest.fixture(autouse=True)
