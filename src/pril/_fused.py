@@ -335,7 +335,8 @@ def learn(
 
     Thresholds must be integers: rows of unequal weight are not for this function.
     """
-    device, m, n_cuts = X.device, len(memory.source), len(memory.state.n)
+    device, m, state = X.device, len(memory.source), memory.base.state
+    n_cuts = len(state.n)
     origin = X[:1] if m == 0 else memory.rows[:1]
     rows, support = Operands.of(X, origin, gamma), Operands.of(memory.rows, origin, gamma)
     if not (rows.are_close() and support.are_close()):
@@ -349,9 +350,9 @@ def learn(
     source = torch.zeros(m + room, dtype=long, device=device)
     lanes = max(32, triton.next_power_of_2(n_cuts))
     thresholds = torch.zeros(lanes, dtype=real, device=device)
-    thresholds[:n_cuts] = torch.as_tensor(-memory.state.n, dtype=real, device=device)
+    thresholds[:n_cuts] = torch.as_tensor(-state.n, dtype=real, device=device)
     moves = torch.zeros(lanes, dtype=torch.float64, device=device)
-    counts = torch.tensor([int(memory.state.clock[0]), 0, 0], dtype=long, device=device)
+    counts = torch.tensor([int(state.clock[0]), 0, 0], dtype=long, device=device)
     n, n_blocks = len(chosen), -(-len(chosen) // BLOCK)
     # Rows that fill the last block up have no constraint.
     labels = np.full(n_blocks * BLOCK, n_cuts << 16, dtype=np.int32)
@@ -406,14 +407,14 @@ def learn(
     origins = new.cpu().numpy()
     if memory.place is not None:
         memory.place[origins] = np.arange(m, total)
-    state, (rounds, mistakes, updates) = memory.state, counts.tolist()
+    rounds, mistakes, updates = counts.tolist()
     state.n[:] = -thresholds[:n_cuts].cpu().numpy()
     state.clock[0] = rounds
     state.counts[:] += [n, mistakes, updates]
-    if memory.mean is None:
+    if not memory.base.averages:
         coef_moves.zero_()
     else:
-        memory.mean.n[:] += moves[:n_cuts].cpu().numpy()
+        state.mean_n[:] += moves[:n_cuts].cpu().numpy()
     return memory._replace(
         rows=torch.cat([memory.rows, X[new]]),
         coef=coef[:total].clone(),

@@ -210,28 +210,28 @@ def _square_gram(rows, t):
 square = on_type({Dense: _square_dense, Csr: _square_csr, Gram: _square_gram})
 
 
-def _add_dense(rows, t, alpha, k, geometry, state, w, mean, before):
+def _add_dense(rows, t, alpha, k, model, before):
     for j in range(rows.X.shape[1]):
-        move(geometry, state, w, mean, before, k, j, alpha * rows.X[t, j])
-    move(geometry, state, w, mean, before, k, w.shape[1] - 1, alpha * rows.constant)
+        move(model.geometry, model, before, k, j, alpha * rows.X[t, j])
+    move(model.geometry, model, before, k, model.w.shape[1] - 1, alpha * rows.constant)
 
 
-def _add_csr(rows, t, alpha, k, geometry, state, w, mean, before):
+def _add_csr(rows, t, alpha, k, model, before):
     for p in range(rows.indptr[t], rows.indptr[t + 1]):
         j = np.uintp(rows.indices[p])
-        move(geometry, state, w, mean, before, k, j, alpha * rows.data[p])
-    move(geometry, state, w, mean, before, k, w.shape[1] - 1, alpha * rows.constant)
+        move(model.geometry, model, before, k, j, alpha * rows.data[p])
+    move(model.geometry, model, before, k, model.w.shape[1] - 1, alpha * rows.constant)
 
 
-def _add_gram(rows, t, alpha, k, geometry, state, w, mean, before):
+def _add_gram(rows, t, alpha, k, model, before):
     own = rows.slot[t]
-    move(geometry, state, w, mean, before, k, own, alpha)
+    move(model.geometry, model, before, k, own, alpha)
     if rows.since[own] < 0:
         rows.since[own] = rows.size[0] + rows.size[1]
         rows.size[0] += 1
     _shift_scores(rows, own, t + 1, alpha, before)
     while rows.size[0] > rows.budget:
-        _drop_smallest(rows, t + 1, k, state)
+        _drop_smallest(rows, t + 1, k, model.state)
 
 
 add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
@@ -272,7 +272,7 @@ def _rows_of_sums(rows):
     return Gram(rows.sums, rows.sums, rows.values, rows.slot, rows.since, rows.size, rows.budget)
 
 
-# Where a mean's scores are measured: a Gram row keeps them apart.
+# Gram rows store the averaged model's scores in `sums`.
 under_sums = on_type({Gram: _rows_of_sums}, default=_same_rows)
 
 
@@ -292,35 +292,54 @@ mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
 
 
 class State(NamedTuple):
-    """All that a learner remembers, less the sums of its average."""
+    """What a learner has learned: views of the two arrays of its memory, made by `lay_out`.
 
-    u: Any  # (scores, features + 1), sums of alpha x
-    n: Any  # (K - 1,), sums of tau
-    shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
-    counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
-    clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
-    lattice: bool  # whether n holds integers, which keeps the thresholds in order
-    evidence: Any  # what a rule learns beside the model; None for most
-
-
-class Evidence(NamedTuple):
-    """What the likelihood rule knows of the features' size, its gradients and the ranges."""
-
-    sums: Any  # (4,), of c |x|^2, c, (c a)^2 and mean (c tau)^2, for rows of weight c
-    exact: Any  # (K,), rows with this exact label
-    total: Any  # (K,), weight of the rows that are probably of this class
-    ranges: Any  # `table_size(K)`, for each range and class in it: weight of the rows
-
-
-class Mean(NamedTuple):
-    """What turns the current iterate into the mean of all iterates, touching only what moved.
-
-    If iterate t weighs omega_t and W is the sum of these weights, the mean is ``u - mean.u / W``,
-    where `mean.u` adds up each move times the W before it.
+    Where the learner averages, iterate t weighs omega_t and W is the sum of these weights, the mean
+    of all iterates is ``u - mean_u / W``: `mean_u` adds up each move times the W before it, so that
+    only what moves is touched. Without an average, `mean_u` has no rows.
     """
 
-    u: Any
-    n: Any
+    u: Any  # (scores, features + 1), sums of alpha x
+    mean_u: Any  # (scores, features + 1), or no rows
+    n: Any  # (K - 1,), sums of tau
+    mean_n: Any  # (K - 1,), or none
+    shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
+    clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
+    own: Any  # what the rule learns beside the model: the parts that it declares in OWN_PARTS
+    counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
+    lattice: Any  # (1,), whether n holds integers, which keeps the thresholds in order
+    fading: int  # how many of the first numbers of `own` fade with a half-life
+
+
+class Scratch(NamedTuple):
+    """Arrays that a round may write to: the loop itself never allocates."""
+
+    scores: Any  # (scores,)
+    alpha: Any  # (scores,), what the row is multiplied by before it is added to the weights
+    n: Any  # (K - 1,)
+    cut: Any  # (K + 1,), as are the following
+    above: Any
+    q: Any
+    tau: Any
+
+
+class Model(NamedTuple):
+    """A learner's state and what follows from it."""
+
+    geometry: Any
+    state: Any
+    w: Any  # weights: `state.u` itself, or an array of their own
+    cut: Any  # thresholds between two sentinels
+    work: Any
+
+
+class Round(NamedTuple):
+    """What a rule may know of the round it is in."""
+
+    number: int  # from 1
+    weight: float  # of the row: it moves the model so many times as far
+    before: float  # weight of the iterates so far in the mean
+    omega: float  # weight of the iterate that this round makes
 
 
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
@@ -389,8 +408,9 @@ def _fill_shared(geometry, state, w):
 
 
 def _fill_curved(geometry, state, w):
-    for j in range(w.shape[1] - 1):  # there is no constant feature here
+    for j in range(w.shape[1] - 1):
         w[0, j] = weight(geometry, state.u[0, j], state.shift[0])
+    w[0, w.shape[1] - 1] = 0.0  # there is no constant feature here
 
 
 fill_weights = on_type({Exponential: _fill_curved, SignedExponential: _fill_curved}, _fill_shared)
@@ -409,48 +429,41 @@ shares_u = on_type(
 )
 
 
-@njit(nogil=True)
-def weights(geometry, state):
-    """Return the weights: u itself, or an array of their own."""
-    if shares_u(geometry):
-        w = state.u
-    else:
-        w = np.zeros_like(state.u)
-        fill_weights(geometry, state, w)
-    return w
-
-
-def _move_shared(geometry, state, w, mean, before, k, j, change):
+def _move_shared(geometry, model, before, k, j, change):
+    state = model.state
     state.u[k, j] += change
-    if mean is not None:
-        mean.u[k, j] += before * change
+    if state.mean_u.shape[0] > 0:
+        state.mean_u[k, j] += before * change
 
 
-def _move_curved(geometry, state, w, mean, before, k, j, change):
+def _move_curved(geometry, model, before, k, j, change):
     if change != 0.0:
+        state = model.state
         state.u[k, j] += change
-        w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
+        model.w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
 
 
 move = on_type({Exponential: _move_curved, SignedExponential: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
-def nudge(geometry, state, cut, mean, before, i, tau):
+def nudge(model, before, i, tau):
     """Add tau to the i-th sum; the mean and the threshold follow."""
+    state = model.state
     state.n[i] += tau
-    if mean is not None:
-        mean.n[i] += before * tau
-    cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
+    if state.mean_u.shape[0] > 0:
+        state.mean_n[i] += before * tau
+    model.cut[i + 1] = threshold(model.geometry, state.n[i], i, state.shift[0])
 
 
 @part_of_loop
-def restore_order(geometry, state, cut, mean, before):
+def restore_order(model, before):
     """Bring the sums of tau back into descending order, and so the thresholds into ascending.
 
     Steps of unequal size, or from thresholds that are not integers, can break the order. The
     nearest ordered vector is found by pooling adjacent violators.
     """
+    state = model.state
     n = state.n
     for i in range(1, n.shape[0]):
         if n[i] > n[i - 1]:
@@ -461,25 +474,26 @@ def restore_order(geometry, state, cut, mean, before):
                 total += n[j]
             level = total / (i - j + 1)
             for k in range(j, i + 1):
-                if mean is not None:
-                    mean.n[k] += before * (level - n[k])
+                if state.mean_u.shape[0] > 0:
+                    state.mean_n[k] += before * (level - n[k])
                 n[k] = level  # set, not added to: the last bit counts
-                cut[k + 1] = threshold(geometry, level, k, state.shift[0])
+                model.cut[k + 1] = threshold(model.geometry, level, k, state.shift[0])
 
 
-def _settle_shared(geometry, state, w, cut, alpha, c, rows, t):
+def _settle_shared(geometry, model, alpha, c, rows, t):
     pass
 
 
-def _settle_curved(geometry, state, w, cut, alpha, c, rows, t):
+def _settle_curved(geometry, model, alpha, c, rows, t):
     # No exponent moves by more than eta max(c, |alpha| |x|) in a round of weight c.
+    state = model.state
     state.shift[1] += geometry.eta * max(c, abs(alpha) * sqrt(square(rows, t)))
     if not state.shift[1] <= MAX_DRIFT:
         state.shift[0] = peak(geometry, state)
         state.shift[1] = 0.0
-        fill_weights(geometry, state, w)
+        fill_weights(geometry, state, model.w)
         for i in range(state.n.shape[0]):
-            cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
+            model.cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
 
 
 settle = on_type(
@@ -510,12 +524,6 @@ def _peak_none(geometry, state):
 
 
 peak = on_type({Exponential: _peak_exp, SignedExponential: _peak_sinh}, default=_peak_none)
-
-
-@njit(nogil=True, cache=True)
-def common_shift(geometry, state):
-    """Return the common shift of exponents that were not reached by learning."""
-    return peak(geometry, state)
 
 
 def _mass_none(geometry, state):
@@ -699,62 +707,93 @@ def _hinge_best(rule, scores, cut, lo, hi):
 hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 
-# `step` moves the thresholds, sets `alpha`, and returns how many constraints were violated and
-# whether the weights are to move. A row of weight c moves the model c times as far. `before` is the
-# weight of the iterates so far in the mean, `omega` that of the iterate that this round makes, `t`
-# the number of the round.
+# `step` moves the thresholds, sets `model.work.alpha`, and returns how many constraints were violated
+# and whether the weights are to move.
 
 
-def _step_pril(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
-):
+def _step_pril(rule, model, score, squared, lo, hi, now):
+    cut = model.cut
     if (cut[lo] < score) & (score < cut[hi + 1]):
         return 0, False
     if rule.skip_correct and cut[lo] <= score < cut[hi + 1]:
         return 0, False
     left = 0
     while score <= cut[lo - left]:
-        nudge(geometry, state, cut, mean, before, lo - left - 1, c)
+        nudge(model, now.before, lo - left - 1, now.weight)
         left += 1
     right = 0
     while score >= cut[hi + 1 + right]:
-        nudge(geometry, state, cut, mean, before, hi + right, -c)
+        nudge(model, now.before, hi + right, -now.weight)
         right += 1
-    alpha[0] = c * (left - right)
+    model.work.alpha[0] = now.weight * (left - right)
     return left + right, True
 
 
-def _step_widrow_hoff(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
-):
+def _step_widrow_hoff(rule, model, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
-    says_nothing = lo == 0 and hi == cut.shape[0] - 2  # though the score may be off the scale
+    says_nothing = lo == 0 and hi == model.cut.shape[0] - 2  # though the score may be off the scale
     if residual == 0.0 or says_nothing:
         return 0, False
-    alpha[0] = c * rule.eta * residual / (1.0 + squared)
+    model.work.alpha[0] = now.weight * rule.eta * residual / (1.0 + squared)
     return 1, True
 
 
-def _step_multiclass(
-    rule, scores, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
-):
+def _step_multiclass(rule, model, scores, squared, lo, hi, now):
     winner = best_in(scores, 0, scores.shape[0] - 1)
     if lo <= winner <= hi:
         return 0, False
+    alpha = model.work.alpha
     alpha[:] = 0.0
-    alpha[best_in(scores, lo, hi)] = c
-    alpha[winner] = -c
+    alpha[best_in(scores, lo, hi)] = now.weight
+    alpha[winner] = -now.weight
     return 1, True
 
 
+class Part(NamedTuple):
+    """A part of what a rule learns beside the model."""
+
+    name: str
+    shape: str | int  # a number, "classes", or "ranges": one for each range and class in it
+    fades: bool = False  # with a half-life; otherwise it is weighted as the iterates are
+    mixes: str = "sum"  # how blocks that learn side by side mix it: "sum" or "mean"
+
+
+# Parts that fade come first, a part of the shape "ranges" last. `evidence_of` makes views of them.
+OWN_PARTS: dict[type, tuple[Part, ...]] = {
+    Likelihood: (
+        Part("size", 2, fades=True),  # sums of c |x|^2 and c, for rows of weight c
+        Part("slopes", 2, fades=True, mixes="mean"),  # sums of (c a)^2 and mean (c tau)^2
+        Part("exact", "classes", fades=True),  # rows with this exact label
+        Part("total", "classes"),  # weight of the rows that are probably of this class
+        Part("ranges", "ranges"),  # the same of each range
+    ),
+}
+
+
+class Evidence(NamedTuple):
+    """The parts of the likelihood rule."""
+
+    size: Any
+    slopes: Any
+    exact: Any
+    total: Any
+    ranges: Any
+
+
+@_njit(inline="always", _nrt=False)  # numba's own: without the runtime, no function returns views
+def evidence_of(own, K):
+    """Return the parts of the likelihood rule."""
+    return Evidence(own[:2], own[2:4], own[4 : 4 + K], own[4 + K : 4 + 2 * K], own[4 + 2 * K :])
+
+
 def table_size(n_classes: int) -> int:
-    """Return how many numbers `Evidence.ranges` holds."""
+    """Return how many numbers a part of the shape "ranges" has."""
     return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
 
 
 @part_of_loop
 def range_offset(n_classes, lo, hi):
-    """Return where the range lo..hi, with lo < hi, begins in `Evidence.ranges`.
+    """Return where the range lo..hi, with lo < hi, begins in a part of the shape "ranges".
 
     Ranges are sorted by lo, then by hi; each has one number for each of its classes.
     """
@@ -805,8 +844,9 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
 
 
 @njit(nogil=True, cache=True)
-def label_chances(trust, evidence, intervals, q):
+def label_chances(trust, own, intervals, q):
     """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
+    evidence = evidence_of(own, q.shape[1])
     for t in range(intervals.shape[0]):
         lo, hi = intervals[t]
         q[t] = 0.0
@@ -869,29 +909,32 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
     return a * whole  # within -1..1, even there
 
 
-def _step_likelihood(
-    rule, score, squared, c, cut, lo, hi, alpha, work, geometry, state, mean, before, omega, t
-):
-    above, q, tau = work.above, work.q, work.tau
+def _step_likelihood(rule, model, score, squared, lo, hi, now):
+    cut, tau, c = model.cut, model.work.tau, now.weight
     K = cut.shape[0] - 1
-    a = climb(rule, score, cut, lo, hi, t, c * omega, state.evidence, above, q, tau)
+    evidence = evidence_of(model.state.own, K)
+    weight = c * now.omega
+    a = climb(
+        rule, score, cut, lo, hi, now.number, weight, evidence, model.work.above, model.work.q, tau
+    )
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
     squares = 0.0
     for k in range(hi - lo + 2):
         squares += tau[k] * tau[k]
-    sums = state.evidence.sums
-    sums[0] += c * squared
-    sums[1] += c
-    sums[2] += c * a * (c * a)
-    sums[3] += c * c * squares / max(K - 1, 1)
+    size, slopes = evidence.size, evidence.slopes
+    size[0] += c * squared
+    size[1] += c
+    slopes[0] += c * a * (c * a)
+    slopes[1] += c * c * squares / max(K - 1, 1)
+    alpha = model.work.alpha
     alpha[0] = 0.0
-    if (sums[0] > 0.0) & (sums[2] > 0.0):
-        alpha[0] = rule.rate * c * a * sums[1] / (sums[0] * sqrt(sums[2]))
+    if (size[0] > 0.0) & (slopes[0] > 0.0):
+        alpha[0] = rule.rate * c * a * size[1] / (size[0] * sqrt(slopes[0]))
     length = 4.0
-    if sums[3] > 0.0:
-        length = min(length, c * rule.cut_rate / sqrt(sums[3]))
+    if slopes[1] > 0.0:
+        length = min(length, c * rule.cut_rate / sqrt(slopes[1]))
     left = 0
     while score < cut[lo - left]:
         left += 1
@@ -901,7 +944,7 @@ def _step_likelihood(
     for k in range(hi - lo + 2):
         i = lo + k - 1
         if 0 <= i < K - 1:
-            nudge(geometry, state, cut, mean, before, i, length * tau[k])
+            nudge(model, now.before, i, length * tau[k])
     return left + right, True
 
 
@@ -934,74 +977,24 @@ def multiply(values, factor):
         values[i] *= factor
 
 
-def _fade_nothing(rule, evidence, factor):
-    pass
-
-
-def _fade_likelihood(rule, evidence, factor):
-    multiply(evidence.sums, factor)
-    multiply(evidence.exact, factor)
-
-
-# Let the evidence of the rows so far count less.
-fade = on_type({Likelihood: _fade_likelihood}, default=_fade_nothing)
-
-
-def _rescale_nothing(rule, evidence, factor):
-    pass
-
-
-def _rescale_likelihood(rule, evidence, factor):
-    multiply(evidence.ranges, factor)
-    multiply(evidence.total, factor)
-
-
-# Multiply the evidence that is weighted as the iterates are.
-rescale = on_type({Likelihood: _rescale_likelihood}, default=_rescale_nothing)
-
-
 # --- The loop ------------------------------------------------------------------------------------
-
-
-class Scratch(NamedTuple):
-    """Arrays that a round may write to: the loop itself never allocates."""
-
-    scores: Any  # (scores,)
-    alpha: Any  # (scores,), what the row is multiplied by before it is added to the weights
-    n: Any  # (K - 1,)
-    cut: Any  # (K + 1,), as are the following
-    above: Any
-    q: Any
-    tau: Any
 
 
 class Record(NamedTuple):
     """What the model that predicts (the mean, where there is one) said before each round."""
 
-    rank: Any  # (n,)
+    rank: Any  # (n,); empty if nothing is to be recorded
     scores: Any  # (n, scores)
     hinge: Any  # (n,)
+    cuts: Any  # (n, K + 1), the thresholds that each score was cut by; no rows if not wanted
 
 
-class CutRecord(NamedTuple):
-    """A record with the thresholds that each score was cut by."""
+class Extras(NamedTuple):
+    """What a plain pass does not have; a pass that has any of it is compiled for all of it."""
 
-    rank: Any
-    scores: Any
-    hinge: Any
-    cuts: Any  # (n, K + 1)
-
-
-def _keep_no_cuts(record, i, cut):
-    pass
-
-
-def _keep_cuts(record, i, cut):
-    for k in range(cut.shape[0]):
-        record.cuts[i, k] = cut[k]
-
-
-keep_cuts = on_type({CutRecord: _keep_cuts}, default=_keep_no_cuts)
+    importance: Any  # (n,), weights of the rows; empty: all are 1
+    growth: float  # how much more each round weighs than the one before it; 1: no more
+    record: Any
 
 
 @part_of_loop
@@ -1014,29 +1007,15 @@ def fill_cuts(geometry, n, shift, cut):
     cut[n.shape[0] + 1] = inf
 
 
-@njit(nogil=True, cache=True)
-def parameters(geometry, state):
-    """Return weights and cuts, and Z, the number that divides both when they are reported."""
-    cut = np.empty(state.n.shape[0] + 2)
-    fill_cuts(geometry, state.n, state.shift[0], cut)
-    return weights(geometry, state), cut, mass(geometry, state)
-
-
-@whole_loop
-def rate_each(rows, rule, w, cut, ranks, scores):
-    """Do the work of `rate`."""
+@_njit(nogil=True, cache=True, _nrt=False)
+def rate(rows, rule, w, cut, ranks, scores):
+    """Score and rank every row; return -1, or the first row whose scores are not finite."""
     for t in range(ranks.shape[0]):
         measured, total = measure(rule, rows, t, w, scores[t])
         if not isfinite(total):
             return t
         ranks[t] = decode(rule, measured, cut)
     return -1
-
-
-@njit(nogil=True, cache=True)
-def rate(rows, rule, w, cut, ranks, scores):
-    """Score and rank every row; return -1, or the first row whose scores are not finite."""
-    return rate_each(rows, rule, w, cut, ranks, scores)
 
 
 def _mean_score(rule, score, sums, weight):
@@ -1066,97 +1045,85 @@ write_scores = on_type({Multiclass: _write_scores}, default=_write_score)
 
 
 @part_of_loop
-def note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before, work):
+def note(rule, model, record, i, rows, t, scores, lo, hi, before):
     """Record what the predicting model says of row t before it is learned."""
-    if mean is not None:
-        if before > 0.0 and not mean_is_lost(rows):
-            sums, _ = measure(rule, under_sums(rows), t, mean.u, record.scores[i])
-            scores = mean_scores(rule, scores, sums, before)
-            for k in range(state.n.shape[0]):
-                work.n[k] = state.n[k] - mean.n[k] / before
-            fill_cuts(geometry, work.n, 0.0, work.cut)
-            cut = work.cut
+    geometry, state, cut, work = model.geometry, model.state, model.cut, model.work
+    if state.mean_u.shape[0] > 0 and before > 0.0 and not mean_is_lost(rows):
+        sums, _ = measure(rule, under_sums(rows), t, state.mean_u, record.scores[i])
+        scores = mean_scores(rule, scores, sums, before)
+        for k in range(state.n.shape[0]):
+            work.n[k] = state.n[k] - state.mean_n[k] / before
+        fill_cuts(geometry, work.n, 0.0, work.cut)
+        cut = work.cut
     unit = mass(geometry, state)
     record.rank[i] = decode(rule, scores, cut)
     record.hinge[i] = 0.0 if hi < lo else hinge(rule, scores, cut, lo, hi) / unit
     write_scores(rule, scores, unit, record.scores, i)
-    keep_cuts(record, i, cut)
+    if record.cuts.shape[0] > 0:
+        for k in range(cut.shape[0]):
+            record.cuts[i, k] = cut[k]
 
 
-def _walk(
-    rows, intervals, importance, order, rule, geometry, growth, state, mean, record, w, cut, work
-):
+@_njit(nogil=True, cache=True, _nrt=False)
+def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
-    alpha = work.alpha
+    state, cut, alpha = model.state, model.cut, model.work.alpha
     before = state.clock[0]
     scale = state.clock[1]
     rounds = state.counts[0]
     mistakes = 0
     updates = 0
-    for i in range(intervals.shape[0] if order is None else order.shape[0]):
-        if order is None:
-            t = i
-        else:
-            t = order[i]
+    n_visits = order.shape[0]
+    if n_visits == 0:
+        n_visits = intervals.shape[0]
+    for i in range(n_visits):
+        t = np.intp(i)
+        if order.shape[0] > 0:
+            t = np.intp(order[i])
             later = order[min(i + AHEAD, order.shape[0] - 1)]
             fetch(rows, later)
             prefetch(intervals, 2 * later)
-        scores, total = measure(rule, rows, t, w, work.scores)
+        scores, total = measure(rule, rows, t, model.w, model.work.scores)
         squared = squared_length(rule, rows, t)
         if not isfinite(total + squared):
             return i
         lo = intervals[t, 0]
         hi = intervals[t, 1]
-        if record is not None:
-            note(rule, record, i, rows, t, scores, cut, lo, hi, geometry, state, mean, before, work)
+        if extras is not None:
+            if extras.record.rank.shape[0] > 0:
+                note(rule, model, extras.record, i, rows, t, scores, lo, hi, before)
         if hi < lo:
             continue
         rounds += 1
-        if growth is not None:
-            fade(rule, state.evidence, 1.0 / growth)
-            scale *= growth
+        c = 1.0
+        if extras is not None:
+            if extras.importance.shape[0] > 0:
+                c = extras.importance[t]
+            if extras.growth != 1.0:
+                multiply(state.own[: state.fading], 1.0 / extras.growth)
+                scale *= extras.growth
         omega = scale * age(rule, rounds)
-        if importance is None:
-            c = 1.0
-        else:
-            c = importance[t]
-        violated, moves = step(
-            rule,
-            scores,
-            squared,
-            c,
-            cut,
-            lo,
-            hi,
-            alpha,
-            work,
-            geometry,
-            state,
-            mean,
-            before,
-            omega,
-            rounds,
-        )
+        now = Round(rounds, c, before, omega)
+        violated, moves = step(rule, model, scores, squared, lo, hi, now)
         if violated > 0:
             mistakes += 1
             updates += violated
         if moves:
             for k in range(alpha.shape[0]):
                 if alpha[k] != 0.0:
-                    add(rows, t, alpha[k], k, geometry, state, w, mean, before)
-            settle(geometry, state, w, cut, alpha[0], c, rows, t)
-            if not state.lattice:
-                restore_order(geometry, state, cut, mean, before)
+                    add(rows, t, alpha[k], k, model, before)
+            settle(model.geometry, model, alpha[0], c, rows, t)
+            if state.lattice[0] == 0:
+                restore_order(model, before)
         before += omega
-        if growth is not None:
+        if extras is not None:
             if scale > MAX_GROWTH:
                 before /= MAX_GROWTH
                 scale /= MAX_GROWTH
-                rescale(rule, state.evidence, 1.0 / MAX_GROWTH)
-                if mean is not None:
-                    for k in range(mean.u.shape[0]):
-                        multiply(mean.u[k], 1.0 / MAX_GROWTH)
-                    multiply(mean.n, 1.0 / MAX_GROWTH)
+                multiply(state.own[state.fading :], 1.0 / MAX_GROWTH)
+                for k in range(state.mean_u.shape[0]):
+                    multiply(state.mean_u[k], 1.0 / MAX_GROWTH)
+                multiply(state.mean_n, 1.0 / MAX_GROWTH)
     state.clock[0] = before
     state.clock[1] = scale
     state.counts[0] = rounds
@@ -1165,46 +1132,148 @@ def _walk(
     return -1
 
 
-walk = whole_loop(_walk)
-walk_one = part_of_loop(_walk)  # for one row, the call would cost as much as the row
+# --- The memory of a learner ---------------------------------------------------------------------
+# All that a linear learner has learned is in one array of numbers and one of integers, because
+# passing a model's arrays one by one costs more than learning a row. `lay_out` makes views of them;
+# `_memory.py` has the same layout for Python.
+
+NO_ORDER = np.empty(0, dtype=np.int32)
+NO_ORDER.flags.writeable = False
+
+# Where the integers are: counts, then flags and sizes.
+LATTICE, N_SCORES, WIDTH, N_CUTS, AVERAGES, FADING, N_RANGES, N_INTEGERS = 3, 4, 5, 6, 7, 8, 9, 10
 
 
-@njit(nogil=True, cache=True)
-def run(rows, intervals, importance, order, rule, geometry, growth, state, mean, record):
-    """Learn from each row once: those that `order` names, or all as they come if it is None.
+def _view_of(readonly: bool) -> Callable[..., Any]:
+    """Return a function that makes a matrix of a part of a flat array."""
 
-    `importance` holds the rows' weights, None: all are 1. `growth` is how much more each round
-    weighs than the one before it, None: all weigh the same. A row without a label (``hi < lo``) is
-    recorded, but it is no round: nothing counts it. Return -1, or the first position whose scores
-    are not finite. The state is then half-way: drop it.
-    """
-    cut = np.empty(state.n.shape[0] + 2)
+    @intrinsic
+    def compiled(_, values, start, n_rows, n_columns):
+        # numba's own reshape calls a function that looks for a way to avoid a copy: a tenth of a
+        # row.
+        matrix = types.Array(values.dtype, 2, "C", readonly=readonly)
+
+        def generate(context, builder, signature, arguments):
+            flat, start, n_rows, n_columns = arguments
+            source = context.make_array(signature.args[0])(context, builder, flat)
+            view = context.make_array(matrix)(context, builder)
+            size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
+            context.populate_array(
+                view,
+                data=builder.gep(source.data, [start]),
+                shape=[n_rows, n_columns],
+                strides=[builder.mul(n_columns, size), size],
+                itemsize=size,
+                meminfo=None,
+            )
+            return view._getvalue()
+
+        return matrix(values, types.intp, types.intp, types.intp), generate
+
+    def interpreted(values, start, n_rows, n_columns):
+        return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
+
+    return interpreted if config.DISABLE_JIT else compiled  # type: ignore[attr-defined]
+
+
+matrix_at = _view_of(readonly=False)
+read_only_at = _view_of(readonly=True)  # passes are compiled for rows and labels of this kind
+
+
+@_njit(inline="always", _nrt=False)
+def lay_out(numbers, integers):
+    """Return the state of a memory."""
+    n_scores, width, n_cuts = integers[N_SCORES], integers[WIDTH], integers[N_CUTS]
+    averages = integers[AVERAGES]
+    size = n_scores * width
+    start = size + averages * size
+    end = start + n_cuts + averages * n_cuts
+    return State(
+        u=matrix_at(numbers, 0, n_scores, width),
+        mean_u=matrix_at(numbers, size, averages * n_scores, width),
+        n=numbers[start : start + n_cuts],
+        mean_n=numbers[start + n_cuts : end],
+        shift=numbers[end : end + 2],
+        clock=numbers[end + 2 : end + 4],
+        own=numbers[end + 4 :],
+        counts=integers[:LATTICE],
+        lattice=integers[LATTICE : LATTICE + 1],
+        fading=integers[FADING],
+    )
+
+
+def desk_size(geometry: Any, n_scores: int, width: int, n_classes: int) -> int:
+    """Return how many numbers the working space of a pass has."""
+    weights = 0 if shares_u(geometry) else n_scores * width
+    return weights + 2 * n_scores + n_classes - 1 + 5 * (n_classes + 1)
+
+
+@_njit(inline="always", _nrt=False)
+def set_up(geometry, state, desk):
+    """Return the model of a state, with its working space at the beginning of an array."""
+    n_scores, n_cuts = state.u.shape[0], state.n.shape[0]
+    K = n_cuts + 1
+    start = 0
+    w = state.u
+    if not shares_u(geometry):
+        w = matrix_at(desk, 0, n_scores, state.u.shape[1])
+        start = state.u.size
+        fill_weights(geometry, state, w)
+    after = start + 2 * n_scores
+    cuts = after + n_cuts
+    cut = desk[cuts : cuts + K + 1]
     fill_cuts(geometry, state.n, state.shift[0], cut)
-    w = weights(geometry, state)
     work = Scratch(
-        scores=np.empty(w.shape[0]),
-        alpha=np.empty(w.shape[0]),
-        n=np.empty_like(state.n),
-        cut=np.empty_like(cut),
-        above=np.empty_like(cut),
-        q=np.empty_like(cut),
-        tau=np.empty_like(cut),
+        scores=desk[start : start + n_scores],
+        alpha=desk[start + n_scores : after],
+        n=desk[after:cuts],
+        cut=desk[cuts + K + 1 : cuts + 2 * (K + 1)],
+        above=desk[cuts + 2 * (K + 1) : cuts + 3 * (K + 1)],
+        q=desk[cuts + 3 * (K + 1) : cuts + 4 * (K + 1)],
+        tau=desk[cuts + 4 * (K + 1) : cuts + 5 * (K + 1)],
     )
-    return walk(
-        rows,
-        intervals,
-        importance,
-        order,
-        rule,
-        geometry,
-        growth,
-        state,
-        mean,
-        record,
-        w,
-        cut,
-        work,
-    )
+    return Model(geometry, state, w, cut, work)
+
+
+@_njit(nogil=True, cache=True, _nrt=False)
+def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk):
+    """Learn from each row once: those that `order` names, or all as they come if it is empty.
+
+    A row without a label (``hi < lo``) is recorded, but it is no round: nothing counts it. Return
+    -1, or the first position whose scores are not finite. The memory is then half-way: drop it.
+    """
+    model = set_up(geometry, lay_out(numbers, integers), desk)
+    return walk(rows, intervals, order, rule, model, extras)
+
+
+@_njit(nogil=True, cache=True, _nrt=False)
+def predicting(geometry, numbers, integers, w, cut):
+    """Write the weights and thresholds that predict, those of the mean where there is one.
+
+    Return the number that divides both when they are reported.
+    """
+    state = lay_out(numbers, integers)
+    averages = state.mean_u.shape[0] > 0 and state.clock[0] > 0.0
+    for k in range(w.shape[0]):
+        for j in range(w.shape[1]):
+            w[k, j] = state.u[k, j]
+            if averages:
+                w[k, j] -= state.mean_u[k, j] / state.clock[0]
+    if not shares_u(geometry):
+        fill_weights(geometry, state, w)
+    n = cut[1 : state.n.shape[0] + 1]  # where each is then replaced by its threshold
+    for i in range(state.n.shape[0]):
+        n[i] = state.n[i]
+        if averages:
+            n[i] -= state.mean_n[i] / state.clock[0]
+    fill_cuts(geometry, n, state.shift[0], cut)
+    return mass(geometry, state)
+
+
+@_njit(nogil=True, cache=True, _nrt=False)
+def common_shift(geometry, numbers, integers):
+    """Return the common shift of exponents that were not reached by learning."""
+    return peak(geometry, lay_out(numbers, integers))
 
 
 # --- Orders of rows ------------------------------------------------------------------------------
@@ -1254,330 +1323,100 @@ def shuffle_rounds(intervals, seed, order):
 
 
 # --- One row at a time ---------------------------------------------------------------------------
-# Passing a model's arrays one by one costs more than learning a row. So a stream keeps them all in
-# one array of numbers and one of integers, and compiled functions make views of them.
+# A stream has two arrays besides the memory: a desk of numbers (the row, its weight and the constant
+# feature; what predicts; the working space of a pass; a copy of what the row may change) and a note
+# of integers.
 
-# Where the integers are, after the three of `State.counts`; KEPT and STARTS are many.
-LATTICE, N_SCORES, N_FEATURES, RATED, LOW, HIGH, KEPT, STARTS = 3, 4, 5, 6, 7, 8, 9, 12
-
-# The numbers, part after part; `part_sizes` says how many each has.
-(
-    ROW,
-    CONSTANT,
-    IMPORTANCE,
-    UNIT,
-    RATING_W,  # what predicts: the mean where there is one; made when it is asked for
-    RATING_CUT,
-    SCRATCH_SCORES,
-    SCRATCH_ALPHA,
-    SCRATCH_N,
-    SCRATCH_CUT,
-    SCRATCH_ABOVE,
-    SCRATCH_Q,
-    SCRATCH_TAU,
-    U,  # from here on: what a round may change
-    N,
-    SHIFT,
-    CLOCK,
-    W,
-    CUT,
-    MEAN_U,
-    MEAN_N,
-    SUMS,
-    EXACT,
-    TOTAL,
-    EVIDENCE_RANGES,
-    COPY,  # of what a round may change
-    N_PARTS,
-) = range(27)
+LOW, KEPT, RANK, RATED, NOTE_SIZE = 0, 2, 6, 7, 8
 
 
-def part_sizes(geometry: Any, memory: Any) -> list[int]:
-    """Return how many numbers each part has for a model of this size."""
-    state, mean = memory
-    width, n_classes = state.u.size, len(state.n) + 1
-    rating = [width, n_classes + 1]
-    scratch = [len(state.u), len(state.u), n_classes - 1, *[n_classes + 1] * 4]
-    changing = [width, n_classes - 1, 2, 2, 0 if shares_u(geometry) else width, n_classes + 1]
-    changing += [0, 0] if mean is None else [width, n_classes - 1]
-    changing += [0] * 4 if state.evidence is None else [part.size for part in state.evidence]
-    return [state.u.shape[1] - 1, 1, 1, 1, *rating, *scratch, *changing, sum(changing)]
-
-
-@intrinsic
-def _unchecked_matrix(_, values, start, n_rows, n_columns):
-    # numba's own reshape calls a function that looks for a way to avoid a copy: a tenth of a row.
-    matrix = types.Array(values.dtype, 2, "C")
-
-    def generate(context, builder, signature, arguments):
-        flat, start, n_rows, n_columns = arguments
-        source = context.make_array(signature.args[0])(context, builder, flat)
-        view = context.make_array(matrix)(context, builder)
-        size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
-        context.populate_array(
-            view,
-            data=builder.gep(source.data, [start]),
-            shape=[n_rows, n_columns],
-            strides=[builder.mul(n_columns, size), size],
-            itemsize=size,
-            meminfo=None,
-        )
-        return view._getvalue()
-
-    return matrix(values, types.intp, types.intp, types.intp), generate
-
-
-def _checked_matrix(values, start, n_rows, n_columns):
-    return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
-
-
-# A part of a flat array as a matrix.
-_compiles = not config.DISABLE_JIT  # type: ignore[attr-defined]
-matrix_at = _unchecked_matrix if _compiles else _checked_matrix
-
-
-class OneRow(NamedTuple):
-    """A linear model, the next row and the loop's working space: views of two arrays."""
-
-    rows: Any  # the one row
-    intervals: Any  # (1, 2)
-    importance: Any  # (1,)
-    state: Any
-    mean: Any
-    w: Any
-    cut: Any
-    work: Any
-    rating_w: Any
-    rating_cut: Any
-
-
-@_njit(inline="always", _nrt=False)  # numba's own: without the runtime, no function returns views
-def _part(numbers, integers, part):
-    return numbers[integers[STARTS + part] : integers[STARTS + part + 1]]
-
-
-def _no_evidence(rule, numbers, integers):
-    return None
-
-
-def _evidence_of_ranges(rule, numbers, integers):
-    return Evidence(
-        sums=_part(numbers, integers, SUMS),
-        exact=_part(numbers, integers, EXACT),
-        total=_part(numbers, integers, TOTAL),
-        ranges=_part(numbers, integers, EVIDENCE_RANGES),
-    )
-
-
-evidence_of = on_type({Likelihood: _evidence_of_ranges}, default=_no_evidence)
-
-
-@part_of_loop
-def lay_out(rule, geometry, averages, numbers, integers):
-    """Return the parts of a model. `averages` is None where there is no mean."""
-    n_scores = integers[N_SCORES]
-    width = integers[N_FEATURES] + 1
-    u = matrix_at(numbers, integers[STARTS + U], n_scores, width)
-    if averages is None:
-        mean = None
-    else:
-        mean = Mean(
-            matrix_at(numbers, integers[STARTS + MEAN_U], n_scores, width),
-            _part(numbers, integers, MEAN_N),
-        )
-    w = u
-    if not shares_u(geometry):
-        w = matrix_at(numbers, integers[STARTS + W], n_scores, width)
-    return OneRow(
-        rows=Dense(
-            matrix_at(numbers, integers[STARTS + ROW], 1, width - 1),
-            numbers[integers[STARTS + CONSTANT]],
-        ),
-        intervals=matrix_at(integers, LOW, 1, 2),
-        importance=_part(numbers, integers, IMPORTANCE),
-        state=State(
-            u=u,
-            n=_part(numbers, integers, N),
-            shift=_part(numbers, integers, SHIFT),
-            counts=integers[:LATTICE],
-            clock=_part(numbers, integers, CLOCK),
-            lattice=integers[LATTICE] != 0,
-            evidence=evidence_of(rule, numbers, integers),
-        ),
-        mean=mean,
-        w=w,
-        cut=_part(numbers, integers, CUT),
-        work=Scratch(
-            scores=_part(numbers, integers, SCRATCH_SCORES),
-            alpha=_part(numbers, integers, SCRATCH_ALPHA),
-            n=_part(numbers, integers, SCRATCH_N),
-            cut=_part(numbers, integers, SCRATCH_CUT),
-            above=_part(numbers, integers, SCRATCH_ABOVE),
-            q=_part(numbers, integers, SCRATCH_Q),
-            tau=_part(numbers, integers, SCRATCH_TAU),
-        ),
-        rating_w=matrix_at(numbers, integers[STARTS + RATING_W], n_scores, width),
-        rating_cut=_part(numbers, integers, RATING_CUT),
-    )
+def rating_size(n_scores: int, width: int, n_classes: int) -> int:
+    """Return how many numbers a stream needs to predict: weights, thresholds, scores, a divisor."""
+    return n_scores * width + n_classes + 1 + n_scores + 1
 
 
 @any_order
 def is_finite(values):
-    """Tell whether every number of a matrix is finite."""
+    """Tell whether every number is finite."""
     total = 0.0
-    for k in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            total += 0.0 * values[k, j]
+    for i in range(values.shape[0]):
+        total += 0.0 * values[i]
     return total == 0.0
 
 
-@njit(nogil=True, cache=True)
+@_njit(nogil=True, cache=True, _nrt=False)
 def all_finite(values):
-    """Tell whether every number of a matrix is finite: `is_finite`, to be called from Python."""
+    """Tell whether every number is finite: `is_finite`, to be called from Python."""
     return is_finite(values)
 
 
 @part_of_loop
-def copy_within(values, source, target, count):
-    """Copy values to another place of the same array."""
+def copy_values(source, start, target, place, count):
+    """Copy values from one array to another."""
     for i in range(count):
-        values[target + i] = values[source + i]
+        target[place + i] = source[start + i]
 
 
-@part_of_loop
-def learn_in_place(
-    rule,
-    geometry,
-    growth,
-    averages,
-    numbers,
-    integers,
-    model,
-    rows,
-    intervals,
-    importance,
-    record,
-):
-    """Learn rows as `run` does, but in place; undo it all if a number is not finite.
+@_njit(cache=True, _nrt=False)
+def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
+    """Learn the row in place; return -1, or another number if the model is as it was.
 
-    Return -1, or the position of the row whose scores are not finite; the number of the rows, if
-    the sums are not.
+    `growth` is None in a plain stream, where the weight of the row is 1.
     """
-    n_ranges = integers[STARTS + COPY] - integers[STARTS + EVIDENCE_RANGES]
-    first, count = 0, n_ranges  # of the evidence of ranges, which is large: what may change
-    if intervals.shape[0] == 1 and model.state.clock[1] * growth <= MAX_GROWTH:
-        count = 0
-        lo = intervals[0, 0]
-        hi = intervals[0, 1]
-        if n_ranges > 0 and lo < hi:
-            first = range_offset(model.state.n.shape[0] + 1, lo, hi)
+    note[LOW] = lo
+    note[LOW + 1] = hi
+    n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
+    n_ranges = integers[N_RANGES]
+    size = numbers.shape[0] - n_ranges
+    first, count = size, 0  # of ranges, a row changes the numbers of its own one
+    if n_ranges > 0:
+        if growth is not None:
+            count = n_ranges  # a half-life may divide them all
+        elif lo < hi:
+            first += range_offset(K, lo, hi)
             count = hi - lo + 1
-    start = integers[STARTS + U]
-    rest = integers[STARTS + EVIDENCE_RANGES] + first
-    back = integers[STARTS + COPY] - start
-    copy_within(numbers, start, start + back, rest - first - start)
-    copy_within(numbers, rest, rest + back, count)
-    copy_within(integers, 0, KEPT, 3)
-    bad = walk_one(
-        rows,
-        intervals,
-        importance,
-        None,
-        rule,
-        geometry,
-        growth,
-        model.state,
-        model.mean,
-        record,
-        model.w,
-        model.cut,
-        model.work,
-    )
+    kept = desk.shape[0] - numbers.shape[0]
+    copy_values(numbers, 0, desk, kept, size)
+    copy_values(numbers, first, desk, kept + first, count)
+    copy_values(integers, 0, note, KEPT, LATTICE + 1)
+    space = desk[width + 1 + n_scores * width + K + 1 + n_scores + 1 :]
+    model = set_up(geometry, lay_out(numbers, integers), space)
+    rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])
+    intervals = read_only_at(note, LOW, 1, 2)
+    if growth is None:
+        bad = walk(rows, intervals, NO_ORDER, rule, model, None)
+    else:
+        if desk[width - 1] != 1.0:
+            integers[LATTICE] = 0
+        none = matrix_at(desk, 0, 0, 1)
+        record = Record(note[:0], none, desk[:0], none)
+        extras = Extras(desk[width - 1 : width], growth, record)
+        bad = walk(rows, intervals, NO_ORDER, rule, model, extras)
     if bad < 0:
-        good = is_finite(model.state.u)
-        if averages is not None:
-            good = good and is_finite(model.mean.u)
-        if good:
-            integers[RATED] = 0
+        if is_finite(numbers[:size]) and is_finite(numbers[first : first + count]):
             return -1
-        bad = intervals.shape[0]
-    copy_within(numbers, start + back, start, rest - first - start)
-    copy_within(numbers, rest + back, rest, count)
-    copy_within(integers, KEPT, 0, 3)
+        bad = 1
+    copy_values(desk, kept, numbers, 0, size)
+    copy_values(desk, kept + first, numbers, first, count)
+    copy_values(note, KEPT, integers, 0, LATTICE + 1)
     return bad
 
 
 @_njit(cache=True, _nrt=False)
-def learn_row(rule, geometry, growth, averages, numbers, integers, lo, hi):
-    """Learn the row; return -1, or another number if the model is as it was: not all is finite."""
-    model = lay_out(rule, geometry, averages, numbers, integers)
-    integers[LOW] = lo
-    integers[HIGH] = hi
-    return learn_in_place(
-        rule,
-        geometry,
-        growth,
-        averages,
-        numbers,
-        integers,
-        model,
-        model.rows,
-        model.intervals,
-        model.importance,
-        None,
-    )
-
-
-@_njit(cache=True, _nrt=False)
-def answer_rows(rule, geometry, growth, averages, numbers, integers, X, intervals, record):
-    """Record what the model says of each row before it learns it; return as `learn_in_place`."""
-    model = lay_out(rule, geometry, averages, numbers, integers)
-    return learn_in_place(
-        rule,
-        geometry,
-        growth,
-        averages,
-        numbers,
-        integers,
-        model,
-        Dense(X, model.rows.constant),
-        intervals,
-        None,
-        record,
-    )
-
-
-@part_of_loop
-def prepare_rating(geometry, model, mean):
-    """Write the weights and thresholds that predict, those of the mean where there is one."""
-    state, n = model.state, model.work.n
-    for k in range(model.w.shape[0]):
-        for j in range(model.w.shape[1]):
-            model.rating_w[k, j] = model.w[k, j]
-    for i in range(n.shape[0]):
-        n[i] = state.n[i]
-    if mean is not None:
-        if state.clock[0] > 0.0:
-            for k in range(model.w.shape[0]):
-                for j in range(model.w.shape[1]):
-                    model.rating_w[k, j] -= mean.u[k, j] / state.clock[0]
-            for i in range(n.shape[0]):
-                n[i] -= mean.n[i] / state.clock[0]
-    fill_cuts(geometry, n, state.shift[0], model.rating_cut)
-
-
-@_njit(cache=True, _nrt=False)
-def rate_row(rule, geometry, averages, numbers, integers):
+def rate_row(rule, geometry, numbers, integers, desk, note):
     """Score the row and return its rank, or -1 if its scores are not finite."""
-    model = lay_out(rule, geometry, averages, numbers, integers)
-    if integers[RATED] == 0:
-        prepare_rating(geometry, model, model.mean)
-        numbers[integers[STARTS + UNIT]] = mass(geometry, model.state)
-        integers[RATED] = 1
-    scores, total = measure(rule, model.rows, 0, model.rating_w, model.work.scores)
-    if not isfinite(total):
+    n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
+    w = matrix_at(desk, width + 1, n_scores, width)
+    start = width + 1 + n_scores * width
+    cut = desk[start : start + K + 1]
+    scores = matrix_at(desk, start + K + 1, 1, n_scores)
+    if note[RATED] != integers[0] + 1:  # made after that many rounds
+        desk[start + K + 1 + n_scores] = predicting(geometry, numbers, integers, w, cut)
+        note[RATED] = integers[0] + 1
+    rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])
+    if rate(rows, rule, w, cut, note[RANK : RANK + 1], scores) >= 0:
         return -1
-    return decode(rule, scores, model.rating_cut)
+    return note[RANK]
 
 
 def entry_point(function: Any, *arguments: Any) -> Any:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._online import Memory, OnlineClassifier, read_weights
+from pril._online import OnlineClassifier, read_weights
 from pril._rows import not_finite_error
 from pril.errors import shown
 
@@ -38,93 +37,6 @@ def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
     return lambda x: [x[name] for name in names]
 
 
-def widened(memory: Memory, n_features: int) -> Memory:
-    """Return a memory with room for more features, which were zero in every row so far."""
-
-    def widen(u: Array) -> Array:
-        wide = np.zeros((len(u), n_features + 1))
-        wide[:, : u.shape[1] - 1], wide[:, -1] = u[:, :-1], u[:, -1]
-        return wide
-
-    state, mean = memory
-    return Memory(
-        state._replace(u=widen(state.u)), None if mean is None else mean._replace(u=widen(mean.u))
-    )
-
-
-class Arena(NamedTuple):
-    """A model's memory, moved into the two arrays that the compiled functions take."""
-
-    memory: Memory  # the same numbers, as the model has them
-    integers: Array
-    row: Array  # where the next row is to be written, as are its weight ...
-    importance: Array
-    pack: Callable[..., None]  # ... and its numbers, one by one
-    learn: Callable[[int, int], int]
-    rate: Callable[[], int]
-    learning: tuple[Any, ...]  # what functions that learn take first
-    scores: Array  # of the row rated last, to be divided by `unit`, as are the next
-    cut: Array
-    unit: Array
-
-    @classmethod
-    def of(cls, model: OnlineClassifier, memory: Memory) -> Arena:
-        """Copy a model's memory into a new arena."""
-        rule, geometry, growth = model._rule(), model._geometry(), model._growth() or 1.0
-        state, mean = memory
-        starts = [*accumulate(loop.part_sizes(geometry, memory), initial=0)]
-        numbers, integers = np.zeros(starts[-1]), np.zeros(loop.STARTS + len(starts), np.int64)
-        integers[loop.STARTS :] = starts
-        integers[loop.N_SCORES], integers[loop.N_FEATURES] = len(state.u), state.u.shape[1] - 1
-        integers[loop.LATTICE] = state.lattice
-        parts = [numbers[start:stop] for start, stop in pairwise(starts)]
-        parts[loop.CONSTANT][0] = float(getattr(model, "fit_intercept", False))
-        parts[loop.IMPORTANCE][0] = 1.0
-
-        def moved(array: Array, place: Array) -> Array:
-            view = place.reshape(array.shape)
-            view[:] = array
-            return view
-
-        evidence = state.evidence
-        if evidence is not None:
-            places = parts[loop.SUMS : loop.COPY]
-            evidence = loop.Evidence(*map(moved, evidence, places))
-        state = loop.State(
-            u=moved(state.u, parts[loop.U]),
-            n=moved(state.n, parts[loop.N]),
-            shift=moved(state.shift, parts[loop.SHIFT]),
-            counts=moved(state.counts, integers[: loop.LATTICE]),
-            clock=moved(state.clock, parts[loop.CLOCK]),
-            lattice=state.lattice,
-            evidence=evidence,
-        )
-        averages = None
-        if mean is not None:
-            averages = True
-            mean = loop.Mean(moved(mean.u, parts[loop.MEAN_U]), moved(mean.n, parts[loop.MEAN_N]))
-        given = (rule, geometry, averages, numbers, integers)
-        w, parts[loop.CUT][:], _ = loop.parameters(geometry, state)
-        if parts[loop.W].size:
-            moved(w, parts[loop.W])
-        learning = (rule, geometry, growth, averages, numbers, integers)
-        row = parts[loop.ROW]
-        pack = struct.Struct(f"{len(row)}d").pack_into
-        return cls(
-            memory=Memory(state, mean),
-            integers=integers,
-            row=row,
-            importance=parts[loop.IMPORTANCE],
-            pack=partial(pack, row.data.cast("B"), 0),
-            learn=partial(loop.entry_point(loop.learn_row, *learning, 0, 0), *learning),
-            rate=partial(loop.entry_point(loop.rate_row, *given), *given),
-            learning=learning,
-            scores=parts[loop.SCRATCH_SCORES],
-            cut=parts[loop.RATING_CUT],
-            unit=parts[loop.UNIT],
-        )
-
-
 class Stream:
     """A linear learner that learns and predicts one row at a time; its `stream` returns it.
 
@@ -145,19 +57,31 @@ class Stream:
         The learner.
     """
 
-    # Each method tries the usual case first: a current model, the features that it knows, a label
-    # that was read before. If anything is different, it starts over and looks at everything.
+    # Each method tries the usual case first: a model as it was left, the features that it knows, a
+    # label that was read before. If anything is different, it starts over and looks at everything.
 
     def __init__(
         self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise ValueError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
+        self.model = model
+        self.unknown = unknown
+        self._grows = not model._has_learned()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Work on the model as it is now."""
+        model = self.model
         model._validate_params()
-        fitted = model._has_learned()
-        if fitted:
+        self._memory: Any = None
+        self._names: dict[str, None] | None = {}  # in their order; None: they have none
+        self._width = -1  # features of a usual row; before the first, no row is
+        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
+        if model._has_learned():
             model._check_fixed()
             self._classes = model._agreed_classes(_ranks.read([]), None)
+            self._use(model._memory)
         elif model.classes is not None:
             self._classes = _ranks.check_classes(model.classes)
         else:
@@ -165,33 +89,41 @@ class Stream:
                 "stream() needs the classes of a model that has not learned yet: set them on the "
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
-        self.model = model
-        self.unknown = unknown
-        self._grows = not fitted
         self._answers = self._classes.tolist()
-        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
-        self._arena: Arena | None = None
-        self._names: dict[str, None] | None = {}  # in their order; None: they have none
-        self._width = -1  # of a row that is usual: none is before the first
-        if fitted:
-            arena = Arena.of(model, model._memory)
-            model._memory = arena.memory
-            self._use(arena)
 
-    def _use(self, arena: Arena) -> None:
-        """Work on the arena of the model, as it is now."""
-        self._arena, self._memory = arena, arena.memory
-        self._row, self._pack = arena.row, arena.pack
-        self._learn, self._rate = arena.learn, arena.rate
-        self._answer: Callable[..., int] | None = None  # compiled when it is needed
+    def _use(self, memory: Any) -> None:
+        """Learn in place, in this memory of the model."""
+        model, (n_scores, width, n_classes) = self.model, memory.layout.sizes()
+        rule, geometry, growth = model._rule(), model._geometry(), model._growth()
+        rating = loop.rating_size(n_scores, width, n_classes)
+        space = loop.desk_size(geometry, n_scores, width, n_classes)
+        self._memory = memory
+        self._desk = desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
+        self._note = np.zeros(loop.NOTE_SIZE, dtype=np.int64)
+        self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
+        self._importance = desk[width - 1 : width]
+        self._importance[0], desk[width] = 1.0, float(getattr(model, "fit_intercept", False))
+        start = width + 1 + n_scores * width
+        self._rating = np.split(desk[start : start + rating - n_scores * width], [n_classes + 1, -1])
+        arrays = (memory.numbers, memory.integers, desk, self._note)
+        self._learning = (rule, geometry, growth, *arrays)
+        self._learn = self._compiled(growth)
+        self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
+        given = (rule, geometry, *arrays)
+        self._rate = partial(loop.entry_point(loop.rate_row, *given), *given)
+        self._pack = partial(struct.Struct(f"{width - 1}d").pack_into, self._row.data.cast("B"), 0)
+        inspect = model._inspect_rows
         self._inspect: Callable[[], None] | None = None  # for learners that look at features
-        inspect = self.model._inspect_rows
         if getattr(inspect, "__func__", None) is not OnlineClassifier._inspect_rows:
-            self._inspect = partial(inspect, loop.Dense(arena.row[np.newaxis], 0.0))
-        self._width, self._shape = len(arena.row), arena.row.shape
-        names = getattr(self.model, "feature_names_in_", None)
+            self._inspect = partial(inspect, loop.Dense(self._row[np.newaxis], 0.0))
+        names = getattr(model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
         self._values = values_getter([] if names is None else names.tolist())
+
+    def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
+        rule, geometry, _, *arrays = self._learning
+        given = (rule, geometry, growth, *arrays)
+        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
 
     def __reduce__(self) -> Any:
         return resume, (self.model, self.unknown, self._grows)
@@ -236,44 +168,39 @@ class Stream:
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Learn from a row of which nothing is known yet."""
-        self._check_current()
+        self._follow_model()
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
         lo, hi = self._read_label(None if weight == 0.0 else y)
-        model, arena = self.model, self._arena
+        model = self.model
         model._inspect_rows(loop.Dense(row[np.newaxis], 0.0))
         with model._unchanged_on_failure():
-            if arena is None or len(row) > self._width:
-                arena = self._make_room(len(row), names)
-            arena.row[:] = row
-            arena.importance[0] = weight
-            integers = arena.integers
-            lattice = integers[loop.LATTICE]
+            if self._memory is None or len(row) > self._width:
+                self._make_room(len(row), names)
+            self._row[:] = row
+            learn = self._learn
             if weight != 1.0:
-                integers[loop.LATTICE] = False
-            failed = arena.learn(lo, hi) >= 0
-            arena.importance[0] = 1.0
+                if self._learn_weighted is None:
+                    self._learn_weighted = self._compiled(model._growth() or 1.0)
+                learn, self._importance[0] = self._learn_weighted, weight
+            failed = learn(lo, hi) >= 0
+            self._importance[0] = 1.0
             if failed:
-                integers[loop.LATTICE] = lattice
                 raise self._not_finite(row)
-            memory = arena.memory
-            if memory.state.lattice and weight != 1.0:
-                memory = memory._replace(state=memory.state._replace(lattice=False))
-                arena = arena._replace(memory=memory)
-            model._memory = memory
-        if arena is not self._arena:
-            self._use(arena)
 
-    def _make_room(self, n_features: int, names: list[str] | None) -> Arena:
-        """Give the model so many features; return a new arena for it."""
+    def _make_room(self, n_features: int, names: list[str] | None) -> None:
+        """Give the model so many features."""
         model = self.model
         model.n_features_in_ = n_features
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
-        if self._arena is None:
+        if self._memory is None:
             model.classes_ = self._classes
-            return Arena.of(model, model._blank_memory(None))
-        return Arena.of(model, widened(self._arena.memory, n_features))
+            model._memory = model._blank_memory(None)
+        else:
+            layout = self._memory.layout._replace(n_features=n_features)
+            model._memory = self._memory.with_layout(layout)
+        self._use(model._memory)
 
     def _read_label(self, y: Any) -> tuple[int, int]:
         """Return the interval of a label, and remember it."""
@@ -326,7 +253,7 @@ class Stream:
             if self.model._memory is not self._memory:
                 raise KeyError
         except NOT_USUAL:
-            self._check_current()
+            self._follow_model()
             check_is_fitted(self.model)
             self._row[:] = self._read_row(x, learning=False)[0]
         rank = self._rate()
@@ -334,33 +261,12 @@ class Stream:
             raise self._not_finite()
         return rank
 
-    # --- Many rows ---
-
-    def is_current(self) -> bool:
-        """Tell whether the model has learned by this stream alone since it began."""
-        return getattr(self.model, "_memory", None) is getattr(self, "_memory", None)
-
-    def answer_rows(self, X: Array, intervals: Array, record: Any) -> None:
-        """Record what the model says of each row before it learns it.
-
-        X and the intervals must have been checked. A failure leaves the model as it was.
-        """
-        arena = cast("Arena", self._arena)
-        given = (*arena.learning, X, intervals, record)
-        if self._answer is None:
-            self._answer = loop.entry_point(loop.answer_rows, *given)
-        bad = self._answer(*given)
-        if bad >= 0:
-            raise not_finite_error(loop.Dense(X, 0.0), self.model, bad if bad < len(X) else None)
-
     # --- What both need ---
 
-    def _check_current(self) -> None:
-        if not self.is_current():
-            raise RuntimeError(
-                "the model has learned by other means since stream() was called: this stream has "
-                "ended; call stream() again"
-            )
+    def _follow_model(self) -> None:
+        """Go on with the model if it has learned by other means since."""
+        if getattr(self.model, "_memory", None) is not self._memory:
+            self._begin()
 
     def _read_row(self, x: Any, *, learning: bool) -> tuple[Array, list[str] | None]:
         """Return the features of a row, and their names if a dict has given them."""
@@ -371,7 +277,7 @@ class Stream:
         values = x.tolist() if isinstance(x, ndarray) else x
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise TypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
-        width = len(values) if self._arena is None else self._width
+        width = len(values) if self._memory is None else self._width
         if len(values) != width or width == 0:
             raise ValueError(f"x has {len(values)} features, expected {width or 'at least one'}")
         return self._numbers(list(values), None), None
@@ -433,8 +339,8 @@ class ThresholdStream(Stream):
             Comparable to the model's `thresholds_`.
         """
         self._rank(x)
-        arena = cast("Arena", self._arena)
-        return float(arena.scores[0] / arena.unit[0])
+        _, scores, unit = self._rating
+        return float(scores[0] / unit[0])
 
 
 class ProbabilityStream(ThresholdStream):
@@ -454,8 +360,8 @@ class ProbabilityStream(ThresholdStream):
             Of each class, lowest first; they add up to 1.
         """
         self._rank(x)
-        arena = cast("Arena", self._arena)
-        logs = self.model._log_probabilities(arena.scores[np.newaxis], arena.cut)
+        cut, scores, _ = self._rating
+        logs = self.model._log_probabilities(scores[np.newaxis], cut)
         return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
 
 
@@ -475,8 +381,8 @@ class StreamMixin:
         """Learn and predict one row at a time, in about a microsecond.
 
         The model has learned every row as soon as `learn_one` returns. A stream belongs to one
-        thread, and ends when the model learns by other means: `fit`, `partial_fit`, or another
-        stream. Parameters are those of the model when the stream began.
+        thread. If the model learns by other means, `fit` or `partial_fit`, the stream goes on from
+        there. Parameters are those of the model when the stream began, or last had to follow it.
 
         Parameters
         ----------

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
-from math import prod
 from numbers import Integral, Real
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -21,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._journal import Journal, few_columns
-from pril._rows import batches, n_rows, not_finite_error, read_rows, rows_within
+from pril._memory import Layout, Memory, few_columns
+from pril._rows import batches, frozen, n_rows, not_finite_error, read_rows, rows_within
 from pril._sklearn import Interval, fit_context
 from pril.errors import RowError
 from pril.metrics import mean_over_rows
@@ -34,81 +33,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+NO_WEIGHTS = np.empty(0)
+NO_RECORD = loop.Record(np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1)))
 SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
-
-
-class LearnerMemory(Protocol):
-    """What all learners need of what they learned, whether that is weights or support rows."""
-
-    @property
-    def state(self) -> loop.State:
-        """Sums and counters."""
-
-    @property
-    def mean(self) -> loop.Mean | None:
-        """Sums of the average, None if there is no average."""
-
-    def copy(self) -> Self:
-        """Return a copy to learn on, so that a failure leaves this one as it is."""
-
-
-class Memory(NamedTuple):
-    """What a learner has learned: the additive state, and the sums of its average if it has one."""
-
-    state: loop.State
-    mean: loop.Mean | None
-
-    @classmethod
-    def blank(
-        cls, n_scores: int, n_weights: int, n_thresholds: int, *, average: bool, lattice: bool
-    ) -> Memory:
-        """Return the zero start."""
-        u, n = _aligned_zeros(n_scores, n_weights), np.zeros(n_thresholds)
-        state = loop.State(
-            u,
-            n,
-            shift=np.zeros(2),
-            counts=np.zeros(3, dtype=np.int64),
-            clock=np.array([0.0, 1.0]),
-            lattice=lattice,
-            evidence=None,
-        )
-        return cls(state, loop.Mean(_aligned_copy(u), n.copy()) if average else None)
-
-    def copy(self) -> Memory:
-        """Return a copy to learn on, so that a failure leaves this one as it is."""
-        return Memory(copy_arrays(self.state), copy_arrays(self.mean))
-
-    def is_finite(self, columns: Array | None = None) -> bool:
-        """Tell whether no sum has overflowed: of these features, None: of all."""
-        matrices = [self.state.u] if self.mean is None else [self.state.u, self.mean.u]
-        return all(loop.all_finite(u if columns is None else u[:, columns]) for u in matrices)
-
-
-LONG = 128  # numbers: shorter arrays need not be aligned
-
-
-def _aligned_zeros(*shape: int) -> Array:
-    """Return zeros that begin on a cache line, which makes wide updates a third faster."""
-    size = prod(shape)
-    spare = np.zeros(size + 8)
-    start = -(spare.__array_interface__["data"][0] // 8) % 8
-    return spare[start : start + size].reshape(shape)
-
-
-def copy_arrays(part: Any) -> Any:
-    """Return an array, a named tuple of such parts, or a plain value, with its arrays copied."""
-    if isinstance(part, np.ndarray):
-        return _aligned_copy(part)
-    return type(part)(*map(copy_arrays, part)) if isinstance(part, tuple) else part
-
-
-def _aligned_copy(array: Array) -> Array:
-    if array.size < LONG:
-        return array.copy()
-    copy = _aligned_zeros(*array.shape)
-    copy[:] = array
-    return copy
 
 
 @dataclass(frozen=True)
@@ -130,11 +57,10 @@ class Batch:
         """Return the positions of the rows that have a label, in a new order."""
         if len(self) > loop.MOST_SHUFFLED:
             rounds = np.flatnonzero(self.labelled())
-            drawn: Array = rounds[rng.permutation(len(rounds))]
-            return drawn
+            return frozen(rounds[rng.permutation(len(rounds))])
         seed = np.frombuffer(rng.bytes(12), dtype="<u4").astype(np.int64)
         order = np.empty(len(self), dtype=np.int32)
-        return order[: loop.shuffle_rounds(self.intervals, seed, order)]
+        return frozen(order[: loop.shuffle_rounds(self.intervals, seed, order)])
 
     @property
     def nbytes(self) -> int:
@@ -170,7 +96,7 @@ def _batch_size(width: int) -> int:
 def read_weights(sample_weight: Any, n: int) -> Array:
     """Return the weights of n rows, each of them finite and not negative."""
     try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
+        weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must be a 1d array of numbers: {error}") from None
     if weights.ndim == 0:
@@ -214,21 +140,19 @@ class Patience:
         return self.stale >= self.n_iter_no_change
 
 
-# Locks of estimators that learn; kept apart from them, so that they are not copied or pickled.
-_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+class Lock:
+    """A reentrant lock. A forked process begins it anew: the thread that held it is not there."""
 
+    def __init__(self) -> None:
+        self._lock, self._process = threading.RLock(), os.getpid()
 
-# Memories that no copy of their estimator shares, so that they may be learned on in place.
-_own_memory: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+    def __enter__(self) -> None:
+        if self._process != os.getpid():
+            self.__init__()  # type: ignore[misc]
+        self._lock.acquire()
 
-# Parameters that were computed from a memory, with the memory and its number of rounds.
-_known_parameters: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
-
-def _lock_of(estimator: Any) -> threading.RLock:
-    """Return the lock of an estimator."""
-    lock = _locks.get(estimator)
-    return _locks.setdefault(estimator, threading.RLock()) if lock is None else lock
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -342,7 +266,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         with self._unchanged_on_failure():
             batch = self._prepare(X, y, sample_weight=sample_weight, reset=True)
-            self._memory = self._learn_passes(batch)
+            self._memory = self._make_passes(batch)
         return self
 
     def partial_fit(
@@ -378,10 +302,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         if not self._has_learned():
             self._validate_params()
-        self._learn_once(X, y, classes, sample_weight)
+        self._partial_fit(X, y, classes, sample_weight)
         return self
 
-    def _learn_once(
+    def _partial_fit(
         self,
         X: Any,
         y: Any,
@@ -397,7 +321,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 self.__dict__ = before
                 return batch, None
             record = self._blank_record(len(batch)) if recording else None
-            self._learn_batch(batch, record=record)
+            self._go_on(batch, record)
         return batch, record
 
     # The seam: `_prepare` does all checking, `_learn` all learning.
@@ -459,61 +383,68 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         batch: Batch,
         order: Array | None,
         record: loop.Record | None,
+        columns: Array | None = None,
     ) -> Any:
-        """Run the loop and return the memory; if it fails, the one given must be dropped."""
-        return self._learn_columns(memory, batch, order, record, None)
+        """Run the loop and return the memory; if it fails, the one given must be dropped.
 
-    def _learn_columns(
-        self,
-        memory: Memory,
-        batch: Batch,
-        order: Array | None,
-        record: loop.Record | None,
-        columns: Array | None,
-    ) -> Memory:
-        """Do the work of `_learn` for rows that touch only these features, None: any."""
+        `columns` are the features that the rows touch, None: any.
+        """
         if batch.weights is not None:
-            memory = memory._replace(state=memory.state._replace(lattice=False))
-        bad = loop.run(
-            batch.rows,
-            batch.intervals,
-            batch.weights,
-            order,
-            self._rule(),
-            self._geometry(),
-            self._growth(),
-            memory.state,
-            memory.mean,
-            record,
-        )
+            memory.integers[loop.LATTICE] = 0
+        bad = self._run_loop(batch.rows, batch.intervals, order, memory, batch.weights, record)
         if bad >= 0:
             raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
         if not memory.is_finite(columns):
             raise not_finite_error(batch.rows, self, None)
         return memory
 
-    def _learn_batch(
-        self, batch: Batch, order: Array | None = None, record: loop.Record | None = None
+    def _run_loop(
+        self,
+        rows: Any,
+        intervals: Array,
+        order: Array | None,
+        memory: Memory,
+        weights: Array | None,
+        record: loop.Record | None,
+    ) -> int:
+        """Learn in place; return -1, or the first position whose scores are not finite."""
+        if order is not None and len(order) == 0:  # to the loop, that is all rows as they come
+            return -1
+        growth, extras = self._growth(), None
+        if weights is not None or record is not None or growth is not None:
+            extras = loop.Extras(
+                NO_WEIGHTS if weights is None else weights,
+                1.0 if growth is None else growth,
+                NO_RECORD if record is None else record,
+            )
+        geometry = self._geometry()
+        bad: int = loop.run(
+            rows,
+            frozen(intervals),
+            loop.NO_ORDER if order is None else order,
+            self._rule(),
+            geometry,
+            extras,
+            memory.numbers,
+            memory.integers,
+            np.empty(loop.desk_size(geometry, *memory.layout.sizes())),
+        )
+        return bad
+
+    def _go_on(
+        self, batch: Batch, record: loop.Record | None = None, order: Array | None = None
     ) -> None:
         """Go on from what was learned before; a failure leaves that as it was."""
         learned = self._has_learned()
         columns = few_columns(batch.rows, self.n_features_in_ + 1)
-        if columns is not None and self._growth() is not None:
-            columns = None  # the weights of all rounds may be divided
-        if columns is None or not learned or not self._owns_memory():
+        if columns is None or not learned or self._growth() is not None:  # which may divide all
             memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
             self._memory = self._learn(memory, batch, order, record)
         else:
-            journal = Journal(self._memory, columns)
-            try:
-                self._memory = self._learn_columns(self._memory, batch, order, record, columns)
-            except BaseException:
-                journal.undo()
-                raise
-        if columns is not None:
-            _own_memory[self] = self._memory
+            with self._memory.unchanged_on_failure(columns):
+                self._learn(self._memory, batch, order, record, columns)
 
-    def _learn_passes(self, batch: Batch) -> Any:
+    def _make_passes(self, batch: Batch) -> Any:
         """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
         memory = self._blank_memory(batch.rows)
         rng = check_random_state(self.random_state)
@@ -525,13 +456,13 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             order = batch.shuffled(rng) if self.shuffle else None
             if n_iter == 1 and order is not None and len(others):
                 # Once: they must be finite, too.
-                order = np.concatenate([others, order], dtype=order.dtype)
+                order = frozen(np.concatenate([others, order], dtype=order.dtype))
             record = None
             if self.tol is not None:
                 record = self._blank_record(len(batch) if order is None else len(order))
-            mistakes = memory.state.counts[1]
+            mistakes = memory.integers[1]
             memory = self._learn(memory, batch, order, record)
-            mistakes = memory.state.counts[1] - mistakes
+            mistakes = memory.integers[1] - mistakes
             if patience.ends(mistakes, batch.interval_loss(order, record) / n_rounds):
                 break
         return memory
@@ -555,18 +486,18 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             self._validate_params()
         return float(2.0 ** (1.0 / half_life))
 
-    def _owns_memory(self) -> bool:
-        return _own_memory.get(self) is self._memory
-
     def __getstate__(self) -> Any:
-        _own_memory.pop(self, None)  # a copy shares it
-        return super().__getstate__()
+        """Return what a copy has: a memory of its own, and a lock of its own."""
+        state = dict(super().__getstate__())
+        state.pop("_lock", None)
+        if "_memory" in state:
+            state["_memory"] = state["_memory"].copy()
+        return state
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
         """Let one thread at a time learn, and undo what a call that fails has changed."""
-        with _lock_of(self):
-            _known_parameters.pop(self, None)  # it would keep the memory alive
+        with vars(self).setdefault("_lock", Lock()):
             before = vars(self).copy()
             try:
                 yield before
@@ -624,20 +555,28 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         return known
 
-    def _blank_memory(self, rows: Any) -> Any:
+    def _fix_parameters(self) -> None:
+        """Remember the parameters that cannot change once there is a model."""
         self._learned_with = {name: getattr(self, name) for name in self._fixed}
-        average = getattr(self, "average", False)
-        return Memory.blank(
+
+    def _layout(self) -> Layout:
+        """Return what there is to remember."""
+        return Layout(
             self._n_scores(),
-            self.n_features_in_ + 1,
-            len(self.classes_) - 1,
-            average=average,
-            lattice=self._whole_steps,
+            self.n_features_in_,
+            len(self.classes_),
+            average=bool(getattr(self, "average", False)),
+            own=loop.OWN_PARTS.get(type(self._rule()), ()),
         )
 
-    def _blank_record(self, n: int) -> loop.Record:
+    def _blank_memory(self, rows: Any) -> Any:
+        self._fix_parameters()
+        return Memory.blank(self._layout(), lattice=self._whole_steps)
+
+    def _blank_record(self, n: int, *, with_cuts: bool = False) -> loop.Record:
         rank = np.empty(n, dtype=np.int64)
-        return loop.Record(rank, np.empty((n, self._n_scores())), np.empty(n))
+        cuts = np.empty((n if with_cuts else 0, len(self.classes_) + 1))
+        return loop.Record(rank, np.empty((n, self._n_scores())), np.empty(n), cuts)
 
     # --- Predicting ---
 
@@ -728,18 +667,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _parameters(self) -> tuple[Array, Array, float]:
         """Return weights, thresholds between sentinels, and the number that divides them."""
         self._check_ready()
-        memory = self._memory
-        state, mean = memory.state, memory.mean
-        rounds = int(state.counts[0])  # a stream learns in place: the memory stays the same object
-        known = _known_parameters.get(self)
-        if known is not None and known[0] is memory and known[1] == rounds:
-            return known[2]  # type: ignore[no-any-return]
-        weight = state.clock[0]
-        if mean is not None and weight > 0.0:
-            state = state._replace(u=state.u - mean.u / weight, n=state.n - mean.n / weight)
-        parameters: tuple[Array, Array, float] = loop.parameters(self._geometry(), state)
-        _known_parameters[self] = memory, rounds, parameters
-        return parameters
+        found: tuple[Array, Array, float] = self._memory.predicting(self._geometry())
+        return found
 
     @property
     def coef_(self) -> Array:
@@ -751,19 +680,19 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def t_(self) -> int:
         """Rounds learned from, over all passes and calls."""
         check_is_fitted(self)
-        return int(self._memory.state.counts[0])
+        return int(self._memory.integers[0])
 
     @property
     def n_mistakes_(self) -> int:
         """Rounds that changed the model."""
         check_is_fitted(self)
-        return int(self._memory.state.counts[1])
+        return int(self._memory.integers[1])
 
     @property
     def n_updates_(self) -> int:
         """Violated constraints, over all rounds."""
         check_is_fitted(self)
-        return int(self._memory.state.counts[2])
+        return int(self._memory.integers[2])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

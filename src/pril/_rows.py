@@ -25,7 +25,7 @@ def read_rows(
     has scores that are not finite. The loop sees that for free; `not_finite_error` finds the cell.
     """
     if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
-        return Dense(_frozen(X), constant)
+        return Dense(frozen(X), constant)
     check_sparse(X)
     X = validate_data(
         estimator,
@@ -38,11 +38,11 @@ def read_rows(
         ensure_min_samples=min_rows,
     )
     if not issparse(X):
-        return Dense(_frozen(X), constant)
+        return Dense(frozen(X), constant)
     if not X.has_canonical_format:  # a feature stored twice would have a wrong square
         X = X.copy()
         X.sum_duplicates()
-    return Csr(_frozen(X.data), _frozen(X.indices), _frozen(X.indptr), constant)
+    return Csr(frozen(X.data), frozen(X.indices), frozen(X.indptr), constant)
 
 
 def _is_plain(X: Any, estimator: Any) -> bool:
@@ -84,7 +84,7 @@ def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
         raise ValueError(f"X is damaged: a {name} index is not within 0..{size - 1}")
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only view: the loop is compiled for one kind of array, not for two."""
     view = np.asarray(array).view()
     view.flags.writeable = False
@@ -116,7 +116,7 @@ def rows_within(rows: Any, batch: slice) -> Any:
         return rows._replace(X=rows.X[batch, ...])
     start = rows.indptr[batch.start : batch.stop + 1]
     stored = slice(start[0], start[-1])
-    indptr = _frozen(start - start[0])
+    indptr = frozen(start - start[0])
     return rows._replace(data=rows.data[stored], indices=rows.indices[stored], indptr=indptr)
 
 

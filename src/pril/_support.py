@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
-from pril import _loop as loop
-from pril._online import copy_arrays
+from pril._memory import Memory
 from pril._sklearn import convert_to_numpy, get_namespace
 
 if TYPE_CHECKING:
@@ -26,14 +25,21 @@ class Support(NamedTuple):
     source: Array  # (m,), the row of `fit`, or the round of the stream, that each row came from
     origin: int  # the source of the first row of the next call
     place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
-    state: loop.State  # thresholds and counters; its u is not used
-    mean: loop.Mean | None
+    base: Memory  # thresholds and counters, for no features
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        state, mean = copy_arrays(self.state), copy_arrays(self.mean)
-        origin = max(int(state.counts[0]), 1 + int(self.source.max(initial=-1)))
-        return self._replace(state=state, mean=mean, origin=origin, place=None)
+        origin = max(int(self.integers[0]), 1 + int(self.source.max(initial=-1)))
+        return self._replace(base=self.base.copy(), origin=origin, place=None)
+
+    @property
+    def integers(self) -> Array:
+        """Counts and sizes, as those of `Memory`."""
+        return self.base.integers
+
+    def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
+        """Return no weights, the thresholds that predict, and 1."""
+        return self.base.predicting(geometry)
 
     def places(self, chosen: Array) -> Array:
         """Return the position of rows of this call among the support rows, -1 if they have none."""
@@ -92,7 +98,7 @@ class Support(NamedTuple):
     def compact(self) -> Support:
         """Return the support without the rows whose coefficients are zero."""
         used = to_numpy(self.coef) != 0.0
-        if self.mean is not None:
+        if self.base.averages:
             used |= to_numpy(self.sums) != 0.0
         return self.keep(np.flatnonzero(used))._replace(place=None)
 

@@ -102,7 +102,7 @@ def progressive(
             "pipeline's other steps before it"
         )
     estimator._validate_params()
-    batch, record = estimator._learn_once(X, y, classes, recording=True)
+    batch, record = estimator._partial_fit(X, y, classes, recording=True)
     if record is None:
         raise ValueError("X has no rows and the estimator no classes yet: nothing to predict")
     return Progress(

@@ -219,8 +219,8 @@ class KernelPRIL(ThresholdClassifier):
             )
         return super()._prepare(X, y, classes, sample_weight, reset=reset)
 
-    def _learn_passes(self, batch: Batch) -> Support:
-        memory: Support = super()._learn_passes(batch)
+    def _make_passes(self, batch: Batch) -> Support:
+        memory: Support = super()._make_passes(batch)
         return memory.compact()
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
@@ -249,18 +249,24 @@ class KernelPRIL(ThresholdClassifier):
         return Points(X)
 
     def _blank_memory(self, rows: Points) -> Support:
-        blank = super()._blank_memory(rows)
+        self._fix_parameters()
+        blank = Memory.blank(self._layout()._replace(n_features=0), lattice=True)
         empty = np.empty(0) if issparse(rows.X) else like(np.empty(0), rows.X)
         none = np.empty(0, dtype=np.int64)
         first = none if self.kernel == "precomputed" else rows.X[:0, ...]
         place = np.full(rows.X.shape[0], -1)
-        return Support(first, empty, empty, none, 0, place, blank.state, blank.mean)
+        return Support(first, empty, empty, none, 0, place, blank)
 
     def _learn(
-        self, memory: Support, batch: Batch, order: Array | None, record: loop.Record | None
+        self,
+        memory: Support,
+        batch: Batch,
+        order: Array | None,
+        record: loop.Record | None,
+        columns: Array | None = None,
     ) -> Support:
         if batch.weights is not None:
-            memory = memory._replace(state=memory.state._replace(lattice=False))
+            memory.base.integers[loop.LATTICE] = 0
         order = None if order is None else order.astype(np.int64)
         if record is None:
             learned = self._learn_fused(memory, batch, order)
@@ -293,9 +299,9 @@ class KernelPRIL(ThresholdClassifier):
     def _learn_fused(self, memory: Support, batch: Batch, order: Array | None) -> Support | None:
         """Learn by kernels of our own for a CUDA device; None where there are none."""
         X, fused = batch.rows.X, self._fused(batch.rows.X, memory.rows)
-        if fused is None or self.budget is not None or not memory.state.lattice:
+        if fused is None or self.budget is not None or not memory.base.integers[loop.LATTICE]:
             return None
-        if len(memory.state.n) > fused.MAX_CUTS:
+        if memory.base.layout.n_classes - 1 > fused.MAX_CUTS:
             return None
         labelled = batch.labelled()
         chosen = np.flatnonzero(labelled) if order is None else order[labelled[order]]
@@ -364,7 +370,7 @@ class KernelPRIL(ThresholdClassifier):
             coef=like(coef, memory.coef),
             sums=like(sums, memory.coef),
             source=np.append(memory.source, block.source),
-            mean=None if gram.size[1] > 0 else memory.mean,
+            base=memory.base.without_mean() if gram.size[1] > 0 else memory.base,
         )
         oldest_first = np.argsort(since, kind="stable")
         return memory.keep(oldest_first[np.count_nonzero(since < 0) :])
@@ -378,24 +384,14 @@ class KernelPRIL(ThresholdClassifier):
         self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return what became of the coefficients and their sums."""
-        # The loop wants one more weight, of a constant feature that these rows do not have.
-        state = memory.state._replace(u=np.append(coef, 0.0)[np.newaxis])
-        mean = memory.mean and memory.mean._replace(u=np.append(sums, 0.0)[np.newaxis])
-        bad = loop.run(
-            gram,
-            block.intervals,
-            block.weights,
-            None,
-            self._rule(),
-            self._geometry(),
-            None,
-            state,
-            mean,
-            block.record,
-        )
-        if bad >= 0:
+        base = memory.base
+        own = base.with_layout(base.layout._replace(n_features=len(coef)))
+        state = own.state
+        state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
+        if self._run_loop(gram, block.intervals, None, own, block.weights, block.record) >= 0:
             raise ValueError(f"{self._kernel()} gives scores that are not finite")
-        return state.u[0, :-1], np.zeros_like(coef) if mean is None else mean.u[0, :-1]
+        base.tail()[:], base.integers[: loop.LATTICE] = own.tail(), own.integers[: loop.LATTICE]
+        return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)
 
     def _kernel(self) -> Kernel:
         more = self.kernel_params or {}
@@ -454,8 +450,9 @@ class KernelPRIL(ThresholdClassifier):
     def dual_coef_(self) -> Any:
         """Coefficients of the support rows."""
         check_is_fitted(self)
-        weight = float(self._memory.state.clock[0])
-        if self._memory.mean is None or weight == 0.0:
+        base = self._memory.base
+        weight = float(base.state.clock[0])
+        if not base.averages or weight == 0.0:
             return self._memory.coef
         return self._memory.coef - self._memory.sums / weight
 

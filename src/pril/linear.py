@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._one_row import ProbabilityStream, Stream, StreamMixin
-from pril._online import Memory, OnlineClassifier, Ratings, ThresholdClassifier
+from pril._memory import Memory
+from pril._online import OnlineClassifier, Ratings, ThresholdClassifier
 from pril._sklearn import Interval, StrOptions
 from pril.errors import FeatureRangeWarning, RowError
 
@@ -288,13 +289,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         memory: Memory = super()._blank_memory(rows)
         below = np.arange(1, n_classes)
         memory.state.n[:] = np.log(n_classes - below) - np.log(below)
-        evidence = loop.Evidence(
-            sums=np.zeros(4),
-            exact=np.zeros(n_classes),
-            total=np.zeros(n_classes),
-            ranges=np.zeros(loop.table_size(n_classes)),
-        )
-        return memory._replace(state=memory.state._replace(evidence=evidence))
+        return memory
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities of the classes.
@@ -367,7 +362,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
         _ranks.check_length(intervals, logs)
         chances = np.empty_like(logs)
-        loop.label_chances(float(self.trust), self._memory.state.evidence, intervals, chances)
+        loop.label_chances(float(self.trust), self._memory.state.own, intervals, chances)
         chances[~_ranks.is_labelled(intervals)] = 1.0
         with np.errstate(divide="ignore"):
             joint = logs + np.log(chances)

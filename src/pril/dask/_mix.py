@@ -25,7 +25,8 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
 from pril import _loop as loop
-from pril._online import Memory, Patience
+from pril._memory import Layout, Memory
+from pril._online import Patience
 from pril._registry import BY_NAME
 from pril.dask._blocks import Blocks, errors_name_block, find_classes, find_features
 from pril.dask._cluster import Cluster, CollectedWarnings, collect_warnings, tree_sum
@@ -116,7 +117,7 @@ def learn_next_block(before: PassSoFar, block: Any, b: int, classes: Array) -> P
     with errors_name_block(b), collect_warnings() as collected:
         X, y, *weights = block
         recording = model.tol is not None
-        batch, record = model._learn_once(X, y, classes, *weights, recording=recording)
+        batch, record = model._partial_fit(X, y, classes, *weights, recording=recording)
     loss = before.loss + batch.interval_loss(None, record)
     return PassSoFar(model, loss, collected | before.collected)
 
@@ -149,14 +150,8 @@ class BlockSums(NamedTuple):
     """Sums over the rows of some blocks in one round; sums of several blocks add up."""
 
     rows: int  # with a label
-    u: Any  # change of `State.u`, times rows
-    n: Any  # change of `State.n`, times rows
-    weight: float  # of the iterates in the mean
-    mean_u: Any  # sum of the values of `State.u` after each row, by weight; 0 without an average
-    mean_n: Any  # the same of `State.n`
+    numbers: Array  # change of the memory, see `_change`
     counts: Array
-    evidence: Any  # change of the arrays in `State.evidence`; 0 if there are none
-    slopes: Any  # change of its squared slopes, times rows
     off_lattice: int  # blocks whose thresholds are not integers
     loss: int
     collected: CollectedWarnings
@@ -171,45 +166,43 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
         n = len(batch) if order is None else len(order)
         record = None if model.tol is None else model._blank_record(n)
         memory = model._learn(model._memory.copy(), batch, order, record)
-    before, (after, mean) = model._memory.state, memory
-    counts, weight = after.counts - before.counts, after.clock[0]
-    rows = int(counts[0])
-    learned: Any = 0 if after.evidence is None else _flat(after.evidence) - _flat(before.evidence)
+    counts = memory.state.counts - model._memory.state.counts
     return BlockSums(
-        rows=rows,
-        u=rows * (after.u - before.u),
-        n=rows * (after.n - before.n),
-        weight=weight,
-        mean_u=0 if mean is None else weight * after.u - mean.u,
-        mean_n=0 if mean is None else weight * after.n - mean.n,
+        rows=int(counts[0]),
+        numbers=_change(model._memory, memory, int(counts[0])),
         counts=counts,
-        evidence=learned,
-        slopes=0 if after.evidence is None else rows * learned[SLOPES],
-        off_lattice=int(not after.lattice),
+        off_lattice=int(not memory.state.lattice[0]),
         loss=batch.interval_loss(order, record),
         collected=collected,
     )
 
 
-SLOPES = slice(2, 4)  # where the squared slopes are among the numbers of `Evidence`
+def _change(before: Memory, after: Memory, rows: int) -> Array:
+    """Return how a block changed the memory: part by part, what adds up over blocks.
 
-
-def _flat(evidence: loop.Evidence) -> Array:
-    return np.concatenate(evidence)
-
-
-def _added(evidence: loop.Evidence | None, sums: BlockSums) -> loop.Evidence | None:
-    """Return the evidence of all blocks together.
-
-    What blocks count adds up. Their squared slopes do not: each block walked a way of its own, and
-    the common model goes the mean of these ways.
+    A part that is mixed by the mean counts once for each row. For the mean of the iterates it is
+    their sum, each times its weight, and the weights are in the clock.
     """
-    if evidence is None:
-        return None
-    change = sums.evidence.copy()
-    change[SLOPES] = sums.slopes / sums.rows
-    ends = np.cumsum([len(part) for part in evidence])
-    return loop.Evidence(*np.split(_flat(evidence) + change, ends[:-1]))
+    change = Memory(after.layout, after.numbers - before.numbers, after.integers)
+    parts, now = change.parts(), after.parts()
+    if after.averages:
+        for mean, part in MEANS.items():
+            parts[mean][:] = now["clock"][0] * now[part] - now[mean]
+    for name in _mixed_by_mean(after.layout):
+        parts[name] *= rows
+    return change.numbers
+
+
+MEANS = {"mean_u": "u", "mean_n": "n"}  # parts, and the part that each is the mean of
+
+
+def _mixed_by_mean(layout: Layout) -> list[str]:
+    """Return the parts of which the common model takes the mean change of its blocks.
+
+    What blocks count adds up. Their weights, thresholds and slopes do not: each block walked a way
+    of its own, and the common model goes the mean of these ways.
+    """
+    return ["u", "n", *(part.name for part in layout.own if part.mixes == "mean")]
 
 
 def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
@@ -228,7 +221,7 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
     patience = Patience(model)
     weight = 0.0
     averaged: Any = None  # second half of the rounds; the last round if learning ends before
-    carry = np.zeros_like(model._memory.state.n)
+    carry = np.zeros(len(classes) - 1)
     for n_iter in range(1, epochs + 1):
         common = delayed(model, traverse=False)
         tasks = [
@@ -240,7 +233,7 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
         if sums.rows == 0:
             raise _no_rows_error()
         cluster.show_warnings(sums.collected)
-        weight += sums.weight
+        weight += _parts(model, sums)["clock"][0]
         averaged = sums if n_iter <= epochs // 2 + 1 else add_block_sums([averaged, sums])
         model = copy(model)  # a task may still read the old one
         model.n_iter_ = n_iter
@@ -248,8 +241,14 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
             break
         model._memory, carry = move_common_model(model, sums, STRIDE, carry)
     memory, _ = move_common_model(model, sums, 1.0, carry)
-    model._memory = _with_mean(memory, averaged, weight)
+    _set_mean(memory, _parts(model, averaged), weight)
+    model._memory = memory
     return model
+
+
+def _parts(model: Any, sums: BlockSums) -> dict[str, Array]:
+    """Return the parts of the change of a memory."""
+    return Memory(model._memory.layout, sums.numbers, model._memory.integers).parts()
 
 
 def move_common_model(
@@ -260,36 +259,33 @@ def move_common_model(
     Its mean is empty. `carry` is what rounding took from `State.n` in the rounds before, and is
     added first.
     """
-    state, mean = model._memory
-    exact = state.n + carry + stride * sums.n / sums.rows
+    memory, change = model._memory.copy(), _parts(model, sums)
+    parts, state, rows = memory.parts(), memory.state, sums.rows
+    exact = state.n + carry + stride * change["n"] / rows
     if len(exact):  # one class has no thresholds
         exact = isotonic_regression(exact, increasing=False)
-    lattice = sums.off_lattice == 0
-    n = np.round(exact) if lattice else exact
-    state = loop.State(
-        u=state.u + stride * sums.u / sums.rows,
-        n=n,
-        shift=np.zeros(2),
-        counts=state.counts + sums.counts,
-        clock=np.array([0.0, 1.0]),
-        lattice=lattice,
-        evidence=_added(state.evidence, sums),
-    )
-    state.shift[0] = loop.common_shift(model._geometry(), state)
-    memory = Memory(state, mean)
+    state.lattice[0] = sums.off_lattice == 0
+    state.n[:] = np.round(exact) if state.lattice[0] else exact
+    state.u[:] += stride * change["u"] / rows
+    by_mean = _mixed_by_mean(memory.layout)
+    for part in memory.layout.own:
+        parts[part.name] += change[part.name] / (rows if part.name in by_mean else 1)
+    state.counts[:] += sums.counts
+    state.clock[:] = 0.0, 1.0
+    state.shift[:] = 0.0
+    state.shift[0] = loop.common_shift(model._geometry(), memory.numbers, memory.integers)
     if not memory.is_finite():
         raise ValueError(f"{type(model).__name__} overflowed in mixing: scale the features")
-    return memory, exact - n
+    return memory, exact - state.n
 
 
-def _with_mean(memory: Memory, averaged: BlockSums, weight: float) -> Memory:
-    """Return the memory of a model that predicts with the mean of some rounds."""
-    state, mean = memory
-    state.clock[0] = weight
-    if mean is not None:
-        mean_n = weight * (averaged.mean_n / averaged.weight)
-        if state.lattice:  # sums of integers, as after learning: so the means stay in order
-            mean_n = np.round(mean_n)
-        mean_u = weight * (state.u - averaged.mean_u / averaged.weight)
-        mean = loop.Mean(mean_u, weight * state.n - mean_n)
-    return Memory(state, mean)
+def _set_mean(memory: Memory, averaged: dict[str, Array], weight: float) -> None:
+    """Let a memory predict with the mean of some rounds, of which the sums are given."""
+    parts = memory.parts()
+    parts["clock"][0] = weight
+    if memory.averages:
+        for mean, part in MEANS.items():
+            total = weight * (averaged[mean] / averaged["clock"][0])
+            if part == "n" and memory.integers[loop.LATTICE]:
+                total = np.round(total)  # sums of integers, as after learning: means stay in order
+            parts[mean][:] = weight * parts[part] - total

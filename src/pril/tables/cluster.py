@@ -157,7 +157,7 @@ def try_piece(piece: Piece, task: Task, front: Any, columns: LabelColumns, model
         labels = columns.read(batch)
         try:
             weights = task.read_weights(batch)
-            clone(model)._learn_once(front.transform(batch), labels, None, weights)
+            clone(model)._partial_fit(front.transform(batch), labels, None, weights)
         except RowError:
             raise
         except ValueError as error:  # an overflow without a row number

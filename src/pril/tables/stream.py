@@ -14,7 +14,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pril import _loop as loop
 from pril import _ranks
 from pril._evaluation import Evaluation, pick_scores
 from pril._online import Batch
@@ -131,7 +130,6 @@ class Stream:
     def _use(self, model: Any) -> None:
         """Go on with a model that has learned more."""
         self.model.use(model)
-        self._engine: Any = None  # a stream of the learner, where it has one
         self._plain: PlainRows | None = None
         if is_plain(self.model):
             labels = pa.schema([self._schema.field(name) for name in self.names])
@@ -312,7 +310,7 @@ class Stream:
             rank, scores, cuts = learner._rate_rows(batch.rows)
         else:
             record = self._record(batch)
-            rank, scores, cuts = record.rank, record.scores, getattr(record, "cuts", None)
+            rank, scores, cuts = record.rank, record.scores, record.cuts
         chances = None
         if self.options.chances:
             chances = np.exp(learner._log_probabilities(scores, cuts))
@@ -321,17 +319,8 @@ class Stream:
     def _record(self, batch: Batch) -> Any:
         """Learn from the rows that have a label; return what was said before."""
         learner = self.model.learner
-        record: Any = learner._blank_record(len(batch))
-        if self.options.chances:
-            cuts = np.empty((len(batch), len(learner.classes_) + 1))
-            record = loop.CutRecord(record.rank, record.scores, record.hinge, cuts)
-        if not hasattr(learner, "stream") or not isinstance(batch.rows, loop.Dense):
-            learner._learn_batch(batch, record=record)
-            return record
-        if self._engine is None or not self._engine.is_current():
-            self._engine = learner.stream()
-        X = np.asarray(batch.rows.X, dtype=np.float64)
-        self._engine.answer_rows(X, batch.intervals, record)
+        record = learner._blank_record(len(batch), with_cuts=self.options.chances)
+        learner._go_on(batch, record)
         return record
 
     @property

@@ -449,7 +449,7 @@ class Run:
         for _, block in self._tracked(name, self._blocks()):
             order = block.learning.shuffled(self.rng) if self.task.shuffle else None
             with self.table.naming_rows(block.places):
-                self.model._learn_batch(block.learning, order)
+                self.model._go_on(block.learning, order=order)
         if self.model.t_ == 0:
             raise all_held_out(self.table)
         self.epoch += 1
