@@ -104,7 +104,9 @@ class Stream:
         self._importance = desk[width - 1 : width]
         self._importance[0], desk[width] = 1.0, float(getattr(model, "fit_intercept", False))
         start = width + 1 + n_scores * width
-        self._rating = np.split(desk[start : start + rating - n_scores * width], [n_classes + 1, -1])
+        self._rating = np.split(
+            desk[start : start + rating - n_scores * width], [n_classes + 1, -1]
+        )
         arrays = (memory.numbers, memory.integers, desk, self._note)
         self._learning = (rule, geometry, growth, *arrays)
         self._learn = self._compiled(growth)
