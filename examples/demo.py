@@ -68,7 +68,7 @@ def main():
     only = fitted(OrderedLogit(classes=GRADES, random_state=0), exact)
     pril = model[-1]
     print("PRIL learned a score, and thresholds that cut it into grades:")
-    print("  classes     ", " < ".join(pril.classes_))
+    print("  classes     ", " < ".join(pril.order_))
     print("  thresholds  ", "  ".join(f"{threshold:.1f}" for threshold in pril.thresholds_))
     for name, weight in zip(FEATURES, pril.coef_, strict=True):
         print(f"  {'weight of ' + name:<22}{weight:7.1f}")

@@ -231,7 +231,7 @@ def test_classes_against_the_order_of_a_categorical_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = PRIL(classes=["XS", *SIZES, "XL"]).fit(X, y).partial_fit(X, y)
-    assert model.classes_.tolist() == ["XS", *SIZES, "XL"]
+    assert model.order_.tolist() == ["XS", *SIZES, "XL"]
 
 
 def test_named_or_declared_classes_do_not_warn():
@@ -577,7 +577,21 @@ def test_labels_numbered_by_others_point_to_to_ranks(classes):
         encoded(np.array([3, 0, 2, 1]), classes)
 
 
-@pytest.mark.parametrize("y", [[3, 0, 9], [0.5, 0.0], ["0", "1"], [-1, 0]])
-def test_other_strange_labels_do_not_point_to_to_ranks(y):
-    with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
+@pytest.mark.parametrize("y", [[3, 0, 9], [-1, 0]])
+def test_any_whole_numbers_in_place_of_words_point_to_to_ranks(y):
+    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*to_ranks"):
         encoded(y, GRADES)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        ([3, 0, 9], [1, 2, 3, 4]),
+        ([-1, 0], [1, 2, 3, 4]),
+        ([0.5, 0.0], GRADES),
+        (["0", "1"], GRADES),
+    ],
+)
+def test_other_strange_labels_do_not_point_to_to_ranks(y, classes):
+    with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
+        encoded(y, classes)

@@ -25,7 +25,7 @@ class Progress:
     predictions : ndarray of shape (n_samples,)
         Predicted labels.
     scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        Scores behind them.
+        Scores behind them; those of classes in the order of the estimator's `classes_`.
     losses : ndarray of shape (n_samples,)
         Ranks by which each prediction missed its interval; 0 for a row without a label.
     hinge_losses : ndarray of shape (n_samples,)
@@ -105,9 +105,10 @@ def progressive(
     batch, record = estimator._learn_once(X, y, classes, recording=True)
     if record is None:
         raise ValueError("X has no rows and the estimator no classes yet: nothing to predict")
+    scores = record.scores
     return Progress(
-        predictions=estimator.classes_[record.rank],
-        scores=record.scores[:, 0] if record.scores.shape[1] == 1 else record.scores,
+        predictions=estimator.order_[record.rank],
+        scores=scores[:, 0] if scores.shape[1] == 1 else estimator._by_class(scores),
         losses=_ranks.interval_loss(batch.intervals, record.rank),
         hinge_losses=record.hinge,
         labelled=batch.labelled(),
