@@ -39,7 +39,7 @@ def in_words(rows):
     words = []
     for row, (lo, hi) in zip(rows, bins, strict=True):
         known = row["from"] is not None or row["until"] is not None
-        ends = (NAMES[lo], NAMES[hi]) if known else (None, None)
+        ends = (NAMES[int(lo)], NAMES[int(hi)]) if known else (None, None)
         words.append(row | dict(zip(("from", "until"), ends, strict=True)))
     return words
 

@@ -4,12 +4,19 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import AdaBoostClassifier, StackingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ConfusionMatrixDisplay, get_scorer
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    TimeSeriesSplit,
+    cross_val_predict,
+    cross_val_score,
+)
 from sklearn.multiclass import OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,7 +25,7 @@ import learners
 import pril
 from pril import MulticlassPerceptron, OrderedLogit, PredictionRanges
 from pril.errors import ClassOrderWarning
-from pril.evaluate import progressive
+from pril.evaluate import cross_val_proba, progressive
 from pril.metrics import (
     calibration_error,
     interval_accuracy_scorer,
@@ -254,3 +261,59 @@ def test_metrics_take_probabilities_as_predict_proba_gives_them(metric):
     proba = worded.fit(X, y).predict_proba(X)
     expected = metric(rank, ranked.fit(X, rank).predict_proba(X), classes=range(4))
     assert metric(y, proba, classes=worded.order_) == pytest.approx(expected, rel=1e-12)
+
+
+# --- Out-of-fold probabilities ---
+
+
+def ranges_of(rank):
+    """Return each rank as a range of two words, one end sometimes open, and as ranks."""
+    low = np.maximum(rank - np.arange(len(rank)) % 2, 0)
+    words = np.column_stack([np.array(GRADES, dtype=object)[ends] for ends in (low, rank)])
+    words[rank == 3, 1] = None
+    words[5] = None, None
+    return words, low
+
+
+def test_out_of_fold_probabilities_of_ranges():
+    X, _, rank = survey()
+    words, low = ranges_of(rank)
+    model = OrderedLogit(classes=GRADES, random_state=0)
+    folds = KFold(3, shuffle=True, random_state=0)
+    proba = cross_val_proba(make_pipeline(StandardScaler(), model), X, words, cv=folds)
+    for train, test in folds.split(X):
+        scaler = StandardScaler().fit(X[train])
+        fitted = clone(model).fit(scaler.transform(X[train]), words[train])
+        expected = fitted.predict_proba(scaler.transform(X[test]))
+        np.testing.assert_array_equal(proba[test], expected)
+    assert interval_log_loss(words, proba, classes=GRADES) < 0.7
+    ranks = np.column_stack([low, rank])
+    assert cross_val_proba(model.set_params(classes=range(4)), X, ranks, cv=3).shape == (300, 4)
+
+
+def test_out_of_fold_probabilities_of_exact_labels_are_scikit_learns():
+    X, y, rank = survey()
+    worded, ranked = twins(OrderedLogit)
+    expected = cross_val_predict(ranked, X, rank, cv=3, method="predict_proba")
+    np.testing.assert_array_equal(cross_val_proba(ranked, X, rank, cv=3), expected)
+    np.testing.assert_array_equal(cross_val_proba(worded, X, y, cv=3), expected[:, RANKS])
+
+
+def test_a_class_that_a_fold_lacks_has_a_column():
+    X, _, rank = survey()
+    order = np.argsort(rank, kind="stable")
+    proba = cross_val_proba(OrderedLogit(random_state=0), X[order], rank[order], cv=KFold(4))
+    assert proba.shape == (300, 4)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+
+
+def test_out_of_fold_probabilities_refuse():
+    X, y, rank = survey()
+    with pytest.raises(TypeError, match=r"learner of pril with predict_proba.*got PRIL"):
+        cross_val_proba(pril.PRIL(), X, rank)
+    with pytest.raises(ValueError, match="every row into one test fold"):
+        cross_val_proba(OrderedLogit(), X, rank, cv=TimeSeriesSplit(3))
+    y = y.astype(object)
+    y[290] = "superb"
+    with pytest.raises(ValueError, match=r"y, row 290: 'superb' is not one of the classes"):
+        cross_val_proba(OrderedLogit(classes=GRADES), X, y)

@@ -669,7 +669,9 @@ def test_a_member_that_nothing_uses(data, spot):
 
 def test_other_formats(data, spot):
     newer = edited(data, lambda header, members: header.update(format=FORMAT + 1, more="new"))
-    refused(spot, newer, rf"newer pril \(format {FORMAT + 1}; this one reads format {FORMAT}\): upgrade")
+    refused(
+        spot, newer, rf"newer pril \(format {FORMAT + 1}; this one reads format {FORMAT}\): upgrade"
+    )
     old = {"pril.json": json.dumps({"kind": "model", "format": 1}).encode(), "schema.json": b"{}"}
     refused(
         spot, sealed(old), "has format 1, from before the first release.* learn the model again"
