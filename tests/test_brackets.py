@@ -47,7 +47,7 @@ def in_words(rows):
 def same_model(one, other):
     """Tell whether two model files hold the same model."""
     one, other = pril.load(one)[-1], pril.load(other)[-1]
-    assert one.classes_.tolist() == other.classes_.tolist()
+    assert one.order_.tolist() == other.order_.tolist()
     return (
         one.coef_.tobytes() == other.coef_.tobytes()
         and one.thresholds_.tobytes() == other.thresholds_.tobytes()
