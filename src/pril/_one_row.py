@@ -271,7 +271,7 @@ class Stream:
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         if self._arena is None:
-            model.classes_ = self._classes
+            model.order_ = self._classes
             return Arena.of(model, model._blank_memory(None))
         return Arena.of(model, widened(self._arena.memory, n_features))
 

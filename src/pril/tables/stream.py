@@ -153,7 +153,7 @@ class Stream:
                     json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
-                    rows = kind(self.model.learner.classes_, self.model.columns, self.options)
+                    rows = kind(self.model.learner.order_, self.model.columns, self.options)
                 heading, rest = rows.header(lines)
                 if heading:
                     self._before = lines.count(b"\n") - rest.count(b"\n")
@@ -323,7 +323,7 @@ class Stream:
         learner = self.model.learner
         record: Any = learner._blank_record(len(batch))
         if self.options.chances:
-            cuts = np.empty((len(batch), len(learner.classes_) + 1))
+            cuts = np.empty((len(batch), len(learner.order_) + 1))
             record = loop.CutRecord(record.rank, record.scores, record.hinge, cuts)
         if not hasattr(learner, "stream") or not isinstance(batch.rows, loop.Dense):
             learner._learn_batch(batch, record=record)
