@@ -260,7 +260,7 @@ def test_fit_with_workers(call, bad, tmp_path):
     code, out, _ = call("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
     assert code == 0
     assert "200 rows of *.csv" in out
-    assert pril.load("m.pril").classes_.tolist() == GRADES
+    assert pril.load("m.pril").order_.tolist() == GRADES
     many = [{**row, "low": "bad"} if t == 7 else row for t, row in enumerate(make_rows(50))]
     write(tmp_path / "1.csv", many)
     said = bad("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")

@@ -642,12 +642,12 @@ def test_a_categorical_declares_its_classes():
     for mode in ("mix", "chain"):
         for lazily in (whole, unknown):
             model = pril.dask.fit(PRIL(random_state=0), lazily, "grade", mode=mode)
-            assert model.classes_.tolist() == list(words.categories)
+            assert model.order_.tolist() == list(words.categories)
     ends = whole.assign(upper=whole.grade)
     half = ends.assign(grade=ends.grade.cat.as_unknown())  # one end declares them, one does not
     for lazily in (ends, half):
         model = pril.dask.fit(PRIL(random_state=0), lazily, ["grade", "upper"])
-        assert model.classes_.tolist() == list(words.categories)
+        assert model.order_.tolist() == list(words.categories)
     loose = whole.assign(grade=whole.grade.cat.as_unordered())
     with pytest.raises(ValueError, match="unordered Categorical with 5 categories"):
         pril.dask.fit(PRIL(), loose, "grade")

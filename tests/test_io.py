@@ -190,7 +190,7 @@ def test_any_labels_come_back(labels, tmp_path):
     assert again.classes_.dtype == model.classes_.dtype
     assert again.classes_.tolist() == model.classes_.tolist()
     assert again.predict(X).tolist() == model.predict(X).tolist()
-    assert read(tmp_path / "model.pril", kind="model")[1].classes == model.classes_.tolist()
+    assert read(tmp_path / "model.pril", kind="model")[1].classes == model.order_.tolist()
 
 
 @pytest.mark.parametrize(
@@ -669,7 +669,9 @@ def test_a_member_that_nothing_uses(data, spot):
 
 def test_other_formats(data, spot):
     newer = edited(data, lambda header, members: header.update(format=FORMAT + 1, more="new"))
-    refused(spot, newer, rf"newer pril \(format 3; this one reads format {FORMAT}\): upgrade")
+    refused(
+        spot, newer, rf"newer pril \(format {FORMAT + 1}; this one reads format {FORMAT}\): upgrade"
+    )
     old = {"pril.json": json.dumps({"kind": "model", "format": 1}).encode(), "schema.json": b"{}"}
     refused(
         spot, sealed(old), "has format 1, from before the first release.* learn the model again"
@@ -739,21 +741,21 @@ BROKEN = {
         ("content.parameters.classes", 3, "content.parameters.classes must be an object"),
         ("content.parameters.classes", {"dtype": "int64", "values": [1, 1]}, "different labels"),
         (LEARNED, None, "not fitted"),
-        (LEARNED, [], "must be an object with the keys classes"),
-        (f"{LEARNED}.more", 1, "must be an object with the keys classes"),
-        (f"{LEARNED}.classes", None, "must be an object with the keys dtype, values"),
-        (f"{LEARNED}.classes.values", [1, 2, 3], r"n must be float64 of shape \(2,\), not"),
-        (f"{LEARNED}.classes.values", [1, 2, 3, 3], "must be different labels"),
-        (f"{LEARNED}.classes.values", [], "must be a list of labels"),
-        (f"{LEARNED}.classes.values", 4, "must be a list of labels"),
-        (f"{LEARNED}.classes.values", [1, 2, 3, 2**63], "within the range of int64"),
-        (f"{LEARNED}.classes.values", [1, 2, 3, True], "a number of type int64, not True"),
-        (f"{LEARNED}.classes.values", [1, 2, 3, 4.0], "a number of type int64, not 4.0"),
-        (f"{LEARNED}.classes.values", [1, 2, 3, [4]], "a number of type int64"),
-        (f"{LEARNED}.classes.dtype", "str", "must be labels of type str"),
-        (f"{LEARNED}.classes.dtype", "M8[s]", "must be a number of a known type"),
-        (f"{LEARNED}.classes", {"dtype": "float64", "values": [1, 2, 3, "inf"]}, "finite labels"),
-        (f"{LEARNED}.classes", {"dtype": "object", "values": [1, 2, 3, None]}, "of type object"),
+        (LEARNED, [], "must be an object with the keys order"),
+        (f"{LEARNED}.more", 1, "must be an object with the keys order"),
+        (f"{LEARNED}.order", None, "must be an object with the keys dtype, values"),
+        (f"{LEARNED}.order.values", [1, 2, 3], r"n must be float64 of shape \(2,\), not"),
+        (f"{LEARNED}.order.values", [1, 2, 3, 3], "must be different labels"),
+        (f"{LEARNED}.order.values", [], "must be a list of labels"),
+        (f"{LEARNED}.order.values", 4, "must be a list of labels"),
+        (f"{LEARNED}.order.values", [1, 2, 3, 2**63], "within the range of int64"),
+        (f"{LEARNED}.order.values", [1, 2, 3, True], "a number of type int64, not True"),
+        (f"{LEARNED}.order.values", [1, 2, 3, 4.0], "a number of type int64, not 4.0"),
+        (f"{LEARNED}.order.values", [1, 2, 3, [4]], "a number of type int64"),
+        (f"{LEARNED}.order.dtype", "str", "must be labels of type str"),
+        (f"{LEARNED}.order.dtype", "M8[s]", "must be a number of a known type"),
+        (f"{LEARNED}.order", {"dtype": "float64", "values": [1, 2, 3, "inf"]}, "finite labels"),
+        (f"{LEARNED}.order", {"dtype": "object", "values": [1, 2, 3, None]}, "of type object"),
         (f"{LEARNED}.n_features_in", 2, r"u must be float64 of shape \(1, 3\), not float64"),
         (f"{LEARNED}.n_features_in", 10**12, r"of shape \(1, 1000000000001\)"),
         (f"{LEARNED}.n_features_in", -1, "must be a whole number within 0.."),

@@ -508,7 +508,7 @@ def test_strings_without_an_order_warn():
     with pytest.warns(ClassOrderWarning, match=r"sorted as strings, \['high', 'low', 'mid'\]"):
         PRIL().fit(X3, ["low", "mid", "high"])
     model = PRIL(classes=["low", "mid", "high"]).fit(X3, ["low", "mid", "high"])
-    assert model.classes_.tolist() == ["low", "mid", "high"]
+    assert model.order_.tolist() == ["low", "mid", "high"]
 
 
 # --- What cannot change once something was learned ---

@@ -156,7 +156,8 @@ def test_reliability_curves_are_means_of_bins(ax):
     names = np.array(
         ["_low", "$x_{", "high"]
     )  # matplotlib would hide the first, and read the second
-    same = ReliabilityDisplay.from_predictions(names[y], model.predict_proba(X), classes=names)
+    proba = model.predict_proba(X)[:, np.argsort(names)]  # columns follow the sorted classes
+    same = ReliabilityDisplay.from_predictions(names[y], proba, classes=names)
     same.figure_.canvas.draw()
     said = [text.get_text() for text in same.ax_.get_legend().get_texts()]
     assert said == ["at or below _low", r"at or below \$x_{"]

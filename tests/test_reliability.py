@@ -228,7 +228,7 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
         assert pril.load("t.pril").classes_.tolist() == [LARGE, LARGE + 1, LARGE + 2]
     order = [str(LARGE + k) for k in (2, 0, 1)]
     good("fit", "t.csv", "--label", "y", "--classes", ",".join(order))
-    assert pril.load("t.pril").classes_.tolist() == [int(name) for name in order]
+    assert pril.load("t.pril").order_.tolist() == [int(name) for name in order]
     write(tmp_path / "t.jsonl", rows)  # its numbers are read as floats
     assert "too large for a label" in bad("fit", "t.jsonl", "--label", "y")
     write(tmp_path / "gap.csv", [*rows, {"x": 1, "y": ""}])
@@ -557,7 +557,7 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     constant = f"(always {result['constant']!r} {max(shares):.1%})"
     assert constant in good("evaluate", "t.pril", "t.csv")
     assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
-    assert model.classes_.tolist() == GRADES
+    assert model.order_.tolist() == GRADES
 
 
 def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):

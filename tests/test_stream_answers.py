@@ -96,7 +96,7 @@ def test_the_fast_way_reads_what_the_slow_way_reads(path, rows, space):
     if found is None:
         return
     stream._plain = None
-    expected, _ = stream._read(JsonRows(stream.model.learner.classes_, []), lines)
+    expected, _ = stream._read(JsonRows(stream.model.learner.order_, []), lines)
     # Where a number is -0, pyarrow reads -0.0.
     np.testing.assert_array_equal(found[0].rows.X, expected.rows.X)
     np.testing.assert_array_equal(found[0].intervals, expected.intervals)
@@ -262,7 +262,7 @@ def test_sparse_features_have_the_same_probabilities(logit, monkeypatch):
     stream = Stream(
         LoadedModel(logit), LABELS, streams.BytesIO(), print, None, StreamOptions(chances=True)
     )
-    rows_of = JsonRows(stream.model.learner.classes_, [], stream.options)
+    rows_of = JsonRows(stream.model.learner.order_, [], stream.options)
     batch, _ = stream._read(rows_of, json_lines(rows).splitlines())
     assert not isinstance(batch.rows, Dense)
     said = objects(answered(logit, json_lines(rows), chances=True))
@@ -347,7 +347,7 @@ def test_rows_that_come_alone_are_evaluated_in_time(path):
     stream = Stream(
         LoadedModel(path), LABELS, streams.BytesIO(), lambda *said: reports.append(said), None
     )
-    kind = JsonRows(stream.model.learner.classes_, [])
+    kind = JsonRows(stream.model.learner.order_, [])
     labelled = 0
     for row in rows:
         stream._answer(kind, [json.dumps(row).encode()])

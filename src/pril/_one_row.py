@@ -195,7 +195,7 @@ class Stream:
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         if self._memory is None:
-            model.classes_ = self._classes
+            model.order_ = self._classes
             model._memory = model._blank_memory(None)
         else:
             layout = self._memory.layout._replace(n_features=n_features)

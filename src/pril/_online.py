@@ -195,7 +195,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     random_state: Any
     tol: float | None
     n_iter_no_change: int
-    classes_: Array
+    order_: Array
     n_features_in_: int
     n_iter_: int
     _memory: Any
@@ -378,9 +378,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _read_intervals(self, table: _ranks.Labels, classes: Any, reset: bool) -> Array:
         """Set the classes, and return the labels as intervals of them."""
         if not reset:
-            self.classes_ = self._agreed_classes(table, classes)
-            return _ranks.to_intervals(table, self.classes_)
-        self.classes_, intervals = _ranks.encode(table, self.classes)
+            self.order_ = self._agreed_classes(table, classes)
+            return _ranks.to_intervals(table, self.order_)
+        self.order_, intervals = _ranks.encode(table, self.classes)
         if not _ranks.is_labelled(intervals).any():
             raise ValueError("y has no label in any row: there is nothing to learn from")
         return intervals
@@ -478,7 +478,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _begin(self, X: Any, classes: Any) -> None:
         """Begin to learn with these features and classes, before there is any row."""
         rows = self._read_rows(X, reset=True, min_rows=0)
-        self.classes_ = _ranks.check_classes(classes)
+        self.order_ = _ranks.check_classes(classes)
         self._memory = self._blank_memory(rows)
 
     def _has_learned(self) -> bool:
@@ -532,7 +532,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
 
     def _agreed_classes(self, table: _ranks.Labels, classes: ArrayLike | None) -> Array:
-        known: Array | None = getattr(self, "classes_", None)
+        known: Array | None = getattr(self, "order_", None)
         agreed = getattr(self, "_agreed", None)  # the very object: checked before
         for named in (self.classes, classes):
             if named is None or named is agreed:
@@ -571,7 +571,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return Layout(
             self._n_scores(),
             self.n_features_in_,
-            len(self.classes_),
+            len(self.order_),
             average=bool(getattr(self, "average", False)),
             own=loop.OWN_PARTS.get(type(self._rule()), ()),
         )
@@ -582,7 +582,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _blank_record(self, n: int, *, with_cuts: bool = False) -> loop.Record:
         rank = np.empty(n, dtype=np.int64)
-        cuts = np.empty((n if with_cuts else 0, len(self.classes_) + 1))
+        cuts = np.empty((n if with_cuts else 0, len(self.order_) + 1))
         return loop.Record(rank, np.empty((n, self._n_scores())), np.empty(n), cuts)
 
     # --- Predicting ---
@@ -600,7 +600,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         labels : ndarray of shape (n_samples,)
             The predicted classes.
         """
-        return self._answer(self._readable(X), lambda rated, _: self.classes_[rated.rank])
+        return self._answer(self._readable(X), lambda rated, _: self.order_[rated.rank])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their interval: accuracy, for exact labels.
@@ -625,7 +625,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
         def find_hits(rated: Ratings, batch: slice) -> Array:
             labels = table.take(batch)
-            intervals = _ranks.to_intervals(labels, self.classes_, allow_unknown=True)
+            intervals = _ranks.to_intervals(labels, self.order_, allow_unknown=True)
             known = (intervals != _ranks.UNKNOWN).all(axis=1)
             hits = known & (_ranks.interval_loss(intervals, rated.rank) == 0)
             return np.column_stack([hits, labels.labelled()])
@@ -676,6 +676,18 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._check_ready()
         found: tuple[Array, Array, float] = self._memory.predicting(self._geometry())
         return found
+
+    @property
+    def classes_(self) -> Array:
+        """The classes, sorted as `numpy.unique` sorts them."""
+        check_is_fitted(self)
+        return self._by_class(self.order_)
+
+    def _by_class(self, columns: Array) -> Array:
+        """Return columns that are in the order of the ranks in the order of `classes_`."""
+        ranks = np.argsort(self.order_)
+        is_sorted = (ranks[1:] > ranks[:-1]).all()
+        return columns if is_sorted else columns[..., ranks]
 
     @property
     def coef_(self) -> Array:
@@ -750,17 +762,17 @@ class ThresholdClassifier(OnlineClassifier):
         Returns
         -------
         margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes ``f(x) - threshold``. Otherwise the distance to the nearer threshold
-            of each class, negative outside; the largest is the predicted class, except where the
-            score equals a threshold.
+            The distance of the score to the nearer threshold of each class, negative outside, in
+            the order of `classes_`; the largest is the predicted class, except where the score
+            equals a threshold. For two classes, that of ``classes_[1]`` alone.
         """
 
         def find_margins(rated: Ratings, _: slice) -> Array:
             scores, cut = rated.scores, rated.cut
-            margins: Array = np.minimum(scores - cut[:-1], cut[1:] - scores)
-            return scores[:, 0] - cut[1] if len(cut) == 3 else margins
+            margins = self._by_class(np.minimum(scores - cut[:-1], cut[1:] - scores))
+            return margins[:, 1] if len(cut) == 3 else margins
 
-        return self._answer(self._readable(X), find_margins, width=len(self.classes_))
+        return self._answer(self._readable(X), find_margins, width=len(self.order_))
 
     @property
     def thresholds_(self) -> Array:

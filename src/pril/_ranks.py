@@ -179,6 +179,10 @@ def _read_array(y: Any, name: str) -> Labels:
     dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
         vocabulary = np.asarray(dtype.categories)
+        if len({_kind(word) for word in vocabulary.tolist()}) > 1:
+            raise TypeError(
+                f"{name}: categories must be all numbers or all strings, got {named(vocabulary)}"
+            )
         codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
         return Labels(codes, vocabulary.dtype, vocabulary, bool(dtype.ordered), declared=True)
     if type(dtype).__name__ == "Enum":  # polars
@@ -599,16 +603,20 @@ def _check_ranks(
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
     reason = f"{shown(value)} is not one of the classes {named(classes)}"
-    hint = "ranks" if _are_ranks(labels, len(classes)) else "bounds" if is_range(value) else None
+    hint = "ranks" if _are_ranks(labels, classes) else "bounds" if is_range(value) else None
     raise RowError(name, t, reason, labels.place(t), hint)
 
 
-def _are_ranks(labels: Labels, n_classes: int) -> bool:
-    """Tell whether all labels are whole numbers in 0..K-1, as meta-estimators write them."""
+def _are_ranks(labels: Labels, classes: Array) -> bool:
+    """Tell whether labels look as if a meta-estimator had numbered them.
+
+    These are whole numbers in place of words, or in 0..K-1 in place of other numbers.
+    """
     values = labels.values
     if labels.vocabulary is not None or values.dtype.kind == "f":
         return False
-    return bool((values >= 0).all() and (values < n_classes).all())
+    is_worded = classes.dtype.kind not in "biuf"
+    return is_worded or bool((values >= 0).all() and (values < len(classes)).all())
 
 
 def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:

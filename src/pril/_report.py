@@ -88,7 +88,7 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
     parts = Parts.of(model)
     gathered = Report(model, "X and y", "Rows are counted from 0.")
     rank, scores, _ = parts.learner._rate(parts.transform(X))
-    intervals = _ranks.to_intervals(_ranks.read(y), parts.learner.classes_)
+    intervals = _ranks.to_intervals(_ranks.read(y), parts.learner.order_)
     _ranks.check_length(intervals, rank)
     outcomes = Outcomes(intervals, rank, pick_scores(rank, scores))
     gathered.add(outcomes, lambda rows: list(zip(map(str, rows), cells_of(X, rows), strict=True)))
@@ -159,7 +159,7 @@ class Report:
         self.model = model
         self.parts = Parts.of(model)
         self.learner = self.parts.learner
-        self.classes = self.learner.classes_
+        self.classes = self.learner.order_
         self.source = source
         self.counting = counting
         self.names = names
@@ -428,7 +428,8 @@ class Report:
         if not len(exact):
             return [heading, Paragraph("No row has an exact label, so this cannot be measured.")]
         scores = self.rows.score[exact, np.newaxis]
-        proba = np.exp(self.learner._log_probabilities(scores, self.cut))
+        logs = self.learner._log_probabilities(scores, self.cut)
+        proba = np.exp(self.learner._by_class(logs))
         ax = _axes(4.2)
         display = ReliabilityDisplay.from_predictions(
             self.classes[lo[exact]], proba, classes=self.classes, ax=ax
@@ -452,7 +453,7 @@ class Report:
         ranges = self.parts.ranges
         if ranges is None or self.cut is None:
             return []
-        ends = rank_ranges(self.rows.score[:, np.newaxis], self.cut, ranges.margin_)
+        ends = rank_ranges(self.rows.rank, self.rows.score[:, np.newaxis], self.cut, ranges.margin_)
         (low, high), (lo, hi) = ends.T, self.rows.intervals.T
         measured = ranges._coverage(ends, self.rows.intervals)
         holds = {

@@ -157,7 +157,7 @@ def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
     if list(fixed) != list(blank._fixed):
         raise at.wrong(f"learned with {', '.join(blank._fixed)}", fixed)
     _as_learned(blank, fixed)._validate_params()
-    evidence, n_classes = memory["state"].parts["evidence"], len(learned["classes_"])
+    evidence, n_classes = memory["state"].parts["evidence"], len(learned["order_"])
     if (evidence is not None) != (type(blank).__name__ == "OrderedLogit"):
         raise ValueError(f"{at.name} has evidence of ranges without use, or has none")
     if evidence is not None:
@@ -199,7 +199,7 @@ def _as_learned(blank: Any, fixed: dict[str, Any]) -> Any:
 
 def _learned(memory: Record) -> dict[str, Field]:
     return {
-        "classes_": Labels("classes"),
+        "order_": Labels("classes"),
         "n_features_in_": Count("features"),
         "feature_names_in_": Optional(Names("features", as_array=True)),
         "n_iter_": Optional(Count()),
@@ -363,11 +363,8 @@ def _check_ranges(blank: Any, learned: dict[str, Any], at: Place) -> None:
 
 
 def _finish_ranges(ranges: Any) -> None:
-    from pril.ranges import learner_of
-
     if not hasattr(ranges, "estimator_"):
         ranges.estimator_ = ranges.estimator
-    ranges.classes_ = learner_of(ranges.estimator_).classes_
 
 
 def _check_steps(pipeline: Any) -> None:
@@ -449,7 +446,6 @@ TYPES = {
                 "margin_": ANYTHING,
                 "n_calibration_": Count(),
             },
-            dropped=("classes_",),  # those of the learner
             attributes=_ranges_attributes,
             check_more=_check_ranges,
             finish=_finish_ranges,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save", "trusted_types"]
 
-FORMAT = 2
+FORMAT = 3
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 HEADER, FOREIGN = "pril.json", "foreign.skops"
 
@@ -389,7 +389,9 @@ def _whole(number: Any) -> int:
 def _about(content: Any, header: dict[str, Any]) -> About:
     parts = content.values() if isinstance(content, dict) else [content]
     model = next((part for part in parts if hasattr(part, "get_params")), content)
-    classes = getattr(model, "classes_", None)
+    from pril.metrics import order_of
+
+    classes = order_of(model) if hasattr(model, "classes_") else None
     features = getattr(model, "feature_names_in_", None)
     return About(
         kind=header["kind"],

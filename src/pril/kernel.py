@@ -107,6 +107,8 @@ class KernelPRIL(ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     support_ : ndarray of shape (n_support,)
         Row of `fit`, or round of the stream, that each support row came from.

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import log_expit, softmax
+from scipy.special import expit, log_expit, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
@@ -73,6 +73,8 @@ class PRIL(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -172,7 +174,9 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes, lowest first; at most 64.
+        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
@@ -280,7 +284,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
 
     def _blank_memory(self, rows: Any) -> Memory:
         """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
-        n_classes = len(self.classes_)
+        n_classes = len(self.order_)
         if n_classes > MOST_CLASSES:
             raise ValueError(
                 f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
@@ -306,8 +310,8 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         """
         return self._answer(
             self._readable(X),
-            lambda rated, _: self._log_probabilities(rated.scores, rated.cut),
-            width=len(self.classes_),
+            lambda rated, _: self._by_class(self._log_probabilities(rated.scores, rated.cut)),
+            width=len(self.order_),
         )
 
     def predict_proba(self, X: Any) -> Array:
@@ -325,8 +329,39 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         """
         return self._answer(
             self._readable(X),
-            lambda rated, _: np.exp(self._log_probabilities(rated.scores, rated.cut)),
-            width=len(self.classes_),
+            lambda rated, _: np.exp(
+                self._by_class(self._log_probabilities(rated.scores, rated.cut))
+            ),
+            width=len(self.order_),
+        )
+
+    def predict_cumulative(self, X: Any) -> Array:
+        """Return the probabilities to be at or below each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `order_`, from lowest to highest; the last column is 1.
+
+        Examples
+        --------
+        >>> from pril import OrderedLogit
+        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
+        >>> y = ["low", "low", "mid", "mid", "high", "high"]
+        >>> model = OrderedLogit(classes=["low", "mid", "high"], random_state=0).fit(X, y)
+        >>> model.predict_cumulative([[-2.0], [3.0]]).round(1)
+        array([[1., 1., 1.],
+               [0., 0., 1.]])
+        """
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: expit(rated.cut[1:] - rated.scores),
+            width=len(self.order_),
         )
 
     def posterior(self, X: Any, y: Any) -> Array:
@@ -358,8 +393,12 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         array([[0. , 0. , 1. ],
                [0.1, 0.9, 0. ]])
         """
-        logs = self.predict_log_proba(X)
-        intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
+        logs = self._answer(
+            self._readable(X),
+            lambda rated, _: self._log_probabilities(rated.scores, rated.cut),
+            width=len(self.order_),
+        )
+        intervals = _ranks.to_intervals(_ranks.read(y), self.order_)
         _ranks.check_length(intervals, logs)
         chances = np.empty_like(logs)
         loop.label_chances(float(self.trust), self._memory.state.own, intervals, chances)
@@ -369,8 +408,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
             # Where thresholds tie, no class of the label may have a probability: use the label.
             certain = np.isneginf(joint.max(axis=1))
             joint[certain] = np.log(chances[certain])
-        probabilities: Array = softmax(joint, axis=1)
-        return probabilities
+        return self._by_class(softmax(joint, axis=1))
 
     def decision_function(self, X: Any) -> Array:
         """Return how strongly each class is preferred, by the rule that `decision` names.
@@ -383,12 +421,12 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         Returns
         -------
         margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes ``f(x) - threshold``. Otherwise, for the median, the distance of the
-            score to the nearer threshold of each class, negative outside; for the mode, the
-            logarithms of the probabilities.
+            For the median, the distance of the score to the nearer threshold of each class,
+            negative outside; for the mode, the logarithms of the probabilities. In the order of
+            `classes_`; for two classes, the distance for ``classes_[1]`` alone.
         """
         check_is_fitted(self)
-        if self.decision == "mode" and len(self.classes_) > 2:
+        if self.decision == "mode" and len(self.order_) > 2:
             return self.predict_log_proba(X)
         return super().decision_function(X)
 
@@ -437,6 +475,8 @@ class PRank(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -525,6 +565,8 @@ class MPRIL(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -656,6 +698,8 @@ class WidrowHoff(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -766,11 +810,13 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_classes, n_features)
-        Weights of the features.
+        Weights of the features, a row for each of `classes_`.
     intercept_ : ndarray of shape (n_classes,)
-        Weights of the constant feature.
+        Weights of the constant feature, one for each of `classes_`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -834,7 +880,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         return loop.Multiclass()
 
     def _n_scores(self) -> int:
-        return len(self.classes_)
+        return len(self.order_)
 
     def decision_function(self, X: Any) -> Array:
         """Return the score of each class.
@@ -847,16 +893,21 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes the second score less the first.
+            In the order of `classes_`; for two classes the second score less the first.
         """
 
         def compare(rated: Ratings, _: slice) -> Array:
-            scores = rated.scores
+            scores = self._by_class(rated.scores)
             return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
         return self._answer(self._readable(X), compare)
 
     @property
+    def coef_(self) -> Array:
+        """Weights of the features, one row a class."""
+        return self._by_class(super().coef_.T).T
+
+    @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, one a class."""
-        return self._parameters()[0][:, -1].copy()
+        return self._by_class(self._parameters()[0][:, -1]).copy()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril import _ranks
-from pril.errors import RowError
+from pril.errors import ClassOrderWarning, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -181,8 +182,8 @@ def interval_log_loss(
         Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
         out.
     y_proba : array-like of shape (n_samples, n_classes)
-        Probabilities of the classes, as `predict_proba` gives them. A range of probability 0 counts
-        as the smallest difference of two numbers from 1.
+        Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+        classes. A range of probability 0 counts as machine epsilon.
     classes : array-like of shape (n_classes,), default=None
         The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -228,7 +229,8 @@ def ranked_probability_score(
         Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
         out.
     y_proba : array-like of shape (n_samples, n_classes)
-        Probabilities of the classes, as `predict_proba` gives them.
+        Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+        classes.
     classes : array-like of shape (n_classes,), default=None
         The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -271,7 +273,8 @@ def calibration_error(
         Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
         out: a range does not say on which side of a class inside it the row is.
     y_proba : array-like of shape (n_samples, n_classes)
-        Probabilities of the classes, as `predict_proba` gives them.
+        Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+        classes.
     classes : array-like of shape (n_classes,), default=None
         The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -329,6 +332,9 @@ def reliability_curves(
 class IntervalScorer(BaseEstimator):
     """A scorer for model selection that takes the order of the classes from the estimator.
 
+    The order is the `order_` of a learner of this package, alone or inside of a Pipeline, a search
+    or another meta-estimator. Of other classifiers, it is that of their `classes_`.
+
     Parameters
     ----------
     metric : callable
@@ -375,7 +381,7 @@ class IntervalScorer(BaseEstimator):
         Parameters
         ----------
         estimator : object
-            A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+            A fitted classifier, or another estimator that has one inside.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
@@ -388,7 +394,7 @@ class IntervalScorer(BaseEstimator):
         score : float
             Higher is better.
         """
-        options = {"classes": estimator.classes_, "sample_weight": sample_weight}
+        options = {"classes": order_of(estimator), "sample_weight": sample_weight}
         predicted = getattr(estimator, self.response)(X)
         return self.sign * float(self.metric(y, predicted, **options))
 
@@ -400,7 +406,7 @@ class IntervalScorer(BaseEstimator):
         Parameters
         ----------
         estimator : object
-            A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+            A fitted classifier, or another estimator that has one inside.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
@@ -419,6 +425,38 @@ class IntervalScorer(BaseEstimator):
 interval_accuracy_scorer = IntervalScorer(interval_accuracy)
 neg_interval_absolute_error_scorer = IntervalScorer(interval_absolute_error, sign=-1)
 neg_interval_log_loss_scorer = IntervalScorer(interval_log_loss, sign=-1, response="predict_proba")
+
+
+# Where estimators of scikit-learn keep a fitted one.
+INSIDE = (
+    "steps",
+    "best_estimator_",
+    "estimators_",
+    "estimator_",
+    "calibrated_classifiers_",
+    "estimator",
+)
+
+
+def order_of(estimator: Any) -> NDArray[Any]:
+    """Return the classes of a fitted classifier, lowest first."""
+    inside = estimator
+    while inside is not None and not hasattr(inside, "order_"):
+        parts = (getattr(inside, name, None) for name in INSIDE)
+        inside = next((part for part in parts if part is not None), None)
+        while isinstance(inside, list | tuple):
+            inside = inside[-1]
+    classes = estimator.classes_
+    if inside is not None and np.array_equal(np.sort(inside.order_), classes):
+        order: NDArray[Any] = inside.order_
+        return order
+    if len(classes) > 2 and classes.dtype.kind not in "biuf":
+        message = (
+            f"{type(estimator).__name__} does not know the order of its classes, which were sorted "
+            f"as strings, {_ranks.named(classes)}: let it learn pril.labels.to_ranks(y, classes)"
+        )
+        warnings.warn(ClassOrderWarning(message), stacklevel=3)
+    return np.asarray(classes)
 
 
 def mean_over_rows(
@@ -462,7 +500,7 @@ def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
 def _read_probabilities(
     y_true: Any, y_proba: ArrayLike, classes: Any
 ) -> tuple[Ranks, NDArray[Any]]:
-    """Return the intervals of the truth, and the probabilities as floats."""
+    """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
     proba = np.asarray(y_proba)
     if proba.dtype.kind != "f":
@@ -479,7 +517,7 @@ def _read_probabilities(
         t = int(np.argmin(good))
         reason = f"{_ranks.named(proba[t])} are not probabilities that add up to 1"
         raise RowError("y_proba", t, reason)
-    return intervals, proba
+    return intervals, proba[:, np.searchsorted(np.sort(order), order)]
 
 
 def _is_exact(intervals: Ranks) -> NDArray[np.bool_]:

@@ -61,7 +61,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     -------
     graph : onnx.ModelProto
         Its outputs are `label` and, for `OrderedLogit`, `probabilities`, else `scores`: the score
-        of `latent`, or one for each class of a `MulticlassPerceptron`.
+        of `latent`, or one for each class of a `MulticlassPerceptron`. Classes are in the order of
+        the model's `order_`, from lowest to highest.
 
     Examples
     --------
@@ -173,14 +174,14 @@ def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = No
 
 def _shape_learner(operator: Any) -> None:
     model = operator.raw_operator
-    kind = model.classes_.dtype.kind
-    if kind not in TYPES or (kind == "O" and not isinstance(model.classes_[0], str)):
+    kind = model.order_.dtype.kind
+    if kind not in TYPES or (kind == "O" and not isinstance(model.order_[0], str)):
         raise TypeError(
-            f"ONNX has labels of numbers and strings, not {type(model.classes_[0]).__name__}"
+            f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
         )
-    width = 1 if hasattr(model, "thresholds_") else len(model.classes_)
+    width = 1 if hasattr(model, "thresholds_") else len(model.order_)
     if isinstance(model, OrderedLogit):
-        width = len(model.classes_)
+        width = len(model.order_)
     operator.outputs[0].type = TYPES[kind][0]([None])
     operator.outputs[1].type = DoubleTensorType([None, width])
 
@@ -216,8 +217,8 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
         above = graph.add("Cast", above, to=onnx_proto.TensorProto.INT64)
         axes = graph.constant(onnx_proto.TensorProto.INT64, [1])
         rank = graph.add("ReduceSum", above, axes, keepdims=0)
-    _, kind = TYPES[model.classes_.dtype.kind]
-    classes = model.classes_
+    _, kind = TYPES[model.order_.dtype.kind]
+    classes = model.order_
     if kind == onnx_proto.TensorProto.STRING:
         classes = np.array([str(name).encode() for name in classes], dtype=object)
     graph.add("Gather", graph.constant(kind, classes), rank, into=label, axis=0)

@@ -77,7 +77,7 @@ class Classifier(base.Classifier):
         return self._stream.predict_one(x) if self._has_learned() else None
 
     def _has_learned(self) -> bool:
-        return hasattr(self.model, "classes_")
+        return hasattr(self.model, "order_")
 
     @property
     def _multiclass(self) -> bool:

@@ -92,7 +92,7 @@ def evaluate(
     labels = opt.labels_for(loaded, label, lower, upper)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, labels, progress)
-    result = evaluation.to_dict(loaded.learner.classes_)
+    result = evaluation.to_dict(loaded.learner.order_)
     printer.result(result, evaluation_lines(result))
 
 
@@ -113,7 +113,7 @@ def show(
     weights = loaded.weights(None if json else top)
     result = {
         "model": about.model,
-        "classes": learner.classes_.tolist(),
+        "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
         "weights": {name: weight.tolist() for name, weight in weights},
         "rounds": learner.t_,
@@ -133,7 +133,7 @@ def show(
 def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
     """Return what a model has learned, with its largest weights, for people."""
     learner, about = loaded.learner, loaded.about
-    classes = " < ".join(map(str, learner.classes_))
+    classes = " < ".join(map(str, learner.order_))
     lines = [f"model       {about.model}", f"classes     {classes}"]
     if hasattr(learner, "thresholds_"):
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
@@ -281,7 +281,7 @@ def _stream(
             raise typer.Exit(1) from None
         raise
     keep()
-    return rows.evaluation.to_dict(loaded.learner.classes_)
+    return rows.evaluation.to_dict(loaded.learner.order_)
 
 
 class _LossTable:

@@ -213,7 +213,7 @@ def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
 
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
-    model.classes_ = classes
+    model.order_ = classes
     model._memory = model._blank_memory(None)
     rng = check_random_state(model.random_state)
     # A dtype, because another one draws other numbers, and Windows has its own default.

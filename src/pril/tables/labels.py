@@ -108,7 +108,7 @@ class LabelColumns(NamedTuple):
         except RowError as error:
             argument = "y" if error.argument == "lower" else error.argument
             raise RowError(argument, error.row, error.reason) from None  # words are no way out
-        bins[np.isnan(ends).all(axis=0)] = -1
+        bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
         names = np.array(self.classes, dtype=object)
         return _ranks.Labels(bins[:, : len(ends)], names.dtype, names)
 

@@ -41,7 +41,7 @@ ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:
     """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
     rows = learner._read_rows(features, reset=False, min_rows=0)
-    return Batch(rows, _ranks.to_intervals(labels, learner.classes_))
+    return Batch(rows, _ranks.to_intervals(labels, learner.order_))
 
 
 def evaluate_batch(learner: Any, batch: Batch) -> Evaluation:
@@ -98,7 +98,7 @@ class LoadedModel:
 
     def label_columns(self, names: tuple[str, ...]) -> LabelColumns:
         """Return how labels are read from columns, as when the model learned."""
-        classes = self.learner.classes_
+        classes = self.learner.order_
         options = self.about.notes.get("options")
         edges = options.get("edges") if isinstance(options, dict) else None
         if edges is None:
@@ -164,7 +164,7 @@ class LoadedModel:
                 added = {"prediction": self._labels(rank)}
                 added["score"] = pa.array(pick_scores(rank, scores))
                 if self.ranges:
-                    ends = rank_ranges(scores, cut, self.ranges.margin_)
+                    ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 writer.write(block, added)
                 rows += len(rank)
@@ -174,7 +174,7 @@ class LoadedModel:
         return Predictions(rows, unseen)
 
     def _labels(self, rank: Array) -> pa.Array:
-        return pa.array(self.learner.classes_[rank].tolist())
+        return pa.array(self.learner.order_[rank].tolist())
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
@@ -240,6 +240,8 @@ class LoadedModel:
         coef = getattr(self.learner, "coef_", None)
         if coef is None:
             return []
+        if coef.ndim == 2:  # a row for each class: lowest first
+            coef = coef[np.searchsorted(self.learner.classes_, self.learner.order_)]
         size = np.abs(np.atleast_2d(coef)).max(axis=0)
         names = self.feature_names
         return [(names[j], coef[..., j]) for j in np.argsort(-size, kind="stable")[:top]]

@@ -153,7 +153,7 @@ class PlainRows:
             for cells, label in zip(zip(*spellings, strict=True), self._label_columns, strict=True)
         ]
         table = self._labels_of(pa.record_batch(columns, schema=self._label_columns))
-        intervals = _ranks.to_intervals(table, self._learner.classes_)
+        intervals = _ranks.to_intervals(table, self._learner.order_)
         self._learner._inspect_labels(table, intervals)
         if len(self._intervals) > MOST_SPELLINGS:
             self._intervals.clear()

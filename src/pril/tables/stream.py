@@ -151,7 +151,7 @@ class Stream:
                     json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
-                    rows = kind(self.model.learner.classes_, self.model.columns, self.options)
+                    rows = kind(self.model.learner.order_, self.model.columns, self.options)
                 heading, rest = rows.header(lines)
                 if heading:
                     self._before = lines.count(b"\n") - rest.count(b"\n")
