@@ -191,6 +191,10 @@ def stream(
         OnError,
         typer.Option("--on-error", help="At a bad line: stop, or answer with the error."),
     ] = OnError.STOP,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Learn rows even if MODEL's last checkpointed run did."),
+    ] = False,
     format: Annotated[  # noqa: A002
         opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
     ] = None,
@@ -219,7 +223,7 @@ def stream(
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, chances=proba, skip=on_error is OnError.SKIP)
-        result = _stream(loaded, labels, output, saved, half_life, options, format, printer)
+        result = _stream(loaded, labels, output, saved, half_life, options, again, format, printer)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
     printer.result(result, evaluation_lines(result))
@@ -232,14 +236,16 @@ def _stream(
     saved: Checkpoint | None,
     half_life: float | None,
     options: StreamOptions,
+    again: bool,
     format: opt.StreamFormat | None,  # noqa: A002
     printer: Printer,
 ) -> dict[str, Any]:
     """Answer all rows, and write what was learned; return how good the answers were."""
+    from dataclasses import asdict
     from hashlib import sha256
 
     from pril import io
-    from pril.tables.stream import Stopped, Stream
+    from pril.tables.stream import Finished, Stopped, Stream
 
     if loaded.ranges and labels:
         raise ValueError(
@@ -250,6 +256,7 @@ def _stream(
     if labels and not output:
         printer.note("what is learned is not kept: pass -o FILE")
     notes = {"labels": list(labels), **loaded.about.notes}
+    last = Finished.of(notes.pop("finished", None), loaded.path)
     begun = {
         "checksum": sha256(loaded.path.read_bytes()).hexdigest(),
         "streamed": notes.get("streamed", 0),
@@ -257,19 +264,23 @@ def _stream(
     origin: dict[str, Any] = {"model": begun, "labels": list(labels), "half-life": half_life}
     if options.skip:  # blank lines count as rows
         origin["on-error"] = "skip"
+    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved, options)
+    in_place = bool(saved and output and output.resolve() == loaded.path.resolve())
     if saved:
         saved.origin = origin
-    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved, options)
+        if in_place and last:
+            if saved.is_of(last.origin):  # killed after it had replaced the model
+                saved.remove()
+            if not again and last.origin | {"model": begun} == origin and not saved.path.exists():
+                rows.last = last
 
     def keep() -> None:
         if not output:
             return
-        notes["streamed"] = origin["model"]["streamed"] + rows.evaluation.rows
-        data = io.to_bytes(loaded.model, kind="model", notes=notes)
-        if saved and output.resolve() == loaded.path.resolve():
-            rows.save_end(sha256(data).hexdigest())
-        with io.replace_file(output) as file:
-            file.write(data)
+        notes["streamed"] = begun["streamed"] + rows.evaluation.rows
+        if in_place:
+            notes["finished"] = asdict(Finished(origin, rows.position, rows.evaluation))
+        io.write(loaded.model, output, kind="model", notes=notes)
 
     try:
         rows.run(sys.stdin.fileno(), format and format.value)
@@ -280,6 +291,11 @@ def _stream(
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
         raise
+    if last and rows.is_repeated:
+        said = f"{loaded.path} has learned these {count(last.position.rows, 'row')} already"
+        printer.note(f"{said}; to learn them once more pass --again")
+        if rows.position.rows == last.position.rows:  # the model stays as it is
+            return last.evaluation.to_dict(loaded.learner.classes_)
     keep()
     return rows.evaluation.to_dict(loaded.learner.classes_)
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WRITTEN = "written"  # in the notes of a checkpoint: the checksum of the model that was written last
 CACHE_BYTES = 1 << 29  # of cells, features and labels; a larger table is read in every pass
 
 
@@ -129,9 +128,6 @@ class Checkpoint:
         if not self.path.exists():
             return None
         state, about = io.read(self.path, kind="checkpoint")
-        if WRITTEN in about.notes and about.notes[WRITTEN] == self.origin["model"]["checksum"]:
-            # The run was killed after it had replaced the model that it began with.
-            self.origin["model"] = about.notes["model"]
         for name, value in self.origin.items():
             if about.notes.get(name) != value:
                 raise ValueError(
@@ -147,11 +143,14 @@ class Checkpoint:
         with hold(self.path.with_suffix(".lock"), f"the checkpoint {self.path.parent}"):
             yield
 
-    def save(self, state: dict[str, Any], written: str | None = None) -> None:
-        """Replace the file; `written` is the checksum of the model that the run will write next."""
+    def is_of(self, origin: dict[str, Any]) -> bool:
+        """Tell whether there is a file, and it belongs to this run."""
+        return self.path.exists() and io.read(self.path, kind="checkpoint")[1].notes == origin
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        notes = self.origin | ({WRITTEN: written} if written else {})
-        io.write(state, self.path, kind="checkpoint", notes=notes)
+        io.write(state, self.path, kind="checkpoint", notes=self.origin)
 
     def remove(self) -> None:
         """Remove the file, and what killed processes have left of it."""
