@@ -480,6 +480,26 @@ def test_cells_that_cannot_be_used(bad, good, tmp_path, suffix):
         assert "there is a column 'score' already" in bad("predict", "t.pril", "new.csv")
 
 
+def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
+    """They are neither learned, nor evaluated, nor called rows without a label."""
+    rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
+    rows[0] |= {"low": "unknown", "high": "unknown"}  # of weight zero: its label says nothing
+    write(tmp_path / "t.csv", rows)
+    for options in ([], ["--coverage", "0.8"], ["--holdout", "0"], ["--seed", "5"]):
+        command = ["fit", "t.csv", *RANGES, "--weight", "w", "--epochs", "1", *options]
+        result = json.loads(good(*command, "--json"))
+        used = [row for row in rows if row["w"]]
+        labelled = sum(bool(row["low"] or row["high"]) for row in used)
+        assert result["zero_weight_rows"] == 100
+        assert result["unlabelled_rows"] == 200 - labelled
+        assert sum(result["widths"].values()) == labelled
+        assert result["learned_rows"] == json.loads(good("show", "t.pril", "--json"))["rounds"]
+        if options == ["--holdout", "0"]:
+            assert result["learned_rows"] == labelled
+    lines = good(*command)
+    assert f"no label {200 - labelled}, weight zero 100\n" in lines
+
+
 def test_weights_and_half_life(good, bad, tmp_path):
     rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
     write(tmp_path / "t.csv", rows)

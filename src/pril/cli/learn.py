@@ -169,6 +169,8 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
     ]
     if report["unlabelled_rows"]:
         ranges.append(f"no label {report['unlabelled_rows']:,}")
+    if report["zero_weight_rows"]:
+        ranges.append(f"weight zero {report['zero_weight_rows']:,}")
     lines.append(f"ranges    {', '.join(ranges)}")
     lines.append(
         f"learned   from {count(report['learned_rows'], 'row')} in "

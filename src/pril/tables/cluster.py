@@ -199,10 +199,10 @@ def calibrate_piece(
 def _batches(
     piece: Piece, task: Task, front: Any, columns: LabelColumns, model: Any, use: str
 ) -> Iterator[Batch]:
-    """Yield the rows of one use, as the model takes them."""
-    names = [*front.feature_names_in_, *task.labels]
+    """Yield the rows of one use, as the model takes them, without those of weight zero."""
+    names = [*front.feature_names_in_, *task.columns]
     for _, block, uses in piece.blocks(piece.open(), task, names):
-        rows = select_rows(block, getattr(uses, use))
+        rows = select_rows(block, getattr(uses, use) & task.counting(block))
         if rows.num_rows:
             labels = columns.read(rows)
             yield read_batch(model, front.transform(rows), labels)

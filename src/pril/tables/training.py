@@ -95,6 +95,11 @@ class Task:
             raise RowError("sample_weight", row, reason)
         return weights
 
+    def counting(self, block: pa.RecordBatch) -> Array:
+        """Return which rows count: those whose weight is not zero."""
+        weights = self.read_weights(block)
+        return np.broadcast_to(True, block.num_rows) if weights is None else weights > 0.0
+
 
 # --- Parts of a run ------------------------------------------------------------------------------
 
@@ -359,9 +364,10 @@ class Run:
         with self.table.naming_rows(first):
             features = self.front.transform(cells)
             labels = self.labels.read(cells)
-            weights = self.task.read_weights(cells)
+            weights, counting = self.task.read_weights(cells), self.task.counting(cells)
         learning, calibrating, apart = uses_of(self.task, first, cells.num_rows)
         places = row_numbers(first, learning)
+        apart, calibrating = apart & counting, calibrating & counting
         held_out = read_batch(self.model, features[apart], labels.take(apart))
         calibration = None
         if self.task.coverage is not None:
@@ -506,9 +512,11 @@ class Run:
             "classes": [{"class": _ranks.plain(name), **ends[k]} for k, name in enumerate(order)],
             "widths": {str(width): widths[width] for width in sorted(widths)},
             "unlabelled_rows": n_unlabelled,
+            "zero_weight_rows": self.counts.n_weightless,
             "passes": self.epoch,
             "learned_rows": self.n_rows
             - n_unlabelled
+            - self.counts.n_weightless
             - (evaluation.rows if evaluation else 0)
             - (self.calibration.rows if self.calibration else 0),
             "mistakes": self.model.n_mistakes_,
