@@ -7,9 +7,11 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -533,6 +535,46 @@ def test_errors_are_json_where_results_are(call, table):
         code, out, err = call(*arguments, "--json")
         assert (code, out) == (2, "")
         assert list(json.loads(err)) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"),
+    [
+        (["fit", "t.csv", *RANGES, "-q", "-o"], ".pril"),
+        (["stream", "t.pril", "-q", "-o"], ".pril"),
+        (["report", "t.pril", "t.csv", "-q", "-o"], ".html"),
+        (["export", "t.pril", "-q", "-o"], ".onnx"),
+        (["show", "t.pril", "-q", "--plot"], ".png"),
+        (["show", "t.pril", "-q", "--plot"], ".svg"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv.gz"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".parquet"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_replaced(
+    good, bad, table, tmp_path, monkeypatch, request, command, suffix
+):
+    good("fit", "t.csv", *RANGES, "-q")
+    nothing = (tmp_path / "new.csv").open("wb+")
+    request.addfinalizer(nothing.close)
+    monkeypatch.setattr("sys.stdin", nothing)
+    other = "t.pril" if suffix == ".csv" else "t.csv"
+    precious = shutil.copy(tmp_path / other, tmp_path / f"precious{suffix}")
+    for target in (precious.name, *(["precious.csv"] if suffix in (".pril", ".html") else [])):
+        if target != precious.name:
+            shutil.copy(tmp_path / "t.csv", tmp_path / target)
+        said = bad(*command, target)
+        assert said.startswith(f"{target} exists and is not ")
+        assert "--overwrite" in said
+    if suffix == ".pril":  # an archive of somebody else
+        with zipfile.ZipFile(precious, "w") as archive:
+            archive.writestr("letter.txt", "Dear Ada")
+        assert "is not a model file" in bad(*command, precious.name)
+    (tmp_path / f"new{suffix}").touch()  # an empty file holds nothing
+    good(*command, f"new{suffix}")
+    good(*command, f"new{suffix}")  # the same kind
+    good(*command, precious.name, "--overwrite")
+    assert precious.read_bytes()[:4] == (tmp_path / f"new{suffix}").read_bytes()[:4]
 
 
 def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):

@@ -60,6 +60,7 @@ def fit(
     workers: opt.WorkersOption = None,
     format: opt.FormatOption = None,  # noqa: A002
     max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -93,7 +94,7 @@ def fit(
     )
     opened = opt.open_table(table, format, max_features)
     output = output or opt.model_file(table)
-    opt.check_output(output, opened.files)
+    opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
         if cluster is not None or workers is not None:
             if checkpoint:

@@ -126,6 +126,9 @@ ClusterOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Learn in so many local processes (Dask).")
 ]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a file of another kind, too.")
+]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all randomness.")]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")
@@ -256,8 +259,27 @@ def model_file(table: str) -> Path:
     return Path(f"{stem}.pril")
 
 
-def check_output(output: Path, inputs: list[Path]) -> None:
-    """Refuse, before any work, an output that is an input or cannot be written."""
+MODEL = "a model file"
+TEXT_TABLE = "a table of text"
+# What an output is, by the bytes that such a file begins with.
+KINDS = {
+    MODEL: (b"PK\3\4",),
+    "an HTML page": (b"<!doctype html", b"<!DOCTYPE html"),
+    "an ONNX graph": (b"\x08",),
+    "a compressed table": (b"\x1f\x8b",),
+    "a Parquet table": (b"PAR1",),
+    "a picture": (
+        *(b"\x89PNG", b"<?xml", b"<svg", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*", b"MM\0*"),
+        *(b"RIFF", b"GIF8", b"%% Creator: Matplotlib, PGF"),
+    ),
+}
+
+
+def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -> None:
+    """Refuse, before any work, an output that cannot be written, or that would destroy a file.
+
+    That is an input, or a file of another kind unless it may be overwritten.
+    """
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder, not a file to write")
     if output.exists() and not output.is_file():
@@ -272,6 +294,29 @@ def check_output(output: Path, inputs: list[Path]) -> None:
         raise PermissionError(reason) from None
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise ValueError(f"{output} is the input: writing there would destroy it")
+    if output.exists() and not overwrite and not _is_kind(output, kind):
+        raise ValueError(
+            f"{output} exists and is not {kind}: choose another name, or replace it with "
+            "--overwrite"
+        )
+
+
+def _is_kind(file: Path, kind: str) -> bool:
+    """Tell whether a file is of a kind, by its first bytes; an empty one is of any."""
+    with file.open("rb") as stream:
+        start = stream.read(4096)
+    if kind != TEXT_TABLE:
+        is_kind = start.startswith(KINDS[kind])
+        return not start or (is_kind and (kind != MODEL or b"pril.json" in start[:64]))
+    is_other = any(start.startswith(begin) for begin in KINDS.values())
+    return b"\0" not in start and not is_other
+
+
+def table_kind(output: Path, format: str) -> str:  # noqa: A002
+    """Return what kind of file a table of a format is."""
+    if format == "parquet":
+        return "a Parquet table"
+    return "a compressed table" if output.suffix == ".gz" else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:

@@ -42,6 +42,7 @@ def predict(
     ] = None,
     format: opt.FormatOption = None,  # noqa: A002
     max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -61,7 +62,9 @@ def predict(
     with ExitStack() as stack:
         stream = sys.stdout.buffer
         if output:
-            opt.check_output(output, [*opened.files, model])
+            opt.check_output(
+                output, [*opened.files, model], opt.table_kind(output, written), overwrite
+            )
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         rows, unseen = loaded.predict(opened, stream, written, progress)
@@ -100,6 +103,7 @@ def show(
     model: opt.ModelArgument,
     plot: Annotated[Path | None, typer.Option(help="Draw the model to this file.")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many weights to print.")] = 10,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -123,7 +127,7 @@ def show(
     }
     lines = _model_lines(loaded, weights[:top])
     if plot:
-        opt.check_output(plot, [model])
+        opt.check_output(plot, [model], "a picture", overwrite)
         _draw(loaded, plot, top)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
@@ -198,6 +202,7 @@ def stream(
     format: Annotated[  # noqa: A002
         opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
     ] = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -210,7 +215,7 @@ def stream(
 
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     if output:
-        opt.check_output(output, [])
+        opt.check_output(output, [], opt.MODEL, overwrite)
     saved = opt.open_checkpoint(checkpoint, every, {}, output)
     with ExitStack() as stack:
         if saved:

@@ -129,9 +129,7 @@ class LabelCounts:
         self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.names)
 
-    def add(
-        self, block: pa.RecordBatch, first: int, table: Table, used: Array
-    ) -> None:
+    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> None:
         """Count the labels of one more block; rows that are not used have weight zero."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
         with table.naming_rows(first, self.columns.names):
