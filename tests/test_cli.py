@@ -905,7 +905,15 @@ def test_closed_and_full_outputs(tmp_path):
         (f"{command} show t.pril 2>&- >&-", 0, ""),
         (
             f"{command} show t.pril >/dev/full", 2,
-            "pril: all is done, but standard output: No space left on device\n",
+            "pril: Finished, but writing to standard output failed: No space left on device\n",
+        ),
+        (
+            f"{command} predict t.pril t.csv >/dev/full", 2,
+            "pril: standard output: No space left on device\n",
+        ),
+        (
+            f"head -2 t.csv | {command} stream t.pril -q >/dev/full", 2,
+            "pril: standard output: No space left on device\n",
         ),
     ):  # fmt: skip
         ended = subprocess.run(

@@ -135,7 +135,7 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
         patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
-    assert "Input/output error" in err
+    assert err == "pril: t.csv: Input/output error\n"
     assert (tmp_path / "state" / "checkpoint.pril").exists()
     good("fit", "t.csv", *RANGES, *keep)  # once the disk works, the run goes on
     assert (tmp_path / "t.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
@@ -151,6 +151,7 @@ def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
     monkeypatch.setattr(formats.pa.parquet.ParquetFile, "iter_batches", fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         list(table.blocks())
+    assert caught.value.filename == str(path)
     assert not isinstance(caught.value, files.TableError)
 
 
@@ -528,6 +529,65 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
     assert (code, out) == (70, "")
     assert err.startswith("Traceback")
     assert err.endswith(f"{line}\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("never"),
+        ValueError("never"),
+        KeyError("never"),
+        OSError("never"),
+        ImportError("never"),
+        AttributeError("never"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("pril.tables.training.Run._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril.tables.encoder.ColumnEncoder.partial_fit", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
+        ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
+        ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
+        ("pril._report.Report._verdict", ["report", "t.pril", "t.csv", "-o", "r.html"]),
+        ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
+        ("pril._one_row.Stream.answer_rows", ["stream", "t.pril"]),
+    ],
+)
+def test_an_error_inside_is_never_the_users(
+    good, call, table, tmp_path, monkeypatch, place, command, error
+):
+    """Only errors that are raised on purpose are the user's; here they arise in the middle."""
+
+    def fail(*_, **__):
+        raise error
+
+    if command[0] != "fit":
+        good("fit", "t.csv", *RANGES, "-q")
+        write(tmp_path / "rows.jsonl", make_rows(5))
+    with (tmp_path / "t.csv" if command[0] == "fit" else tmp_path / "rows.jsonl").open() as rows:
+        monkeypatch.setattr("sys.stdin", rows)
+        monkeypatch.setattr(place, fail)
+        code, _, err = call(*command, "--traceback")
+    assert code == 70, err
+    assert "this is a bug in pril" in err
+    assert "in fail\n" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file that cannot be read")
+def test_input_that_cannot_be_read_is_named(good, table, tmp_path):
+    """The first bytes of a process's memory are not there: reading gives EIO."""
+    good("fit", "t.csv", *RANGES, "-q")
+    program = [sys.executable, "-c", "from pril.cli.main import main; main()"]
+    for command in (["stream", "t.pril", "-q"], ["predict", "t.pril", "-"]):
+        with open("/proc/self/mem", "rb") as unreadable:
+            ended = subprocess.run(
+                [*program, *command], stdin=unreadable, capture_output=True, text=True, check=False
+            )
+        assert (ended.returncode, ended.stderr) == (2, "pril: <stdin>: Input/output error\n")
 
 
 def test_errors_are_json_where_results_are(call, table):

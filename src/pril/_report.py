@@ -19,7 +19,7 @@ from pril._page import Block, Grid, Heading, Paragraph, Picture
 from pril._parts import Parts
 from pril._sklearn import safe_indexing
 from pril._words import count, evaluation_lines
-from pril.errors import shown
+from pril.errors import InputError, MissingExtraError, shown
 from pril.plotting import (
     INSIDE,
     OUTSIDE,
@@ -198,7 +198,7 @@ class Report:
     ) -> dict[str, Any]:
         """Write the page, with what is known of the model's origin; return the evaluation."""
         if not self.evaluation.rows:
-            raise ValueError(f"{self.source}: no row has a label, so there is nothing to report")
+            raise InputError(f"{self.source}: no row has a label, so there is nothing to report")
         title = f"{type(self.learner).__name__} on {self.source}"
         blocks = [Heading(1, title), *self._sections(), *self._provenance(versions, notes)]
         page = _page.Page(title, blocks).html().encode(errors="backslashreplace")
@@ -541,7 +541,7 @@ def _check_packages() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("a report needs matplotlib: pip install 'pril[plot]'") from error
+        raise MissingExtraError("a report needs matplotlib", "plot") from error
 
 
 def _axes(height: float) -> Axes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pril import _ranks
 from pril._online import OnlineClassifier
+from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -97,14 +98,14 @@ def progressive(
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
     if not isinstance(estimator, OnlineClassifier):
-        raise TypeError(
+        raise InputTypeError(
             f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
             "pipeline's other steps before it"
         )
     estimator._validate_params()
     batch, record = estimator._learn_once(X, y, classes, recording=True)
     if record is None:
-        raise ValueError("X has no rows and the estimator no classes yet: nothing to predict")
+        raise InputError("X has no rows and the estimator no classes yet: nothing to predict")
     return Progress(
         predictions=estimator.classes_[record.rank],
         scores=record.scores[:, 0] if record.scores.shape[1] == 1 else record.scores,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pril._registry import LEARNERS
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
@@ -156,7 +157,7 @@ def split_names(text: str | None) -> tuple[str, ...] | None:
         return None
     names = tuple(next(csv.reader([text], skipinitialspace=True), []))
     if not all(names) or not names:
-        raise ValueError(f"{text!r}: names, separated by commas, are expected")
+        raise InputError(f"{text!r}: names, separated by commas, are expected")
     return names
 
 
@@ -166,11 +167,11 @@ def label_columns(label: str | None, lower: str | None, upper: str | None) -> tu
         return (label,)
     if lower and upper and not label:
         if lower == upper:
-            raise ValueError(f"--lower and --upper are both {lower}; for exact labels pass --label")
+            raise InputError(f"--lower and --upper are both {lower}; for exact labels pass --label")
         return (lower, upper)
     if label:
-        raise ValueError("--label is for exact labels, --lower and --upper for ranges: choose one")
-    raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
+        raise InputError("--label is for exact labels, --lower and --upper for ranges: choose one")
+    raise InputError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
 
 
 def labels_for(
@@ -180,7 +181,7 @@ def labels_for(
     if label or lower or upper:
         return label_columns(label, lower, upper)
     if not loaded.labels:
-        raise ValueError(
+        raise InputError(
             f"{loaded.path} does not know its labels' columns: pass --label, or both ends"
         )
     return loaded.labels
@@ -218,9 +219,9 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     try:
         edges = tuple(map(float, names))
     except ValueError as error:
-        raise ValueError(f"--edges {text}: {error}") from None
+        raise InputError(f"--edges {text}: {error}") from None
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
-        raise ValueError(f"--edges {text}: ascending numbers, separated by commas, are expected")
+        raise InputError(f"--edges {text}: ascending numbers, separated by commas, are expected")
     return edges
 
 
@@ -230,7 +231,7 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not (name and equals):
-            raise ValueError(f"--set {assignment}: NAME=VALUE is expected")
+            raise InputError(f"--set {assignment}: NAME=VALUE is expected")
         try:
             parameters[name] = json.loads(value)
         except ValueError:
@@ -281,21 +282,21 @@ def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -
     That is an input, or a file of another kind unless it may be overwritten.
     """
     if output.is_dir():
-        raise IsADirectoryError(f"{output} is a folder, not a file to write")
+        raise InputError(f"{output} is a folder, not a file to write")
     if output.exists() and not output.is_file():
-        raise OSError(f"{output} is a device or a pipe, not a file to replace")
+        raise InputError(f"{output} is a device or a pipe, not a file to replace")
     folder = resolved(output).parent
     if not folder.is_dir():
-        raise FileNotFoundError(f"{output}: there is no folder {folder}")
+        raise InputError(f"{output}: there is no folder {folder}")
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         reason = f"{output}: the folder {folder} is not writable: {error.strerror}"
-        raise PermissionError(reason) from None
+        raise InputError(reason) from None
     if output.exists() and any(output.samefile(path) for path in inputs):
-        raise ValueError(f"{output} is the input: writing there would destroy it")
+        raise InputError(f"{output} is the input: writing there would destroy it")
     if output.exists() and not overwrite and not _is_kind(output, kind):
-        raise ValueError(
+        raise InputError(
             f"{output} exists and is not {kind}: choose another name, or replace it with "
             "--overwrite"
         )
@@ -338,8 +339,8 @@ def open_checkpoint(
     if folder is None:
         return None
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--checkpoint {folder}: this is a file, a folder is expected")
+        raise InputError(f"--checkpoint {folder}: this is a file, a folder is expected")
     checkpoint = Checkpoint(folder / "checkpoint.pril", every, origin)
     if output and resolved(output) == resolved(checkpoint.path):
-        raise ValueError(f"{output} is the checkpoint itself: write the model to another file")
+        raise InputError(f"{output} is the checkpoint itself: write the model to another file")
     return checkpoint

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pril._words import count
+from pril.errors import UnavailableError
 
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 
@@ -46,7 +47,8 @@ class Printer:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OSError(f"all is done, but standard output: {error.strerror}") from None
+            reason = f"Finished, but writing to standard output failed: {error.strerror}"
+            raise UnavailableError(reason) from None
 
     def note(self, line: str, entry: dict[str, Any] | None = None) -> None:
         """Print a line before the result; as JSON, print the entry, if there is one."""

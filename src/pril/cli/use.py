@@ -14,6 +14,7 @@ import typer
 from pril._words import count, evaluation_lines
 from pril.cli import options as opt
 from pril.cli.printing import Printer
+from pril.errors import InputError, naming_file
 
 if TYPE_CHECKING:
     from pril.tables.answers import StreamOptions
@@ -67,7 +68,9 @@ def predict(
             )
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
-        rows, unseen = loaded.predict(opened, stream, written, progress)
+        with naming_file(output or "standard output"):  # errors of reading name the table
+            rows, unseen = loaded.predict(opened, stream, written, progress)
+            stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)
     lines = [f"rated {count(rows, 'row')}", *([f"table {output}"] if output else [])]
@@ -167,7 +170,7 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
     known = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
     if suffix not in known:
-        raise ValueError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
+        raise InputError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
     with replace_file(plot) as file:
         figure.savefig(file, dpi=150, format=suffix)
 
@@ -253,11 +256,11 @@ def _stream(
     from pril.tables.stream import Finished, Stopped, Stream
 
     if loaded.ranges and labels:
-        raise ValueError(
+        raise InputError(
             f"{loaded.path} holds calibrated ranges: what it learned now would void them"
         )
     if loaded.is_frozen and labels:
-        raise ValueError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
+        raise InputError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
     if labels and not output:
         printer.note("what is learned is not kept: pass -o FILE")
     notes = {"labels": list(labels), **loaded.about.notes}

@@ -19,7 +19,7 @@ from pril import _loop as loop
 from pril import _ranks
 from pril._evaluation import Evaluation, pick_scores
 from pril._online import Batch
-from pril.errors import RowError
+from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.files import BOM, TableError, quote_columns
 from pril.tables.json_lines import split_lines
@@ -61,7 +61,7 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
     few = min(FEW_BYTES, CHUNK_BYTES)
     rest, size = b"", few
-    while data := os.read(descriptor, size):
+    while data := _read(descriptor, size):
         size = few if len(data) < few else CHUNK_BYTES
         whole, newline, rest_after = data.rpartition(b"\n")
         if newline:
@@ -71,6 +71,11 @@ def chunks(descriptor: int) -> Iterator[bytes]:
             rest += data
     if rest:
         yield rest + b"\n"
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    with naming_file(NAME):
+        return os.read(descriptor, size)
 
 
 @dataclass
@@ -110,7 +115,7 @@ class Finished:
         try:
             return msgspec.convert(note, cls | None)
         except msgspec.ValidationError as error:
-            raise ValueError(f"{path} is damaged: its note on a finished stream: {error}") from None
+            raise InputError(f"{path} is damaged: its note on a finished stream: {error}") from None
 
 
 class Stream:
@@ -144,17 +149,17 @@ class Stream:
         self._use(model.model)
         if options.chances and not hasattr(model.learner, "predict_proba"):
             name = type(model.learner).__name__
-            raise ValueError(f"{model.path} holds {name}, which has no probabilities")
+            raise InputError(f"{model.path} holds {name}, which has no probabilities")
 
     def _needed_columns(self) -> pa.Schema:
         both = set(self.names) & set(self.model.columns)
         if both:
-            raise ValueError(f"the column {min(both)!r} cannot be a label: it is a feature")
+            raise InputError(f"the column {min(both)!r} cannot be a label: it is a feature")
         key = self.options.key
         if key in {*self.names, *self.model.columns}:
-            raise ValueError(f"the column {key!r} cannot be the id: it is a feature or a label")
+            raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
-            raise ValueError(f"the column {key!r} cannot be the id: the answer has its own")
+            raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
         words = set(encoder.words_) if encoder is not None else set()
         return pa.schema(
@@ -258,11 +263,11 @@ class Stream:
 
     def _another_stream(self, found: str, skip: Position) -> ValueError:
         if self.is_repeated:
-            return ValueError(
+            return InputError(
                 f"{found}; its first rows, but not the {skip.rows} together, are those that "
                 f"{self.model.path} learned last: pass --again to learn all of them"
             )
-        return ValueError(
+        return InputError(
             f"{found}, but the checkpoint has seen {skip.rows} other ones: it belongs to another "
             "stream"
         )
@@ -309,7 +314,7 @@ class Stream:
             columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
             self._refuse(rows, lines[error.row], f"{columns}{error.reason}", error.hint)
             rest = lines[error.row + 1 :]
-        except ValueError as error:  # it has no row number: retry row by row to find it
+        except InputError as error:  # it has no row number: retry row by row to find it
             if isinstance(error, TableError) and not self.options.skip:
                 raise
             rest = lines
@@ -421,5 +426,6 @@ class Stream:
         self._evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
-        self.output.write(data)
-        self.output.flush()
+        with naming_file("standard output"):
+            self.output.write(data)
+            self.output.flush()

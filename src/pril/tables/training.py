@@ -25,7 +25,7 @@ from pril import __version__, _ranks, io
 from pril._evaluation import Evaluation
 from pril._online import Batch
 from pril._registry import BY_COMMAND
-from pril.errors import RowError
+from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, calibration_scores
 from pril.tables.cells import one_batch, read_numbers
 from pril.tables.encoder import ColumnEncoder
@@ -135,7 +135,7 @@ class Checkpoint:
         state, about = io.read(self.path, kind="checkpoint")
         for name, value in self.origin.items():
             if about.notes.get(name) != value:
-                raise ValueError(
+                raise InputError(
                     f"{self.path} belongs to another run: the {name} differs; run the same "
                     "command as before, or remove the folder"
                 )
@@ -228,12 +228,13 @@ def blank_model(task: Task, classes: Array) -> Any:
     free = sorted(set(kind().get_params()) - reserved)
     for name in task.parameters:
         if name not in free:
-            raise ValueError(
+            raise InputError(
                 f"the parameter {name!r} cannot be set for {kind.__name__}: choose one of "
                 f"{', '.join(free)}"
             )
     model = kind(classes=classes, **passes, **task.parameters)
-    model._validate_params()
+    with refusing():
+        model._validate_params()
     return model
 
 
@@ -263,8 +264,9 @@ class Run:
         self.model: Any = blank_model(task, np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             if not BY_COMMAND[task.model].has_thresholds:
-                raise ValueError(f"the model {task.model} has no thresholds: it predicts no ranges")
-            self._ranges(self.model)._validate_params()
+                raise InputError(f"the model {task.model} has no thresholds: it predicts no ranges")
+            with refusing():
+                self._ranges(self.model)._validate_params()
         self.reservoir = sample_for(task, task.seed)
         self.landmarks: LandmarkFeatures | None = None
         self.calibration: Calibration | None = None
