@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline
 
 import pril
 from pril import _ranks, io
-from pril.metrics import interval_accuracy
+from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import hold, lock_of
 from pril.tables.opening import open_table
@@ -658,7 +658,14 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     assert 0 < fitted["constant_accuracy"] < 1
     constant = f"(always {result['constant']!r} {max(shares):.1%})"
     assert constant in good("evaluate", "t.pril", "t.csv")
-    assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
+    errors = [interval_absolute_error(y, [name] * len(y), classes=GRADES) for name in GRADES]
+    assert result["nearest_constant"] == GRADES[int(np.argmin(errors))]
+    assert result["nearest_constant_error"] == pytest.approx(min(errors))
+    nearest = f"ranks on average (always {result['nearest_constant']!r} {min(errors):.4f})"
+    assert nearest in good("evaluate", "t.pril", "t.csv")
+    said = good("fit", "t.csv", *RANGES)
+    assert f"(always {fitted['constant']!r} " in said
+    assert f"(always {fitted['nearest_constant']!r} {fitted['nearest_constant_error']:.4f})" in said
     assert model.classes_.tolist() == GRADES
 
 

@@ -16,9 +16,13 @@ def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
     if not evaluation["rows"]:
         return ["no rows with a label"]
     constant = f"always {evaluation['constant']!r} {evaluation['constant_accuracy']:.1%}"
+    nearest = (
+        f"always {evaluation['nearest_constant']!r} {evaluation['nearest_constant_error']:.4f}"
+    )
     lines = [
         f"{count(evaluation['rows'], 'row')}: {evaluation['interval_accuracy']:.1%} inside their "
-        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average"
+        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average "
+        f"({nearest})"
     ]
     if evaluation["exact_rows"]:
         lines.append(

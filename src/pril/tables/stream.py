@@ -240,7 +240,7 @@ class Stream:
             return Position()
         self._use(state["model"])
         sums = state["evaluation"]
-        self._evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
+        self._evaluation = msgspec.convert(sums, Evaluation)
         return Position(state["rows"], state["checksum"])
 
     def _compare(self, lines: list[bytes], skip: Position) -> list[bytes]:
@@ -275,7 +275,7 @@ class Stream:
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.model,
-            "evaluation": vars(self.evaluation) | {"inside": list(self.evaluation.inside)},
+            "evaluation": msgspec.to_builtins(self.evaluation),
             "rows": self.position.rows,
             "checksum": self.position.checksum,
         }
