@@ -820,6 +820,30 @@ def test_labels_that_are_no_ratings(call, bad, tmp_path):
     )
 
 
+def test_a_terminal_obeys_no_name_or_value(good, call, bad, tmp_path):
+    """Names and cells may hold escapes that clear the screen, or turn the text round."""
+    evil = "a\x1b[2J\x07\u202e"
+    rows = [
+        {evil: k, "town\nRome": "x\x1b]0;t\x07", "k": ["lo\x1b[31m", "hi"][k % 2]}
+        for k in range(120)
+    ]
+    write(tmp_path / "t.jsonl", rows)
+    code, out, err = call(
+        "fit", "t.jsonl", "--label", "k", "--classes", "lo\x1b[31m,hi", "--verbose"
+    )
+    assert code == 0
+    write(tmp_path / "new.jsonl", [{**row, "town\nRome": "never\x1b[1m"} for row in rows])
+    seen = [out, err, good("show", "t.pril"), good("evaluate", "t.pril", "t.jsonl")]
+    seen += call("predict", "t.pril", "new.jsonl", "-o", "out.csv")[1:]
+    write(tmp_path / "new.jsonl", [{**row, evil: "\x1b[0m"} for row in rows])
+    seen.append(bad("predict", "t.pril", "new.jsonl"))
+    seen.append(bad("fit", "t.jsonl", "--label", "none\x1b[5m"))
+    for text in seen:
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert r"a\x1b[2J\x07\u202e" in out
+    assert r"town\nRome" in out
+
+
 def test_long_values_are_cut(call, bad, tmp_path):
     word = "long" * 10**5
     rows = [{"x": k, "w": "a" if k % 2 else "b", "k": k % 3} for k in range(40)]

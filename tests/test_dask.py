@@ -1002,7 +1002,9 @@ def import_error(folder, dask_source):
 @pytest.mark.parametrize("name", ["dask", "distributed"])
 def test_a_missing_dask_says_what_to_install(tmp_path, name):
     source = f"raise ModuleNotFoundError('missing', name={name!r})"
-    expected = "ImportError: pril.dask needs Dask: pip install 'pril[dask]'"
+    expected = (
+        "MissingExtraError: pril.dask needs Dask: in a clone of pril run pip install '.[dask]'"
+    )
     assert import_error(tmp_path, source) == expected
 
 

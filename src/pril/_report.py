@@ -54,7 +54,7 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
     It shows how good the model is beside the best constant, where the scores of the rows lie, the
     largest weights, hits by the width of the label and by class, the loss along the rows, the worst
     rows, and what the model is made of; for a model with probabilities how far they can be trusted,
-    and for one with ranges how many hold. Needs ``pip install 'pril[plot]'``.
+    and for one with ranges how many hold. Needs the extra ``plot``.
 
     Parameters
     ----------

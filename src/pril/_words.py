@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
+def printable(text: str) -> str:
+    """Return text with escapes for what a terminal would obey, or not show."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def count(n: int, thing: str) -> str:
     """Return a number of things in words: 1 row, 2 rows, 3 passes."""
     plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"

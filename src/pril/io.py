@@ -98,7 +98,7 @@ def load(path: str | PathLike[str]) -> Any:
     It predicts, and goes on learning, exactly as the model that was saved. A file that is damaged,
     newer than this package, or that holds types other than scikit-learn's and this package's is
     refused before anything in it is built: loading runs no code from the file. Only steps of other
-    libraries need skops, ``pip install 'pril[io]'``.
+    libraries need skops, the extra ``io``.
 
     Parameters
     ----------

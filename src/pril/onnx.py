@@ -1,4 +1,4 @@
-"""Export of models to ONNX. Needs skl2onnx: ``pip install 'pril[onnx]'``.
+"""Export of models to ONNX. Needs skl2onnx, the extra ``onnx``.
 
 A model in ONNX predicts without Python: scores are computed in float64 and compared with the
 thresholds as the learners do it, so that labels agree, ties included.

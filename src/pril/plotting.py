@@ -1,4 +1,4 @@
-"""Plots of models. They need matplotlib: ``pip install 'pril[plot]'``."""
+"""Plots of models. They need matplotlib, the extra ``plot``."""
 
 from __future__ import annotations
 

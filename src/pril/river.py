@@ -1,4 +1,4 @@
-"""PRIL and the ordered logit at home in River: ``pip install 'pril[river]'``."""
+"""PRIL and the ordered logit at home in River; needs the extra ``river``."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from pril._words import printable
 from pril.cli.demo import demo
 from pril.cli.export import export
 from pril.cli.learn import fit
@@ -109,14 +110,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _print_error(text: str, arguments: list[str]) -> None:
     """Print an error as one line; with --json, as an object."""
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     print(
         json.dumps({"error": text}) if "--json" in arguments else f"pril: {text}", file=sys.stderr
     )
 
 
 def _print_line(text: str) -> None:
-    print(f"pril: {' '.join(text.split())}", file=sys.stderr)
+    print(f"pril: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 def _message(error: Exception) -> str:

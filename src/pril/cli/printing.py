@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pril._words import count
+from pril._words import count, printable
 from pril.errors import UnavailableError
 
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
@@ -39,7 +39,7 @@ class Printer:
         if self.json:
             self._print(json.dumps(_finite(result), default=str))
         elif not self.quiet:
-            self._print("\n".join(lines))
+            self._print("\n".join(map(printable, lines)))
 
     def _print(self, text: str) -> None:
         try:
@@ -55,7 +55,7 @@ class Printer:
         if self.json and entry:
             self.result(entry, [])
         elif not (self.quiet or self.json):
-            self._print(line)
+            self._print(printable(line))
 
     @property
     def shows_progress(self) -> bool:

@@ -1,4 +1,4 @@
-"""Training on a Dask cluster. Needs Dask: ``pip install 'pril[dask]'``.
+"""Training on a Dask cluster. Needs Dask, the extra ``dask``.
 
 A table is a list of blocks of rows, and each block is lazy. There are two ways to learn from them:
 

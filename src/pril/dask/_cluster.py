@@ -179,8 +179,8 @@ class Cluster:
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:
     return ClusterLost(
-        f"the Dask {where} cannot import pril: {error}; install pril on the scheduler and on every "
-        "worker: pip install 'pril[dask]'"
+        f"the Dask {where} cannot import pril: {error}; install pril with its extra 'dask' on the "
+        "scheduler and on every worker"
     )
 
 
