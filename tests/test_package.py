@@ -119,6 +119,17 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
     assert "a report needs jinja2: in a clone of pril run pip install '.[plot]'" in said
 
 
+def test_errors_that_are_raised_on_purpose_are_ours():
+    """The command takes any other ValueError or TypeError for a bug."""
+    found = []
+    for path in Path(pril.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in ("ValueError", "TypeError"):
+                found.append(f"{path}:{called.lineno}")
+    assert found == []
+
+
 def private_sklearn_imports(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
