@@ -300,8 +300,8 @@ def _stream(
             raise typer.Exit(1) from None
         raise
     if last and rows.is_repeated:
-        said = f"{loaded.path} has learned these {count(last.position.rows, 'row')} already"
-        printer.note(f"{said}; to learn them once more pass --again")
+        said = f"{loaded.path} has learned the first {count(last.position.rows, 'row')} already"
+        warnings.warn(f"{said}; to learn them once more pass --again", stacklevel=1)
         if rows.position.rows == last.position.rows:  # the model stays as it is
             return last.evaluation.to_dict(loaded.learner.classes_)
     keep()

@@ -200,11 +200,13 @@ class Stream:
                         self._write(heading)
                 all_lines = rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
                 self._answer_all(rows, self._new_lines(self._compare(all_lines, skip), skip))
-            if rows is not None and self._held:  # fewer rows than the last run has learned
+            self.last = None
+            if rows is not None:  # fewer rows than the last run has learned
                 self._answer_all(rows, self._held)
         except (TableError, Stopped):  # the model has learned whole rows: save it
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
-            if self.checkpoint and self.position.rows >= skip.rows and not self._held:
+            # Nor before it is known whether the last run has learned the rows.
+            if self.checkpoint and self.position.rows >= skip.rows and self.last is None:
                 self.checkpoint.save(self._state())
             raise
         if self.position.rows < skip.rows:
