@@ -692,7 +692,7 @@ def test_a_full_disk(tmp_path):
     model = made_model(tmp_path)
     (tmp_path / "out.csv").write_bytes(b"old")
     for command, output in (
-        (["fit", str(table), *RANGES, "-o"], tmp_path / "m.pril"),
+        (["fit", str(table), *RANGES, "--overwrite", "-o"], tmp_path / "m.pril"),
         (["predict", str(model), str(table), "-o"], tmp_path / "out.csv"),
     ):
         before = snapshot(tmp_path)

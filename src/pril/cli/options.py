@@ -138,6 +138,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON 
 
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
+    "again": "to learn all of them pass --again",
     "drop": "leave it out with --drop",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(Format)}",

@@ -267,7 +267,8 @@ class Stream:
         if self.is_repeated:
             return InputError(
                 f"{found}; its first rows, but not the {skip.rows} together, are those that "
-                f"{self.model.path} learned last: pass --again to learn all of them"
+                f"{self.model.path} learned last",
+                hint="again",
             )
         return InputError(
             f"{found}, but the checkpoint has seen {skip.rows} other ones: it belongs to another "
