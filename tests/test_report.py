@@ -383,7 +383,7 @@ def test_what_cannot_be_reported_is_refused(bad, good, flats, tmp_path):
     rows = make_rows(20)
     write(tmp_path / "none.csv", [{**row, "low": None, "high": None} for row in rows])
     (tmp_path / "empty.csv").write_text("id,size,age,town,low,high\n")
-    (tmp_path / "old.html").write_text("old")
+    (tmp_path / "old.html").write_text("<!doctype html>old")
     out = ("-o", "old.html")
     assert "none.csv: no row has a label" in bad("report", flats, "none.csv", *out)
     assert "empty.csv has a header, but no rows" in bad("report", flats, "empty.csv", *out)
