@@ -404,7 +404,7 @@ def test_what_cannot_be_reported_is_refused(bad, good, flats, tmp_path):
     ):
         with pytest.raises(ValueError, match=reason):
             pril.report(model, rows, labels, tmp_path / "old.html")
-    assert (tmp_path / "old.html").read_text() == "old"
+    assert (tmp_path / "old.html").read_text() == "<!doctype html>old"
 
 
 # --- In a browser ---
