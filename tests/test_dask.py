@@ -1002,8 +1002,8 @@ def import_error(folder, dask_source):
 @pytest.mark.parametrize("name", ["dask", "distributed"])
 def test_a_missing_dask_says_what_to_install(tmp_path, name):
     source = f"raise ModuleNotFoundError('missing', name={name!r})"
-    expected = "ImportError: pril.dask needs Dask: pip install 'pril[dask]'"
-    assert import_error(tmp_path, source) == expected
+    expected = "pril.dask needs Dask: in a clone of pril run pip install '.[dask]'"
+    assert import_error(tmp_path, source) == f"pril.errors.MissingExtraError: {expected}"
 
 
 @pytest.mark.parametrize(

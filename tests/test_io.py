@@ -471,7 +471,7 @@ def test_only_foreign_steps_need_skops(tmp_path):
         tmp_path / "own",
         tmp_path / "foreign",
     ).splitlines()
-    needed = "steps of other libraries need skops: pip install 'pril[io]'"
+    needed = "steps of other libraries need skops: in a clone of pril run pip install '.[io]'"
     assert said == ["[2]", needed, needed]
 
 
@@ -486,7 +486,7 @@ def refused(spot, data, match=DAMAGED):
         pril.load(spot)
     message = str(caught.value)
     assert message.startswith(str(spot))
-    assert type(caught.value) is ValueError
+    assert type(caught.value) is pril.errors.InputError
     assert "\n" not in message
     return message
 

@@ -7,9 +7,11 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from sklearn.pipeline import Pipeline
 
 import pril
 from pril import _ranks, io
-from pril.metrics import interval_accuracy
+from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import hold, lock_of
 from pril.tables.opening import open_table
@@ -133,7 +135,7 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
         patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
-    assert "Input/output error" in err
+    assert err == "pril: t.csv: Input/output error\n"
     assert (tmp_path / "state" / "checkpoint.pril").exists()
     good("fit", "t.csv", *RANGES, *keep)  # once the disk works, the run goes on
     assert (tmp_path / "t.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
@@ -149,6 +151,7 @@ def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
     monkeypatch.setattr(formats.pa.parquet.ParquetFile, "iter_batches", fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         list(table.blocks())
+    assert caught.value.filename == str(path)
     assert not isinstance(caught.value, files.TableError)
 
 
@@ -528,11 +531,110 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
     assert err.endswith(f"{line}\n")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("never"),
+        ValueError("never"),
+        KeyError("never"),
+        OSError("never"),
+        ImportError("never"),
+        AttributeError("never"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("pril.tables.training.Run._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril.tables.encoder.ColumnEncoder.partial_fit", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
+        ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
+        ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
+        ("pril._report.Report._verdict", ["report", "t.pril", "t.csv", "-o", "r.html"]),
+        ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
+        ("pril._one_row.Stream.answer_rows", ["stream", "t.pril"]),
+    ],
+)
+def test_an_error_inside_is_never_the_users(
+    good, call, table, tmp_path, monkeypatch, place, command, error
+):
+    """Only errors that are raised on purpose are the user's; here they arise in the middle."""
+
+    def fail(*_, **__):
+        raise error
+
+    if command[0] != "fit":
+        good("fit", "t.csv", *RANGES, "-q")
+        write(tmp_path / "rows.jsonl", make_rows(5))
+    with (tmp_path / "t.csv" if command[0] == "fit" else tmp_path / "rows.jsonl").open() as rows:
+        monkeypatch.setattr("sys.stdin", rows)
+        monkeypatch.setattr(place, fail)
+        code, _, err = call(*command, "--traceback")
+    assert code == 70, err
+    assert "this is a bug in pril" in err
+    assert "in fail\n" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file that cannot be read")
+def test_input_that_cannot_be_read_is_named(good, table, tmp_path):
+    """The first bytes of a process's memory are not there: reading gives EIO."""
+    good("fit", "t.csv", *RANGES, "-q")
+    program = [sys.executable, "-c", "from pril.cli.main import main; main()"]
+    for command in (["stream", "t.pril", "-q"], ["predict", "t.pril", "-"]):
+        with open("/proc/self/mem", "rb") as unreadable:
+            ended = subprocess.run(
+                [*program, *command], stdin=unreadable, capture_output=True, text=True, check=False
+            )
+        assert (ended.returncode, ended.stderr) == (2, "pril: <stdin>: Input/output error\n")
+
+
 def test_errors_are_json_where_results_are(call, table):
     for arguments in (["fit", "t.csv", "--label", "none"], ["fit"], ["fit", "t.csv", "--nothing"]):
         code, out, err = call(*arguments, "--json")
         assert (code, out) == (2, "")
         assert list(json.loads(err)) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"),
+    [
+        (["fit", "t.csv", *RANGES, "-q", "-o"], ".pril"),
+        (["stream", "t.pril", "-q", "-o"], ".pril"),
+        (["report", "t.pril", "t.csv", "-q", "-o"], ".html"),
+        (["export", "t.pril", "-q", "-o"], ".onnx"),
+        (["show", "t.pril", "-q", "--plot"], ".png"),
+        (["show", "t.pril", "-q", "--plot"], ".svg"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv.gz"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".parquet"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_replaced(
+    good, bad, table, tmp_path, monkeypatch, request, command, suffix
+):
+    good("fit", "t.csv", *RANGES, "-q")
+    nothing = (tmp_path / "new.csv").open("wb+")
+    request.addfinalizer(nothing.close)
+    monkeypatch.setattr("sys.stdin", nothing)
+    other = "t.pril" if suffix == ".csv" else "t.csv"
+    precious = shutil.copy(tmp_path / other, tmp_path / f"precious{suffix}")
+    for target in (precious.name, *(["precious.csv"] if suffix in (".pril", ".html") else [])):
+        if target != precious.name:
+            shutil.copy(tmp_path / "t.csv", tmp_path / target)
+        said = bad(*command, target)
+        assert said.startswith(f"{target} exists and is not ")
+        assert "--overwrite" in said
+    if suffix == ".pril":  # an archive of somebody else
+        with zipfile.ZipFile(precious, "w") as archive:
+            archive.writestr("letter.txt", "Dear Ada")
+        assert "is not a model file" in bad(*command, precious.name)
+    (tmp_path / f"new{suffix}").touch()  # an empty file holds nothing
+    good(*command, f"new{suffix}")
+    good(*command, f"new{suffix}")  # the same kind
+    good(*command, precious.name, "--overwrite")
+    assert precious.read_bytes()[:4] == (tmp_path / f"new{suffix}").read_bytes()[:4]
 
 
 def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):
@@ -556,7 +658,14 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     assert 0 < fitted["constant_accuracy"] < 1
     constant = f"(always {result['constant']!r} {max(shares):.1%})"
     assert constant in good("evaluate", "t.pril", "t.csv")
-    assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
+    errors = [interval_absolute_error(y, [name] * len(y), classes=GRADES) for name in GRADES]
+    assert result["nearest_constant"] == GRADES[int(np.argmin(errors))]
+    assert result["nearest_constant_error"] == pytest.approx(min(errors))
+    nearest = f"ranks on average (always {result['nearest_constant']!r} {min(errors):.4f})"
+    assert nearest in good("evaluate", "t.pril", "t.csv")
+    said = good("fit", "t.csv", *RANGES)
+    assert f"(always {fitted['constant']!r} " in said
+    assert f"(always {fitted['nearest_constant']!r} {fitted['nearest_constant_error']:.4f})" in said
     assert model.order_.tolist() == GRADES
 
 

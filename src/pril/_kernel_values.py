@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 from pril import _ranks
 from pril._rows import batches
 from pril._support import like, namespace, on_host, taken, to_numpy
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class Kernel(NamedTuple):
         known = KERNEL_PARAMS[kernel]
         for name in more:
             if name not in known:
-                raise ValueError(
+                raise InputError(
                     f"kernel_params: kernel={kernel!r} takes no argument {name!r}, "
                     f"only {_ranks.named(sorted(known))}"
                 )
@@ -65,7 +66,7 @@ class Kernel(NamedTuple):
         xp = namespace(values)
         if not bool(xp.all(xp.isfinite(values))):
             host = to_numpy(values)
-            raise ValueError(f"{self} returned {host[~np.isfinite(host)][0]} for two finite rows")
+            raise InputError(f"{self} returned {host[~np.isfinite(host)][0]} for two finite rows")
         return np.ascontiguousarray(to_numpy(values))
 
     def scores(self, A: Any, B: Any, coef: Any, n_jobs: int | None = None) -> Any:
@@ -120,9 +121,9 @@ class Kernel(NamedTuple):
             if on_host(A):
                 values = np.asarray(values, dtype=np.float64)
         except Exception as error:
-            raise ValueError(f"the kernel function raised {error!r}") from error
+            raise InputError(f"the kernel function raised {error!r}") from error
         if np.shape(values) != (A.shape[0], B.shape[0]):
-            raise ValueError(
+            raise InputError(
                 f"the kernel function returned shape {np.shape(values)} for {A.shape[0]} and "
                 f"{B.shape[0]} rows; it should return ({A.shape[0]}, {B.shape[0]})"
             )

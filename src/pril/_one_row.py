@@ -16,7 +16,7 @@ from pril import _loop as loop
 from pril import _ranks
 from pril._online import Memory, OnlineClassifier, read_weights
 from pril._rows import not_finite_error
-from pril.errors import shown
+from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,7 +152,7 @@ class Stream:
         self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
     ) -> None:
         if unknown not in ("error", "ignore"):
-            raise ValueError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
+            raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         model._validate_params()
         fitted = model._has_learned()
         if fitted:
@@ -161,7 +161,7 @@ class Stream:
         elif model.classes is not None:
             self._classes = _ranks.check_classes(model.classes)
         else:
-            raise ValueError(
+            raise InputError(
                 "stream() needs the classes of a model that has not learned yet: set them on the "
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
@@ -279,7 +279,7 @@ class Stream:
         """Return the interval of a label, and remember it."""
         if isinstance(y, Mapping):
             if not {"low", "high"} >= set(y):
-                raise ValueError(
+                raise InputError(
                     f"y must have the keys 'low' and 'high' if it is a dict, got {shown(dict(y))}"
                 )
             y = (y.get("low"), y.get("high"))
@@ -370,23 +370,23 @@ class Stream:
             return self._numbers(values, names), names
         values = x.tolist() if isinstance(x, ndarray) else x
         if isinstance(values, str) or not hasattr(values, "__len__"):
-            raise TypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
+            raise InputTypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
         width = len(values) if self._arena is None else self._width
         if len(values) != width or width == 0:
-            raise ValueError(f"x has {len(values)} features, expected {width or 'at least one'}")
+            raise InputError(f"x has {len(values)} features, expected {width or 'at least one'}")
         return self._numbers(list(values), None), None
 
     def _known_names(self, x: Mapping[Any, Any], learning: bool) -> list[str]:
         """Return the names of the features; if a row is to be learned, with its new ones."""
         if self._names is None:
-            raise ValueError(
+            raise InputError(
                 "x is a dict, but the model learned from rows whose features have no names: pass a "
                 "sequence or a 1d array"
             )
         new = [name for name in x if name not in self._names]
         if new and not self._grows:
             if self.unknown == "error":
-                raise ValueError(
+                raise InputError(
                     f"x has a feature {shown(new[0])} that the model does not know; "
                     "stream(unknown='ignore') leaves such features out"
                 )
@@ -395,10 +395,10 @@ class Stream:
             new = []
         for name in new:
             if not isinstance(name, str):
-                raise TypeError(f"names of features must be strings, got {shown(name)} in x")
+                raise InputTypeError(f"names of features must be strings, got {shown(name)} in x")
         names = [*self._names, *new]
         if not names:
-            raise ValueError("x has no features, expected at least one")
+            raise InputError("x has no features, expected at least one")
         return names
 
     def _numbers(self, values: list[Any], names: list[str] | None) -> Array:
@@ -408,7 +408,7 @@ class Stream:
                 NUMBER.pack_into(row.data, 8 * i, value)
             except (struct.error, TypeError, ValueError, OverflowError):
                 name = i if names is None else repr(names[i])
-                raise ValueError(f"x, feature {name}: {shown(value)} is not a number") from None
+                raise InputError(f"x, feature {name}: {shown(value)} is not a number") from None
         return row
 
     def _not_finite(self, row: Array | None = None) -> ValueError:

@@ -24,7 +24,7 @@ from pril import _ranks
 from pril._journal import Journal, few_columns
 from pril._rows import batches, n_rows, not_finite_error, read_rows, rows_within
 from pril._sklearn import Interval, fit_context
-from pril.errors import RowError
+from pril.errors import InputError, RowError
 from pril.metrics import mean_over_rows
 
 if TYPE_CHECKING:
@@ -172,11 +172,11 @@ def read_weights(sample_weight: Any, n: int) -> Array:
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must be a 1d array of numbers: {error}") from None
+        raise InputError(f"sample_weight must be a 1d array of numbers: {error}") from None
     if weights.ndim == 0:
         weights = np.full(n, weights)
     if weights.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weights.shape}, expected ({n},)")
+        raise InputError(f"sample_weight has shape {weights.shape}, expected ({n},)")
     good = np.isfinite(weights) & (weights >= 0.0)
     if not good.all():
         t = int(np.argmin(good))
@@ -434,7 +434,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             intervals = np.full((n, 2), _ranks.NO_LABEL)
             used = np.flatnonzero(weights)
             if reset and len(used) == 0:
-                raise ValueError("sample_weight is zero for every row: nothing to learn from")
+                raise InputError("sample_weight is zero for every row: nothing to learn from")
             with naming_rows(used):
                 intervals[used] = self._read_intervals(table.take(used), classes, reset)
         self._inspect_rows(rows)
@@ -450,7 +450,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             return _ranks.to_intervals(table, self.order_)
         self.order_, intervals = _ranks.encode(table, self.classes)
         if not _ranks.is_labelled(intervals).any():
-            raise ValueError("y has no label in any row: there is nothing to learn from")
+            raise InputError("y has no label in any row: there is nothing to learn from")
         return intervals
 
     def _learn(
@@ -584,7 +584,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         for name, value in self._learned_with.items():
             now = getattr(self, name)
             if now is not value and now != value:
-                raise ValueError(
+                raise InputError(
                     f"{name} was {value!r} when learning began and is {now!r} now: what was "
                     "learned has no meaning under it; set it back, or fit anew"
                 )
@@ -601,7 +601,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 continue
             given = _ranks.check_classes(named)
             if known is not None and not np.array_equal(given, known):
-                raise ValueError(
+                raise InputError(
                     f"classes must stay the same: {_ranks.named(known)} were set before, "
                     f"now they are {_ranks.named(given)}"
                 )
@@ -613,12 +613,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             if known is None:
                 known = table.vocabulary
             elif not _ranks.same_order(table, known):
-                raise ValueError(
+                raise InputError(
                     f"y is a Categorical ordered {_ranks.named(table.vocabulary)}, against the "
                     f"classes {_ranks.named(known)} set before"
                 )
         if known is None:
-            raise ValueError(
+            raise InputError(
                 "classes must be passed on the first call to partial_fit, lowest first (or set "
                 "classes on the estimator, or pass y as an ordered Categorical)"
             )

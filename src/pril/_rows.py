@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils.validation import validate_data
 
 from pril._loop import Csr, Dense
-from pril.errors import RowError
+from pril._sklearn import validate_data
+from pril.errors import InputError, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,13 +75,13 @@ def check_sparse(X: Any) -> None:
             or start[-1] > n_stored
             or (start[1:] < start[:-1]).any()
         ):
-            raise ValueError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
+            raise InputError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
         _check_indices(X.indices[: start[-1]], n_others, "column" if X.format == "csr" else "row")
 
 
 def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
     if len(index) and not 0 <= index.min() <= index.max() < size:
-        raise ValueError(f"X is damaged: a {name} index is not within 0..{size - 1}")
+        raise InputError(f"X is damaged: a {name} index is not within 0..{size - 1}")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -150,4 +150,4 @@ def not_finite_error(
         f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "
         "for sums of their products; scale them, for example with StandardScaler"
     )
-    return ValueError(reason) if row is None else RowError("X", row, reason)
+    return InputError(reason) if row is None else RowError("X", row, reason)

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pril._rows import check_sparse
-from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context
+from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context, validate_data
 
 if TYPE_CHECKING:
     from typing import Self

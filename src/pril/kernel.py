@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril._kernel_values import Kernel
 from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
 from pril._rows import batches, check_sparse, not_finite_error
-from pril._sklearn import Interval, StrOptions, get_namespace
+from pril._sklearn import Interval, StrOptions, get_namespace, validate_data
 from pril._support import Support, joined, like, namespace, taken, to_numpy
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -215,7 +216,7 @@ class KernelPRIL(ThresholdClassifier):
         reset: bool = False,
     ) -> Batch:
         if self.kernel == "precomputed" and not reset:
-            raise ValueError(
+            raise InputError(
                 "kernel='precomputed' cannot be learned from a stream, because the kernel values "
                 "of later rows are not known: use fit, or a kernel that is a name or a function"
             )
@@ -244,7 +245,7 @@ class KernelPRIL(ThresholdClassifier):
         elif not bool(xp.all(xp.isfinite(X))):
             raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self, None)
         if self.kernel == "precomputed" and reset and X.shape[0] != X.shape[1]:
-            raise ValueError(
+            raise InputError(
                 "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
                 f"rows, got X of shape {tuple(X.shape)}"
             )
@@ -396,7 +397,7 @@ class KernelPRIL(ThresholdClassifier):
             block.record,
         )
         if bad >= 0:
-            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+            raise InputError(f"{self._kernel()} gives scores that are not finite")
         return state.u[0, :-1], np.zeros_like(coef) if mean is None else mean.u[0, :-1]
 
     def _kernel(self) -> Kernel:
@@ -444,7 +445,7 @@ class KernelPRIL(ThresholdClassifier):
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
         if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
-            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+            raise InputError(f"{self._kernel()} gives scores that are not finite")
         return Ratings(ranks, written, cut)
 
     @property

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from pril.errors import RowError, shown
+from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError as error:  # pragma: no cover - the extra is missing
-    raise ImportError("tables need pyarrow: pip install 'pril[cli]'") from error
+    raise MissingExtraError("tables need pyarrow", "cli,io") from error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def to_batch(X: Any) -> pa.RecordBatch:
     if isinstance(X, pa.RecordBatch):
         return without_views(X)
     if not (isinstance(X, pa.Table) or hasattr(X, "__arrow_c_stream__")):
-        raise TypeError(
+        raise InputTypeError(
             f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
         )
     return without_views(one_batch(pa.table(X)))
@@ -99,7 +99,7 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
         return batch.column(name)
     except KeyError:
         names = batch.schema.names
-        raise ValueError(f"there is no column {name!r}; the columns are {names}") from None
+        raise InputError(f"there is no column {name!r}; the columns are {names}") from None
 
 
 def read_numbers(cells: pa.Array, name: str) -> Array:
@@ -110,7 +110,7 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
     if kind == "text":
         cells = _parsed(cells, name)
     elif kind not in ("number", "empty"):
-        raise TypeError(f"column {name!r} holds {cells.type}, which is not a number")
+        raise InputTypeError(f"column {name!r} holds {cells.type}, which is not a number")
     elif cells.type != pa.float64():
         cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
     numbers: Array = cells.to_numpy(zero_copy_only=False)
@@ -191,7 +191,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if kind_of(cells.type) not in ("text", "number", "empty", "dates"):
-        raise TypeError(f"column {name!r} holds {cells.type}, which is not text")
+        raise InputTypeError(f"column {name!r} holds {cells.type}, which is not text")
     if cells.type != pa.string():
         cells = pc.cast(cells, pa.string())
     try:

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from pril.errors import RowError
+from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
     GROUP_CELLS,
     LARGEST,
@@ -224,7 +224,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         finite = np.isfinite(joined.squares)
         if not finite.all():
             name = self.numbers_[int(np.argmin(finite))]
-            raise ValueError(
+            raise InputError(
                 f"column {name!r} holds numbers so far apart that their squares are not finite"
             )
         self._moments = joined
@@ -251,7 +251,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             The encoder, as if it had seen the other rows too.
         """
         if self.widths_:
-            raise ValueError("encoders of sparse columns cannot be merged")
+            raise InputError("encoders of sparse columns cannot be merged")
         self._add_moments(other._moments)
         for name in list(self.words_):
             if name in other.left_out_:
@@ -282,7 +282,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         finite = "allow-nan" if self.impute else True
         X = check_array(X, dtype=None, ensure_all_finite=finite, estimator=self)
         if hasattr(self, "numbers_") and X.shape[1] < self.n_features_in_:
-            raise ValueError(
+            raise InputError(
                 f"X has {X.shape[1]} features, but ColumnEncoder is expecting "
                 f"{self.n_features_in_} features as input"
             )
@@ -291,7 +291,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             try:
                 columns[f"x{j}"] = pa.array(X[:, j].copy(), from_pandas=True)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise TypeError(
+                raise InputTypeError(
                     f"X, column {j}: every argument must be a string or a number: {error}"
                 ) from None
         return pa.record_batch(columns)
@@ -302,7 +302,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         kind.update(dict.fromkeys(self.words, "text"))
         for name in kind:
             if kind[name] not in ("number", "text", "sparse"):
-                raise TypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
+                raise InputTypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
         self.numbers_ = [name for name in kind if kind[name] == "number"]
         self.words_: dict[str, list[str]] = {name: [] for name in kind if kind[name] == "text"}
         self.widths_ = {

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from pril.errors import RowError
+from pril.errors import InputError, RowError, naming_file
 from pril.tables.cells import written_type
 
 if TYPE_CHECKING:
@@ -43,12 +43,8 @@ BOM = b"\xef\xbb\xbf"
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
 
 
-class TableError(ValueError):
-    """A table cannot be used; `hint` tells a program what would help, as in `RowError`."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+class TableError(InputError):
+    """A table cannot be used."""
 
 
 class TableWarning(UserWarning):
@@ -79,7 +75,8 @@ class Table(ABC):
         self._root = root
         self._starts: dict[int, Path] = {0: files[0]}
         self._stamps = {file: _stamp(file) for file in files}
-        self.schema = self._infer() if schema is None else schema
+        with naming_file(name):
+            self.schema = self._infer() if schema is None else schema
         self._check_names(self.schema.names)
         self.partitions = self._find_partitions()
 
@@ -183,11 +180,12 @@ class Table(ABC):
             row += skip
             own = [name for name in columns if name not in self.partitions]
             own = own or [name for name in self.schema.names if name not in self.partitions][:1]
-            for batch in self._read(file, own, skip):
-                batch = self.with_partitions(file, batch, columns)
-                if row + batch.num_rows > start:
-                    yield batch.slice(max(0, start - row))
-                row += batch.num_rows
+            with naming_file(self.name_of(file)):
+                for batch in self._read(file, own, skip):
+                    batch = self.with_partitions(file, batch, columns)
+                    if row + batch.num_rows > start:
+                        yield batch.slice(max(0, start - row))
+                    row += batch.num_rows
             self.check_unchanged(file)
 
     def check_unchanged(self, file: Path) -> None:

@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril.errors import shown
+from pril.errors import naming_file, shown
 from pril.tables.cells import (
     DATE,
     LARGEST,
@@ -368,7 +368,7 @@ class JsonLines(Table):
     def _line_blocks(self, file: Path) -> Iterator[tuple[int, bytes]]:
         row = 0
         try:
-            with _opened(file) as stream:
+            with naming_file(self.name_of(file)), _opened(file) as stream:
                 for block in line_blocks(stream):
                     yield row, block
                     row += len(split_lines(block))

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from pril.errors import MissingFileError, naming_file
 from pril.tables.files import BOM, READ_BYTES, STDIN_SUFFIX, Table, TableError
 from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
 
@@ -112,7 +113,7 @@ def _files(place: str) -> list[Path]:
     files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
     files = [file for file in files if file.is_file()]
     if not files:
-        raise FileNotFoundError(f"{place}: no such file")
+        raise MissingFileError(f"{place}: no such file")
     return files
 
 
@@ -124,7 +125,8 @@ def _copy_of(pipe: IO[bytes]) -> Path:
     """Copy a pipe to a temporary file, which is removed when the process ends."""
     with tempfile.NamedTemporaryFile(prefix="pril-", suffix=STDIN_SUFFIX, delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
-        shutil.copyfileobj(pipe, file, READ_BYTES)
+        with naming_file("<stdin>"):
+            shutil.copyfileobj(pipe, file, READ_BYTES)
     return Path(file.name)
 
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 from pril import _ranks
 from pril._loop import Dense
 from pril._online import Batch
+from pril.errors import MissingExtraError
 from pril.tables.cells import LARGEST
 
 try:
     import msgspec
 except ImportError as missing:  # pragma: no cover - the extra is missing
-    raise ImportError("streams need msgspec: pip install 'pril[cli]'") from missing
+    raise MissingExtraError("streams need msgspec", "cli,io") from missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

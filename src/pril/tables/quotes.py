@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import IO
 
+from pril.errors import InputError
 from pril.tables.files import BOM
 
 INSIDE = re.compile(rb'[^"]*+(?:""[^"]*+)*+')  # a quoted cell, up to its closing quote
 
 
-class QuoteError(ValueError):
+class QuoteError(InputError):
     """A quote is not closed, or text follows a closing quote."""
 
 

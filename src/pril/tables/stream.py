@@ -7,10 +7,11 @@ import signal
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from pril import _loop as loop
 from pril import _ranks
 from pril._evaluation import Evaluation, pick_scores
 from pril._online import Batch
-from pril.errors import RowError
+from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.files import BOM, TableError, quote_columns
 from pril.tables.json_lines import split_lines
@@ -27,6 +28,8 @@ from pril.tables.plain_rows import PlainRows, is_plain
 from pril.tables.training import Checkpoint
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 19
 FEW_BYTES = 1 << 16  # room for more costs some microseconds, which matters to a line that is alone
 TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
+MOST_HELD = 1024  # rows that wait until it is known whether the last run has learned them
 
 
 # Signals that ask a process to end; the last two come when the terminal is closed.
@@ -57,7 +61,7 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
     few = min(FEW_BYTES, CHUNK_BYTES)
     rest, size = b"", few
-    while data := os.read(descriptor, size):
+    while data := _read(descriptor, size):
         size = few if len(data) < few else CHUNK_BYTES
         whole, newline, rest_after = data.rpartition(b"\n")
         if newline:
@@ -69,17 +73,49 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
+def _read(descriptor: int, size: int) -> bytes:
+    with naming_file(NAME):
+        return os.read(descriptor, size)
+
+
 @dataclass
 class Position:
     """How far a stream has been read: rows, and a checksum of their bytes."""
 
     rows: int = 0
     checksum: int = 0
+    early: list[int] = field(default_factory=list)  # checksums after 1, 2, 4, ... MOST_HELD rows
 
     def advance(self, lines: list[bytes]) -> None:
         """Count some lines."""
-        self.rows += len(lines)
-        self.checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
+        while lines:
+            power = 1 << len(self.early)
+            n = power - self.rows if power <= MOST_HELD else len(lines)
+            some, lines = lines[:n], lines[n:]
+            self.rows += len(some)
+            self.checksum = zlib.crc32(b"\n".join([*some, b""]), self.checksum)
+            if self.rows == power <= MOST_HELD:
+                self.early.append(self.checksum)
+
+
+@dataclass
+class Finished:
+    """What a stream in place has learned, to its end: the model it wrote has a note of this.
+
+    The model and the note appear in one step, so that at no moment the work is done and not noted.
+    """
+
+    origin: dict[str, Any]  # of the run, as in its checkpoint
+    position: Position
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, note: Any, path: Path) -> Finished | None:
+        """Return what the note of a model file says, None if there is none."""
+        try:
+            return msgspec.convert(note, cls | None)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{path} is damaged: its note on a finished stream: {error}") from None
 
 
 class Stream:
@@ -100,6 +136,9 @@ class Stream:
         self.report = report
         self.checkpoint = checkpoint
         self.options = options
+        self.last: Finished | None = None  # work that is not to be done twice, until it is compared
+        self.is_repeated = False  # whether the input begins with that work
+        self._held: list[bytes] = []  # rows that wait for the comparison
         self.position = Position()
         self._before = 0  # lines before the first row
         self._evaluation = Evaluation()
@@ -110,17 +149,17 @@ class Stream:
         self._use(model.model)
         if options.chances and not hasattr(model.learner, "predict_proba"):
             name = type(model.learner).__name__
-            raise ValueError(f"{model.path} holds {name}, which has no probabilities")
+            raise InputError(f"{model.path} holds {name}, which has no probabilities")
 
     def _needed_columns(self) -> pa.Schema:
         both = set(self.names) & set(self.model.columns)
         if both:
-            raise ValueError(f"the column {min(both)!r} cannot be a label: it is a feature")
+            raise InputError(f"the column {min(both)!r} cannot be a label: it is a feature")
         key = self.options.key
         if key in {*self.names, *self.model.columns}:
-            raise ValueError(f"the column {key!r} cannot be the id: it is a feature or a label")
+            raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
-            raise ValueError(f"the column {key!r} cannot be the id: the answer has its own")
+            raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
         words = set(encoder.words_) if encoder is not None else set()
         return pa.schema(
@@ -160,17 +199,18 @@ class Stream:
                     if skip.rows == 0:
                         self._write(heading)
                 all_lines = rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
-                self._answer_all(rows, self._new_lines(all_lines, skip))
+                self._answer_all(rows, self._new_lines(self._compare(all_lines, skip), skip))
+            self.last = None
+            if rows is not None:  # fewer rows than the last run has learned
+                self._answer_all(rows, self._held)
         except (TableError, Stopped):  # the model has learned whole rows: save it
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
-            if self.checkpoint and self.position.rows >= skip.rows:
+            # Nor before it is known whether the last run has learned the rows.
+            if self.checkpoint and self.position.rows >= skip.rows and self.last is None:
                 self.checkpoint.save(self._state())
             raise
         if self.position.rows < skip.rows:
-            raise ValueError(
-                f"{NAME} has {self.position.rows} rows, but the checkpoint has seen {skip.rows}: "
-                "it belongs to another stream"
-            )
+            raise self._another_stream(f"{NAME} has {self.position.rows} rows", skip)
 
     def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Return chunks until a signal comes: it stops waiting at once, and work after a chunk."""
@@ -202,18 +242,43 @@ class Stream:
             return Position()
         self._use(state["model"])
         sums = state["evaluation"]
-        self._evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
+        self._evaluation = msgspec.convert(sums, Evaluation)
         return Position(state["rows"], state["checksum"])
 
-    def save_end(self, written: str | None) -> None:
-        """Save that all rows are learned, before a model with this checksum replaces MODEL."""
-        if self.checkpoint:
-            self.checkpoint.save(self._state(), written)
+    def _compare(self, lines: list[bytes], skip: Position) -> list[bytes]:
+        """Hold rows until it is known whether the last run has learned them; then return them."""
+        if self.last is None:
+            return lines
+        self._held += lines
+        known = self.last.position
+        n = min(known.rows, MOST_HELD)
+        seen = Position()
+        seen.advance(self._held[:n])
+        is_same = seen.early == known.early[: len(seen.early)]
+        if is_same and len(self._held) < n:
+            return []
+        if is_same and (n < known.rows or seen.checksum == known.checksum):
+            self.is_repeated = True
+            skip.rows, skip.checksum = known.rows, known.checksum
+        self.last, held, self._held = None, self._held, []
+        return held
+
+    def _another_stream(self, found: str, skip: Position) -> ValueError:
+        if self.is_repeated:
+            return InputError(
+                f"{found}; its first rows, but not the {skip.rows} together, are those that "
+                f"{self.model.path} learned last",
+                hint="again",
+            )
+        return InputError(
+            f"{found}, but the checkpoint has seen {skip.rows} other ones: it belongs to another "
+            "stream"
+        )
 
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.model,
-            "evaluation": vars(self.evaluation) | {"inside": list(self.evaluation.inside)},
+            "evaluation": msgspec.to_builtins(self.evaluation),
             "rows": self.position.rows,
             "checksum": self.position.checksum,
         }
@@ -225,10 +290,7 @@ class Stream:
             return lines
         self.position.advance(lines[:old])
         if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
-            raise ValueError(
-                f"{NAME}: the first {skip.rows} rows are not those that the checkpoint has seen: "
-                "it belongs to another stream"
-            )
+            raise self._another_stream(f"{NAME} has other rows", skip)
         return lines[old:]
 
     def _answer_all(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
@@ -255,7 +317,7 @@ class Stream:
             columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
             self._refuse(rows, lines[error.row], f"{columns}{error.reason}", error.hint)
             rest = lines[error.row + 1 :]
-        except ValueError as error:  # it has no row number: retry row by row to find it
+        except InputError as error:  # it has no row number: retry row by row to find it
             if isinstance(error, TableError) and not self.options.skip:
                 raise
             rest = lines
@@ -367,5 +429,6 @@ class Stream:
         self._evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
-        self.output.write(data)
-        self.output.flush()
+        with naming_file("standard output"):
+            self.output.write(data)
+            self.output.flush()

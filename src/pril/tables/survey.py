@@ -126,17 +126,16 @@ class LabelCounts:
     def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
+        self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.names)
 
-    def add(
-        self, block: pa.RecordBatch, first: int, table: Table, used: Array | None = None
-    ) -> None:
-        """Count the labels of one more block; rows that are not used count as unlabelled."""
+    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> None:
+        """Count the labels of one more block; rows that are not used have weight zero."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
         with table.naming_rows(first, self.columns.names):
             columns = self.columns.comparable(block)
         for cells in columns:
-            if used is not None and not used.all():
+            if not used.all():
                 cells = with_nulls(cells, pa.array(~used))
             coded = cells.dictionary_encode(null_encoding="encode")
             words.append(coded.dictionary.to_pylist())
@@ -154,6 +153,10 @@ class LabelCounts:
             if label not in self.seen:
                 self.seen[label] = [0, first + int(np.argmax(code == codes[k]))]
             self.seen[label][0] += int(count[k])
+        if not used.all():
+            n = int(np.count_nonzero(~used))
+            self.n_weightless += n
+            self.seen[self._unlabelled][0] -= n
 
     def are_too_many(self) -> bool:
         """Tell whether there are more different labels than a rating has."""
@@ -169,6 +172,7 @@ class LabelCounts:
 
     def merge(self, other: LabelCounts, offset: int) -> None:
         """Add the labels of other rows, whose row numbers are `offset` higher in this table."""
+        self.n_weightless += other.n_weightless
         for label, (count, row) in other.seen.items():
             self.seen.setdefault(label, [0, row + offset])[0] += count
 
@@ -198,11 +202,13 @@ class LabelCounts:
 
     def to_json(self) -> str:
         """Return the counts as text, for a checkpoint."""
-        return json.dumps([[list(cells), *entry] for cells, entry in self.seen.items()])
+        seen = [[list(cells), *entry] for cells, entry in self.seen.items()]
+        return json.dumps([self.n_weightless, seen])
 
     def restore(self, text: str) -> None:
         """Read the counts from what `to_json` returned."""
-        self.seen = {tuple(cells): entry for cells, *entry in json.loads(text)}
+        self.n_weightless, seen = json.loads(text)
+        self.seen = {tuple(cells): entry for cells, *entry in seen}
 
 
 # --- Block by block -------------------------------------------------------------------------------
@@ -222,8 +228,8 @@ def survey_block(
     Rows that are kept apart teach nothing, but their cells are checked.
     """
     with table.naming_rows(first):
-        weights = task.read_weights(block)
-    counts.add(block, first, table, None if weights is None else weights > 0.0)
+        used = task.counting(block)
+    counts.add(block, first, table, used)
     with table.naming_rows(first):
         block = with_numbers(block, list(encoder.numbers))
     features = block.drop_columns(list(dict.fromkeys(task.columns)))
