@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -192,6 +193,9 @@ class Stream:
         names = getattr(self.model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
         self._values = values_getter([] if names is None else names.tolist())
+
+    def __copy__(self) -> Stream:
+        return copy.deepcopy(self)  # two streams cannot share a model
 
     def __reduce__(self) -> Any:
         return resume, (self.model, self.unknown, self._grows)

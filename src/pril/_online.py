@@ -559,8 +559,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return _own_memory.get(self) is self._memory
 
     def __getstate__(self) -> Any:
-        _own_memory.pop(self, None)  # a copy shares it
-        return super().__getstate__()
+        """Return the attributes for a copy, with a memory of its own: a stream learns in place."""
+        state = dict(super().__getstate__())
+        if "_memory" in state:
+            state["_memory"] = state["_memory"].copy()
+        return state
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
