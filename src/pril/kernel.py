@@ -108,7 +108,7 @@ class KernelPRIL(ThresholdClassifier):
     classes_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     support_ : ndarray of shape (n_support,)
-        Row of `fit`, or round of the stream, that each support row came from.
+        Row of `fit`, or of the stream, that each support row came from.
     support_vectors_ : array of shape (n_support, n_features)
         The support rows, on the device of X.
     dual_coef_ : array of shape (n_support,)
@@ -221,7 +221,13 @@ class KernelPRIL(ThresholdClassifier):
 
     def _learn_passes(self, batch: Batch) -> Support:
         memory: Support = super()._learn_passes(batch)
-        return memory.compact()
+        return memory.compact().after(len(batch))
+
+    def _learn_batch(
+        self, batch: Batch, order: Array | None = None, record: loop.Record | None = None
+    ) -> None:
+        super()._learn_batch(batch, order, record)
+        self._memory = self._memory.after(len(batch))
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
@@ -461,7 +467,7 @@ class KernelPRIL(ThresholdClassifier):
 
     @property
     def support_(self) -> Array:
-        """Row of `fit`, or round of the stream, that each support row came from."""
+        """Row of `fit`, or of the stream, that each support row came from."""
         check_is_fitted(self)
         return self._memory.source
 
