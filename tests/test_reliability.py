@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +24,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 import pril
+from learners import ALL
 from pril import _ranks, io
 from pril.metrics import interval_accuracy
 from pril.tables import files, formats
@@ -218,6 +220,67 @@ def test_a_masked_label_is_a_missing_one():
     assert one.thresholds_.tolist() == other.thresholds_.tolist()
     unmasked = np.ma.array([LARGE, LARGE + 1] * 3)
     assert pril.PRIL().fit(X, unmasked).classes_.tolist() == [LARGE, LARGE + 1]
+
+
+DAYS = np.array([["2020-01-01", "2021-01-01"], ["2022-01-01", "2023-01-01"]], dtype="M8[ns]")
+NOT_NUMBERS = {
+    "masked": (np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], [[0, 0], [0, 1]]), "row 1: a value is masked"),
+    "masked rows": ([np.ma.masked_array([1.0, 2.0], [0, 0]), np.ma.masked_array([3.0, 4.0], [1, 0])], "row 1: a value is masked"),
+    "dates": (DAYS, "got datetime64"),
+    "spans": (DAYS - DAYS[0], "got timedelta64"),
+    "listed dates": ([list(row) for row in DAYS], "row 0: got a time"),
+    "spans among objects": (np.array([[1.0, np.timedelta64(5, "s")], [2.0, 3.0]]), "got object"),
+    "a date column": (pd.DataFrame({"a": [1.0, 2.0], "when": DAYS[:, 0]}), "feature 'when': got datetime64"),
+    "with a time zone": (pd.DataFrame({"a": [1.0, 2.0], "when": pd.DatetimeIndex(DAYS[0], tz="UTC")}), "feature 'when': got datetime64"),
+    "a span column": (pd.DataFrame({"a": [1.0, 2.0], "took": (DAYS - DAYS[0])[:, 0]}), "feature 'took': got timedelta64"),
+    "polars": (pl.DataFrame({"a": [1.0, 2.0], "when": DAYS[:, 0]}), "feature 'when': got Datetime"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_NUMBERS)
+@pytest.mark.parametrize("cls", [*ALL, pril.PolynomialMap, pril.LandmarkFeatures])
+def test_masked_values_and_times_are_no_features(cls, case):
+    X, message = NOT_NUMBERS[case]
+    for method in ("fit", "partial_fit", "predict", "latent", "transform"):
+        for model in (cls(), cls().fit(np.eye(2), [1, 2])):
+            before = pickle.dumps(model)
+            if hasattr(model, method) and (
+                method.endswith("fit") or hasattr(model, "n_features_in_")
+            ):
+                y = [[1, 2]] if method.endswith("fit") else []
+                with pytest.raises((ValueError, TypeError), match=f"X, {message}|X: {message}"):
+                    getattr(model, method)(X, *y)
+            assert pickle.dumps(model) == before
+    if hasattr(cls, "stream") and isinstance(X, np.ndarray):
+        stream = cls(classes=[1, 2]).stream()
+        with pytest.raises((ValueError, TypeError), match=r"x, feature [01]: .* is not a number"):
+            stream.learn_one(X[-1] if case == "masked" else X[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ma.masked_array([1.0, 2.0], [0, 1]), "sample_weight, row 1: a value is masked"),
+        (np.ma.masked, "sample_weight, row 0: a value is masked"),
+        (DAYS[0], "sample_weight: got datetime64"),
+        (pd.Series(DAYS[0] - DAYS[1]), "sample_weight: got timedelta64"),
+        ([2.0, np.timedelta64(5, "s")], "sample_weight, row 1: got a time"),
+    ],
+)
+def test_masked_values_and_times_are_no_weights(weights, message):
+    model = pril.PRIL(random_state=0).fit(np.eye(2), [1, 2])
+    for call in (
+        lambda: model.fit(np.eye(2), [1, 2], weights),
+        lambda: model.partial_fit(np.eye(2), [1, 2], sample_weight=weights),
+        lambda: model.score(np.eye(2), [1, 2], weights),
+        lambda: interval_accuracy([1, 2], [1, 2], sample_weight=weights),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+    kept = np.ma.masked_array([1.0, 2.0])  # nothing is masked
+    assert (
+        model.fit(np.ma.masked_array(np.eye(2)), [1, 2], kept).score(np.eye(2), [1, 2], kept) == 1
+    )
 
 
 def test_large_labels_stay_apart(good, bad, tmp_path):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._online import Memory, OnlineClassifier, read_weights
-from pril._rows import not_finite_error
+from pril._rows import TIMES, not_finite_error
 from pril.errors import shown
 
 if TYPE_CHECKING:
@@ -372,7 +372,9 @@ class Stream:
             names = self._known_names(x, learning)
             values = [x.get(name, 0.0) for name in names]
             return self._numbers(values, names), names
-        values = x.tolist() if isinstance(x, ndarray) else x
+        values: Any = x
+        if isinstance(x, ndarray):
+            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # which makes dates numbers
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise TypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
         width = len(values) if self._arena is None else self._width
@@ -409,6 +411,8 @@ class Stream:
         row = np.empty(len(values))
         for i, value in enumerate(values):
             try:
+                if type(value) in TIMES:  # some of them have a float
+                    raise TypeError
                 NUMBER.pack_into(row.data, 8 * i, value)
             except (struct.error, TypeError, ValueError, OverflowError):
                 name = i if names is None else repr(names[i])

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._journal import Journal, few_columns
-from pril._rows import batches, n_rows, not_finite_error, read_rows, rows_within
+from pril._rows import batches, check_cells, n_rows, not_finite_error, read_rows, rows_within
 from pril._sklearn import Interval, fit_context
 from pril.errors import RowError
 from pril.metrics import mean_over_rows
@@ -169,6 +169,7 @@ def _batch_size(width: int) -> int:
 
 def read_weights(sample_weight: Any, n: int) -> Array:
     """Return the weights of n rows, each of them finite and not negative."""
+    check_cells(sample_weight, "sample_weight")
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:

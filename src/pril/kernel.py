@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pril import _loop as loop
 from pril._kernel_values import Kernel
 from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
-from pril._rows import batches, check_sparse, not_finite_error
+from pril._rows import batches, check_cells, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace
 from pril._support import Support, joined, like, namespace, taken, to_numpy
 
@@ -231,7 +231,7 @@ class KernelPRIL(ThresholdClassifier):
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(
             self,
             X,
