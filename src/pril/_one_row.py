@@ -69,9 +69,9 @@ class Arena(NamedTuple):
     unit: Array
 
     @classmethod
-    def of(cls, model: OnlineClassifier, memory: Memory) -> Arena:
-        """Copy a model's memory into a new arena."""
-        rule, geometry, growth = model._rule(), model._geometry(), model._growth() or 1.0
+    def of(cls, model: OnlineClassifier, memory: Memory, parameters: tuple[Any, ...]) -> Arena:
+        """Copy a model's memory into a new arena; the parameters are rule, geometry and growth."""
+        rule, geometry, growth = parameters
         state, mean = memory
         starts = [*accumulate(loop.part_sizes(geometry, memory), initial=0)]
         numbers, integers = np.zeros(starts[-1]), np.zeros(loop.STARTS + len(starts), np.int64)
@@ -154,7 +154,7 @@ class Stream:
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise ValueError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
-        model._validate_params()
+        model._check_parameters()
         fitted = model._has_learned()
         if fitted:
             model._check_fixed()
@@ -169,13 +169,14 @@ class Stream:
         self.model = model
         self.unknown = unknown
         self._grows = not fitted
+        self._parameters = model._rule(), model._geometry(), model._growth() or 1.0
         self._answers = self._classes.tolist()
         self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
         self._arena: Arena | None = None
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # of a row that is usual: none is before the first
         if fitted:
-            arena = Arena.of(model, model._memory)
+            arena = Arena.of(model, model._memory, self._parameters)
             model._memory = arena.memory
             self._use(arena)
 
@@ -275,9 +276,10 @@ class Stream:
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         if self._arena is None:
+            model._check_parameters()
             model.classes_ = self._classes
-            return Arena.of(model, model._blank_memory(None))
-        return Arena.of(model, widened(self._arena.memory, n_features))
+            return Arena.of(model, model._blank_memory(None), self._parameters)
+        return Arena.of(model, widened(self._arena.memory, n_features), self._parameters)
 
     def _read_label(self, y: Any) -> tuple[int, int]:
         """Return the interval of a label, and remember it."""
@@ -370,8 +372,7 @@ class Stream:
         """Return the features of a row, and their names if a dict has given them."""
         if isinstance(x, Mapping):
             names = self._known_names(x, learning)
-            values = [x.get(name, 0.0) for name in names]
-            return self._numbers(values, names), names
+            return self._numbers([x.get(name, 0.0) for name in names], names), names
         values: Any = x
         if isinstance(x, ndarray):
             values = list(x) if x.dtype.kind in "mM" else x.tolist()  # which makes dates numbers

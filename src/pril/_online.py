@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from math import prod
 from numbers import Integral, Real
+from operator import attrgetter, is_
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
@@ -222,6 +223,9 @@ _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 # Memories that no copy of their estimator shares, so that they may be learned on in place.
 _own_memory: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
+# Hyper-parameters of estimators as they were when they were validated last.
+_valid_parameters: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
 # Parameters that were computed from a memory, with the memory and its number of rounds.
 _known_parameters: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
@@ -269,6 +273,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     n_iter_: int
     _memory: Any
     _learned_with: dict[str, Any]
+    _get_parameters: ClassVar[Any]  # a function of an estimator
 
     def __init__(
         self,
@@ -300,6 +305,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+        cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- What a learner is made of ---
 
@@ -377,8 +383,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The estimator.
         """
-        if not self._has_learned():
-            self._validate_params()
         self._learn_once(X, y, classes, sample_weight)
         return self
 
@@ -392,6 +396,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         recording: bool = False,
     ) -> tuple[Batch, loop.Record | None]:
         """Prepare and learn; return the batch and, if asked, what was predicted before."""
+        self._check_parameters()
         with self._unchanged_on_failure() as before:
             batch = self._prepare(X, y, classes, sample_weight)
             if len(batch) == 0 and not self._has_learned():
@@ -549,12 +554,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        if half_life is None:
-            return None
-        is_number = isinstance(half_life, (int, float))
-        if not (is_number and half_life >= SHORTEST_HALF_LIFE):  # it may have changed
-            self._validate_params()
-        return float(2.0 ** (1.0 / half_life))
+        return None if half_life is None else float(2.0 ** (1.0 / half_life))
 
     def _owns_memory(self) -> bool:
         return _own_memory.get(self) is self._memory
@@ -582,7 +582,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
             check_is_fitted(self)  # which is slow
+        self._check_parameters()
         self._check_fixed()
+
+    def _check_parameters(self) -> None:
+        """Validate the parameters, unless they are those that were validated last."""
+        now = [*self._get_parameters(self)]
+        known = _valid_parameters.get(self)
+        if known is None or not all(map(is_, now, known)):
+            self._validate_params()
+            _valid_parameters[self] = now
 
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():
