@@ -417,12 +417,12 @@ def test_parameters_that_change_later_are_validated(cls):
         usual, before = model.get_params()[name], pickle.dumps(model._memory)
         model.set_params(**{name: value})
         calls = [
-            lambda: model.partial_fit(X, y),
-            lambda: progressive(model, X, y),
-            lambda: model.fit(X, y),
-            lambda: model.predict(X),
+            partial(model.partial_fit, X, y),
+            partial(progressive, model, X, y),
+            partial(model.fit, X, y),
+            partial(model.predict, X),
+            *([model.stream] if hasattr(model, "stream") else []),
         ]
-        calls += [model.stream] if hasattr(model, "stream") else []
         for call in calls * 2:
             with pytest.raises(ValueError, match=f"'{name}' parameter"):
                 call()
