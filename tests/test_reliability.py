@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -348,6 +349,37 @@ def test_a_damaged_matrix_is_refused(X, learner):
 
 
 # --- Threads -------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Rows that are read while another thread does something."""
+
+    def __init__(self):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def __array__(self, dtype=None, copy=None):
+        self.begun.set()
+        self.may_end.wait()
+        return np.array([[1.0, 2.0]])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_forked_while_a_thread_learns_can_learn():
+    model = pril.PRIL(classes=[1, 2]).partial_fit([[1.0, 0.0]], [1])
+    rows = Slow()
+    thread = threading.Thread(target=model.partial_fit, args=(rows, [2]))
+    thread.start()
+    rows.begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends a child that hangs
+        model.partial_fit([[0.0, 1.0]], [2])
+        os._exit(model.t_)
+    rows.may_end.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert model.t_ == 2
 
 
 def test_threads_take_turns_to_learn():

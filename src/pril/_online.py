@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -228,6 +229,16 @@ _valid_parameters: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 # Parameters that were computed from a memory, with the memory and its number of rounds.
 _known_parameters: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def _renew_locks() -> None:
+    """Forget all locks: in a forked process, the threads that hold them do not exist."""
+    global _locks
+    _locks = WeakKeyDictionary()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _lock_of(estimator: Any) -> threading.RLock:
