@@ -817,3 +817,66 @@ def test_labels_without_rows_have_no_values():
     assert empty.seen().tolist() == []
     with pytest.raises(ValueError, match="every label in y is missing"):
         _ranks.order_classes(empty)
+
+
+# --- Extreme numbers -----------------------------------------------------------------------------
+
+EXPONENTS = [
+    -320,
+    -310,
+    -200,
+    -160,
+    -155,
+    -101,
+    -99,
+    -50,
+    0,
+    20,
+    99,
+    101,
+    152,
+    154,
+    160,
+    250,
+    300,
+    308,
+]
+
+
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("cls", ALL)
+def test_extreme_numbers_are_refused_or_learned_and_kept(cls, average, tmp_path):
+    """Finite in: a finite model that can be saved, or an error that names the argument."""
+    options = {"average": average} if "average" in cls().get_params() else {}
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (6, 2)), [1, 2, 3, 3, 1, 2]
+    usual = cls(classes=[1, 2, 3], **options).partial_fit(X, y)
+    cases = [(e, 0) for e in EXPONENTS] + [(0, e) for e in EXPONENTS]
+    cases += [(-400, 20), (150, 90), (-90, -90), (90, 90), (99, -99), (-150, 99)]
+    for feature, weight in cases:
+        scale, w = float(f"1e{feature}"), float(f"1e{weight}")
+        extreme, weights = X.copy(), np.ones(6)
+        extreme[3:] *= scale
+        weights[3:] = w
+        model = copy.copy(usual)
+        before = pickle.dumps(model)
+        said = ""
+        try:
+            model.partial_fit(extreme, y, sample_weight=weights)
+            model.partial_fit(extreme, y, sample_weight=weights)
+        except ValueError as error:
+            said = str(error)
+        if said:
+            assert said.startswith("sample_weight" if abs(weight) > 100 else ("X", "sample_weight"))
+            if said.startswith("X"):
+                assert feature != 0, said
+                assert feature > 0 or "large" not in said
+            assert model.t_ > usual.t_ or pickle.dumps(model) == before
+            continue
+        pril.save(model, tmp_path / "model.pril")
+        loaded = pril.load(tmp_path / "model.pril")
+        assert (loaded.predict(X) == model.predict(X)).all()
+        assert np.isfinite(np.asarray(model.decision_function(X))).all()
+        if hasattr(model, "coef_"):
+            assert np.isfinite(model.coef_).all()

@@ -773,7 +773,9 @@ def range_offset(n_classes, lo, hi):
     return tetrahedral - lo + width * (width + 1) // 2 - 1
 
 
-TINY = 1e-12  # the least probability of a class in a gradient; with less, no rows are counted for it
+TINY = (
+    1e-12  # the least probability of a class in a gradient; with less, no rows are counted for it
+)
 ROUNDING = 1e-9  # a slope below this is zero, rounded: divided by its own size it would be a step
 
 # The step of the likelihood rule. Classes outside the label all have the same relative chance q of
@@ -904,7 +906,7 @@ def _step_likelihood(
     sums[3] += c * c * squares / max(K - 1, 1)
     alpha[0] = 0.0
     if (sums[0] > 0.0) & (sums[2] > 0.0):
-        alpha[0] = rule.rate * c * a * sums[1] / (sums[0] * sqrt(sums[2]))
+        alpha[0] = rule.rate * (c * a / sqrt(sums[2])) * (sums[1] / sums[0])
     length = 4.0
     if sums[3] > 0.0:
         length = min(length, c * rule.cut_rate / sqrt(sums[3]))
@@ -1437,20 +1439,22 @@ def lay_out(rule, geometry, averages, numbers, integers):
     )
 
 
+MOST = 1e300  # the largest number of a state: means and their sums stay finite
+
+
 @any_order
-def is_finite(values):
-    """Tell whether every number of a matrix is finite."""
-    total = 0.0
-    for k in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            total += 0.0 * values[k, j]
-    return total == 0.0
+def is_bounded(values):
+    """Tell whether every number is finite and no larger than `MOST`."""
+    bad = 0
+    for i in range(values.shape[0]):
+        bad += not abs(values[i]) <= MOST
+    return bad == 0
 
 
 @njit(nogil=True, cache=True)
-def all_finite(values):
-    """Tell whether every number of a matrix is finite: `is_finite`, to be called from Python."""
-    return is_finite(values)
+def all_bounded(values):
+    """Tell whether every number is bounded: `is_bounded`, to be called from Python."""
+    return is_bounded(values)
 
 
 @part_of_loop
@@ -1510,9 +1514,12 @@ def learn_in_place(
         model.work,
     )
     if bad < 0:
-        good = is_finite(model.state.u)
-        if averages is not None:
-            good = good and is_finite(model.mean.u)
+        # All that a round may change, but for weights and thresholds, which follow from it, and for
+        # the evidence of ranges, which is part of the totals.
+        good = is_bounded(numbers[start : integers[STARTS + W]])
+        good = good and is_bounded(
+            numbers[integers[STARTS + MEAN_U] : integers[STARTS + EVIDENCE_RANGES]]
+        )
         if good:
             integers[RATED] = 0
             return -1

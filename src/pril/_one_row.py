@@ -260,7 +260,7 @@ class Stream:
             arena.importance[0] = 1.0
             if failed:
                 integers[loop.LATTICE] = lattice
-                raise self._not_finite(row)
+                raise self._not_finite(row, weight)
             memory = arena.memory
             if memory.state.lattice and weight != 1.0:
                 memory = memory._replace(state=memory.state._replace(lattice=False))
@@ -420,9 +420,10 @@ class Stream:
                 raise ValueError(f"x, feature {name}: {shown(value)} is not a number") from None
         return row
 
-    def _not_finite(self, row: Array | None = None) -> ValueError:
+    def _not_finite(self, row: Array | None = None, weight: float = 1.0) -> ValueError:
         row = self._row if row is None else row
-        return not_finite_error(loop.Dense(row[np.newaxis], 0.0), self.model, 0)
+        rows = loop.Dense(row[np.newaxis], 0.0)
+        return not_finite_error(rows, self.model, 0, np.array([weight]))
 
 
 class ThresholdStream(Stream):

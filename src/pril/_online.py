@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+MOST_WEIGHT = 1e100  # of a row, and the inverse of the least: squares of weights are finite
 SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
 
 
@@ -82,9 +83,13 @@ class Memory(NamedTuple):
         return Memory(copy_arrays(self.state), copy_arrays(self.mean))
 
     def is_finite(self, columns: Array | None = None) -> bool:
-        """Tell whether no sum has overflowed: of these features, None: of all."""
-        matrices = [self.state.u] if self.mean is None else [self.state.u, self.mean.u]
-        return all(loop.all_finite(u if columns is None else u[:, columns]) for u in matrices)
+        """Tell whether no number has overflowed: of these features, None: of all."""
+        state, mean = self
+        wide = [state.u] if mean is None else [state.u, mean.u]
+        short = [state.n, state.shift, state.clock, *(state.evidence or ())]
+        short += [] if mean is None else [mean.n]
+        parts = [*(u if columns is None else u[:, columns] for u in wide), *short]
+        return all(loop.all_bounded(part.ravel()) for part in parts)
 
 
 LONG = 128  # numbers: shorter arrays need not be aligned
@@ -185,6 +190,11 @@ def read_weights(sample_weight: Any, n: int) -> Array:
         t = int(np.argmin(good))
         reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
         raise RowError("sample_weight", t, reason)
+    extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
+    if extreme.any():
+        t = int(np.argmax(extreme))
+        reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
+        raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
     return weights
 
 
@@ -504,9 +514,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             record,
         )
         if bad >= 0:
-            raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
+            row = int(bad if order is None else order[bad])
+            raise not_finite_error(batch.rows, self, row, batch.weights)
         if not memory.is_finite(columns):
-            raise not_finite_error(batch.rows, self, None)
+            raise not_finite_error(batch.rows, self, None, batch.weights)
         return memory
 
     def _learn_batch(

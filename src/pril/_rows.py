@@ -168,11 +168,15 @@ def rows_within(rows: Any, batch: slice) -> Any:
 
 
 def not_finite_error(
-    rows: Dense | Csr, estimator: Any, row: int | None, block: int = 1 << 16
+    rows: Dense | Csr,
+    estimator: Any,
+    row: int | None,
+    weights: NDArray[Any] | None = None,
+    block: int = 1 << 16,
 ) -> ValueError:
-    """Return the error for scores that are not finite: the first bad cell of X, or an overflow.
+    """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.
 
-    `row` is where it overflowed, if that is known.
+    `row` is where it overflowed, if that is known; else it is taken to be the most extreme row.
     """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
     for start in range(0, len(cells), block):
@@ -193,8 +197,24 @@ def not_finite_error(
                 f"{feature} is {value}; Input X contains NaN or infinity, which "
                 f"{type(estimator).__name__} does not accept: impute or drop such rows",
             )
-    reason = (
-        f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "
-        "for sums of their products; scale them, for example with StandardScaler"
+    sizes = np.abs(cells)
+    largest = float(sizes.max(initial=0.0))
+    too_small = largest < 1.0
+    name = type(estimator).__name__
+    if weights is not None and max(largest, 1.0) < weights.max():
+        t = int(np.argmax(weights)) if row is None else row
+        reason = f"{name} overflowed: {weights[t].item()} is too large a weight; divide all weights"
+        return RowError("sample_weight", t, reason)
+    if row is None and len(cells):
+        at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
+        if isinstance(rows, Dense):
+            row = at // rows.X.shape[1]
+        else:
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+    return RowError(
+        "X",
+        row or 0,
+        f"X is finite, but {name} overflowed on it: the features are too "
+        f"{'small' if too_small else 'large'} for sums of their products; scale them, for example "
+        "with StandardScaler",
     )
-    return ValueError(reason) if row is None else RowError("X", row, reason)

@@ -400,7 +400,9 @@ class KernelPRIL(ThresholdClassifier):
             block.record,
         )
         if bad >= 0:
-            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+            raise ValueError(
+                f"X: {self._kernel()} gives scores that are not finite: scale the features"
+            )
         return state.u[0, :-1], np.zeros_like(coef) if mean is None else mean.u[0, :-1]
 
     def _kernel(self) -> Kernel:
@@ -448,7 +450,9 @@ class KernelPRIL(ThresholdClassifier):
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
         if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
-            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+            raise ValueError(
+                f"X: {self._kernel()} gives scores that are not finite: scale the features"
+            )
         return Ratings(ranks, written, cut)
 
     @property
