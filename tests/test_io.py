@@ -846,6 +846,11 @@ BROKEN = {
         (f"{MEMORY}.rows.data", lambda rows: rows * np.inf, "must be finite"),
         (f"{MEMORY}.coef", lambda coef: coef * np.nan, "coef must be finite"),
         (f"{MEMORY}.source", lambda source: source - 10**9, "source must not be negative"),
+        (
+            f"{MEMORY}.source",
+            lambda source: source + 10**9,
+            "source must be rows below 60, not 100",
+        ),
     ],
     "kernel, sparse": [
         (f"{MEMORY}.rows.indices", lambda one: one + 4, "rows must have columns below 4"),

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +27,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 import pril
+from learners import ALL
 from pril import _ranks, io
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats
@@ -223,6 +226,67 @@ def test_a_masked_label_is_a_missing_one():
     assert pril.PRIL().fit(X, unmasked).classes_.tolist() == [LARGE, LARGE + 1]
 
 
+DAYS = np.array([["2020-01-01", "2021-01-01"], ["2022-01-01", "2023-01-01"]], dtype="M8[ns]")
+NOT_NUMBERS = {
+    "masked": (np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], [[0, 0], [0, 1]]), "row 1: a value is masked"),
+    "masked rows": ([np.ma.masked_array([1.0, 2.0], [0, 0]), np.ma.masked_array([3.0, 4.0], [1, 0])], "row 1: a value is masked"),
+    "dates": (DAYS, "got datetime64"),
+    "spans": (DAYS - DAYS[0], "got timedelta64"),
+    "listed dates": ([list(row) for row in DAYS], "row 0: got a time"),
+    "spans among objects": (np.array([[1.0, np.timedelta64(5, "s")], [2.0, 3.0]]), "got object"),
+    "a date column": (pd.DataFrame({"a": [1.0, 2.0], "when": DAYS[:, 0]}), "feature 'when': got datetime64"),
+    "with a time zone": (pd.DataFrame({"a": [1.0, 2.0], "when": pd.DatetimeIndex(DAYS[0], tz="UTC")}), "feature 'when': got datetime64"),
+    "a span column": (pd.DataFrame({"a": [1.0, 2.0], "took": (DAYS - DAYS[0])[:, 0]}), "feature 'took': got timedelta64"),
+    "polars": (pl.DataFrame({"a": [1.0, 2.0], "when": DAYS[:, 0]}), "feature 'when': got Datetime"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_NUMBERS)
+@pytest.mark.parametrize("cls", [*ALL, pril.PolynomialMap, pril.LandmarkFeatures])
+def test_masked_values_and_times_are_no_features(cls, case):
+    X, message = NOT_NUMBERS[case]
+    for method in ("fit", "partial_fit", "predict", "latent", "transform"):
+        for model in (cls(), cls().fit(np.eye(2), [1, 2])):
+            before = pickle.dumps(model)
+            if hasattr(model, method) and (
+                method.endswith("fit") or hasattr(model, "n_features_in_")
+            ):
+                y = [[1, 2]] if method.endswith("fit") else []
+                with pytest.raises((ValueError, TypeError), match=f"X, {message}|X: {message}"):
+                    getattr(model, method)(X, *y)
+            assert pickle.dumps(model) == before
+    if hasattr(cls, "stream") and isinstance(X, np.ndarray):
+        stream = cls(classes=[1, 2]).stream()
+        with pytest.raises((ValueError, TypeError), match=r"x, feature [01]: .* is not a number"):
+            stream.learn_one(X[-1] if case == "masked" else X[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ma.masked_array([1.0, 2.0], [0, 1]), "sample_weight, row 1: a value is masked"),
+        (np.ma.masked, "sample_weight, row 0: a value is masked"),
+        (DAYS[0], "sample_weight: got datetime64"),
+        (pd.Series(DAYS[0] - DAYS[1]), "sample_weight: got timedelta64"),
+        ([2.0, np.timedelta64(5, "s")], "sample_weight, row 1: got a time"),
+    ],
+)
+def test_masked_values_and_times_are_no_weights(weights, message):
+    model = pril.PRIL(random_state=0).fit(np.eye(2), [1, 2])
+    for call in (
+        lambda: model.fit(np.eye(2), [1, 2], weights),
+        lambda: model.partial_fit(np.eye(2), [1, 2], sample_weight=weights),
+        lambda: model.score(np.eye(2), [1, 2], weights),
+        lambda: interval_accuracy([1, 2], [1, 2], sample_weight=weights),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+    kept = np.ma.masked_array([1.0, 2.0])  # nothing is masked
+    assert (
+        model.fit(np.ma.masked_array(np.eye(2)), [1, 2], kept).score(np.eye(2), [1, 2], kept) == 1
+    )
+
+
 def test_large_labels_stay_apart(good, bad, tmp_path):
     rows = [{"x": k, "y": LARGE + k % 3} for k in range(60)]
     for suffix in ("csv", "tsv", "parquet"):
@@ -288,6 +352,37 @@ def test_a_damaged_matrix_is_refused(X, learner):
 
 
 # --- Threads -------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Rows that are read while another thread does something."""
+
+    def __init__(self):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def __array__(self, dtype=None, copy=None):
+        self.begun.set()
+        self.may_end.wait()
+        return np.array([[1.0, 2.0]])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_forked_while_a_thread_learns_can_learn():
+    model = pril.PRIL(classes=[1, 2]).partial_fit([[1.0, 0.0]], [1])
+    rows = Slow()
+    thread = threading.Thread(target=model.partial_fit, args=(rows, [2]))
+    thread.start()
+    rows.begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends a child that hangs
+        model.partial_fit([[0.0, 1.0]], [2])
+        os._exit(model.t_)
+    rows.may_end.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert model.t_ == 2
 
 
 def test_threads_take_turns_to_learn():
@@ -831,3 +926,66 @@ def test_labels_without_rows_have_no_values():
     assert empty.seen().tolist() == []
     with pytest.raises(ValueError, match="every label in y is missing"):
         _ranks.order_classes(empty)
+
+
+# --- Extreme numbers -----------------------------------------------------------------------------
+
+EXPONENTS = [
+    -320,
+    -310,
+    -200,
+    -160,
+    -155,
+    -101,
+    -99,
+    -50,
+    0,
+    20,
+    99,
+    101,
+    152,
+    154,
+    160,
+    250,
+    300,
+    308,
+]
+
+
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("cls", ALL)
+def test_extreme_numbers_are_refused_or_learned_and_kept(cls, average, tmp_path):
+    """Finite in: a finite model that can be saved, or an error that names the argument."""
+    options = {"average": average} if "average" in cls().get_params() else {}
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (6, 2)), [1, 2, 3, 3, 1, 2]
+    usual = cls(classes=[1, 2, 3], **options).partial_fit(X, y)
+    cases = [(e, 0) for e in EXPONENTS] + [(0, e) for e in EXPONENTS]
+    cases += [(-400, 20), (150, 90), (-90, -90), (90, 90), (99, -99), (-150, 99)]
+    for feature, weight in cases:
+        scale, w = float(f"1e{feature}"), float(f"1e{weight}")
+        extreme, weights = X.copy(), np.ones(6)
+        extreme[3:] *= scale
+        weights[3:] = w
+        model = copy.copy(usual)
+        before = pickle.dumps(model)
+        said = ""
+        try:
+            model.partial_fit(extreme, y, sample_weight=weights)
+            model.partial_fit(extreme, y, sample_weight=weights)
+        except ValueError as error:
+            said = str(error)
+        if said:
+            assert said.startswith("sample_weight" if abs(weight) > 100 else ("X", "sample_weight"))
+            if said.startswith("X"):
+                assert feature != 0, said
+                assert feature > 0 or "large" not in said
+            assert model.t_ > usual.t_ or pickle.dumps(model) == before
+            continue
+        pril.save(model, tmp_path / "model.pril")
+        loaded = pril.load(tmp_path / "model.pril")
+        assert (loaded.predict(X) == model.predict(X)).all()
+        assert np.isfinite(np.asarray(model.decision_function(X))).all()
+        if hasattr(model, "coef_"):
+            assert np.isfinite(model.coef_).all()

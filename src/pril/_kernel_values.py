@@ -66,7 +66,9 @@ class Kernel(NamedTuple):
         xp = namespace(values)
         if not bool(xp.all(xp.isfinite(values))):
             host = to_numpy(values)
-            raise InputError(f"{self} returned {host[~np.isfinite(host)][0]} for two finite rows")
+            raise InputError(
+                f"X: {self} returned {host[~np.isfinite(host)][0]} for two finite rows"
+            )
         return np.ascontiguousarray(to_numpy(values))
 
     def scores(self, A: Any, B: Any, coef: Any, n_jobs: int | None = None) -> Any:
@@ -176,6 +178,7 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     """
     xp, origin = namespace(A), B[:1, ...]
 
+    @np.errstate(all="ignore")  # values that overflow are refused later
     def moved(rows: Any) -> tuple[Any, Any]:
         # Measure from a row of B: far from the origin the squares would round away the differences.
         rows = rows - origin
@@ -188,7 +191,8 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
 
     def between(part: slice) -> Any:
         rows, b = moved(B[part, ...])
-        exponent = left @ xp.concat([2.0 * gamma * rows, xp.ones_like(b), b], axis=1).T
+        with np.errstate(all="ignore"):
+            exponent = left @ xp.concat([2.0 * gamma * rows, xp.ones_like(b), b], axis=1).T
         if far:
             exponent = xp.clip(exponent, max=0.0)
         return np.exp(exponent, out=exponent) if on_host(exponent) else xp.exp(exponent)

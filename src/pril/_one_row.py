@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._online import Memory, OnlineClassifier, read_weights
-from pril._rows import not_finite_error
+from pril._rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ class Arena(NamedTuple):
     unit: Array
 
     @classmethod
-    def of(cls, model: OnlineClassifier, memory: Memory) -> Arena:
-        """Copy a model's memory into a new arena."""
-        rule, geometry, growth = model._rule(), model._geometry(), model._growth() or 1.0
+    def of(cls, model: OnlineClassifier, memory: Memory, parameters: tuple[Any, ...]) -> Arena:
+        """Copy a model's memory into a new arena; the parameters are rule, geometry and growth."""
+        rule, geometry, growth = parameters
         state, mean = memory
         starts = [*accumulate(loop.part_sizes(geometry, memory), initial=0)]
         numbers, integers = np.zeros(starts[-1]), np.zeros(loop.STARTS + len(starts), np.int64)
@@ -153,7 +154,7 @@ class Stream:
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
-        model._validate_params()
+        model._check_parameters()
         fitted = model._has_learned()
         if fitted:
             model._check_fixed()
@@ -168,13 +169,14 @@ class Stream:
         self.model = model
         self.unknown = unknown
         self._grows = not fitted
+        self._parameters = model._rule(), model._geometry(), model._growth() or 1.0
         self._answers = self._classes.tolist()
         self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
         self._arena: Arena | None = None
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # of a row that is usual: none is before the first
         if fitted:
-            arena = Arena.of(model, model._memory)
+            arena = Arena.of(model, model._memory, self._parameters)
             model._memory = arena.memory
             self._use(arena)
 
@@ -192,6 +194,9 @@ class Stream:
         names = getattr(self.model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
         self._values = values_getter([] if names is None else names.tolist())
+
+    def __copy__(self) -> Stream:
+        return copy.deepcopy(self)  # two streams cannot share a model
 
     def __reduce__(self) -> Any:
         return resume, (self.model, self.unknown, self._grows)
@@ -255,7 +260,7 @@ class Stream:
             arena.importance[0] = 1.0
             if failed:
                 integers[loop.LATTICE] = lattice
-                raise self._not_finite(row)
+                raise self._not_finite(row, weight)
             memory = arena.memory
             if memory.state.lattice and weight != 1.0:
                 memory = memory._replace(state=memory.state._replace(lattice=False))
@@ -271,9 +276,10 @@ class Stream:
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         if self._arena is None:
+            model._check_parameters()
             model.order_ = self._classes
-            return Arena.of(model, model._blank_memory(None))
-        return Arena.of(model, widened(self._arena.memory, n_features))
+            return Arena.of(model, model._blank_memory(None), self._parameters)
+        return Arena.of(model, widened(self._arena.memory, n_features), self._parameters)
 
     def _read_label(self, y: Any) -> tuple[int, int]:
         """Return the interval of a label, and remember it."""
@@ -366,9 +372,10 @@ class Stream:
         """Return the features of a row, and their names if a dict has given them."""
         if isinstance(x, Mapping):
             names = self._known_names(x, learning)
-            values = [x.get(name, 0.0) for name in names]
-            return self._numbers(values, names), names
-        values = x.tolist() if isinstance(x, ndarray) else x
+            return self._numbers([x.get(name, 0.0) for name in names], names), names
+        values: Any = x
+        if isinstance(x, ndarray):
+            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # which makes dates numbers
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise InputTypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
         width = len(values) if self._arena is None else self._width
@@ -405,15 +412,18 @@ class Stream:
         row = np.empty(len(values))
         for i, value in enumerate(values):
             try:
+                if type(value) in TIMES:  # some of them have a float
+                    raise TypeError
                 NUMBER.pack_into(row.data, 8 * i, value)
             except (struct.error, TypeError, ValueError, OverflowError):
                 name = i if names is None else repr(names[i])
                 raise InputError(f"x, feature {name}: {shown(value)} is not a number") from None
         return row
 
-    def _not_finite(self, row: Array | None = None) -> ValueError:
+    def _not_finite(self, row: Array | None = None, weight: float = 1.0) -> ValueError:
         row = self._row if row is None else row
-        return not_finite_error(loop.Dense(row[np.newaxis], 0.0), self.model, 0)
+        rows = loop.Dense(row[np.newaxis], 0.0)
+        return not_finite_error(rows, self.model, 0, np.array([weight]))
 
 
 class ThresholdStream(Stream):

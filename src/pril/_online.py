@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from math import prod
 from numbers import Integral, Real
+from operator import attrgetter, is_
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
@@ -22,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._journal import Journal, few_columns
-from pril._rows import batches, n_rows, not_finite_error, read_rows, rows_within
+from pril._rows import batches, check_cells, n_rows, not_finite_error, read_rows, rows_within
 from pril._sklearn import Interval, fit_context
 from pril.errors import InputError, RowError
 from pril.metrics import mean_over_rows
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+MOST_WEIGHT = 1e100  # of a row, and the inverse of the least: squares of weights are finite
 SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
 
 
@@ -80,9 +83,13 @@ class Memory(NamedTuple):
         return Memory(copy_arrays(self.state), copy_arrays(self.mean))
 
     def is_finite(self, columns: Array | None = None) -> bool:
-        """Tell whether no sum has overflowed: of these features, None: of all."""
-        matrices = [self.state.u] if self.mean is None else [self.state.u, self.mean.u]
-        return all(loop.all_finite(u if columns is None else u[:, columns]) for u in matrices)
+        """Tell whether no number has overflowed: of these features, None: of all."""
+        state, mean = self
+        wide = [state.u] if mean is None else [state.u, mean.u]
+        short = [state.n, state.shift, state.clock, *(state.evidence or ())]
+        short += [] if mean is None else [mean.n]
+        parts = [*(u if columns is None else u[:, columns] for u in wide), *short]
+        return all(loop.all_bounded(part.ravel()) for part in parts)
 
 
 LONG = 128  # numbers: shorter arrays need not be aligned
@@ -169,6 +176,7 @@ def _batch_size(width: int) -> int:
 
 def read_weights(sample_weight: Any, n: int) -> Array:
     """Return the weights of n rows, each of them finite and not negative."""
+    check_cells(sample_weight, "sample_weight")
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -182,6 +190,11 @@ def read_weights(sample_weight: Any, n: int) -> Array:
         t = int(np.argmin(good))
         reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
         raise RowError("sample_weight", t, reason)
+    extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
+    if extreme.any():
+        t = int(np.argmax(extreme))
+        reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
+        raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
     return weights
 
 
@@ -221,8 +234,21 @@ _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 # Memories that no copy of their estimator shares, so that they may be learned on in place.
 _own_memory: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
+# Hyper-parameters of estimators as they were when they were validated last.
+_valid_parameters: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
 # Parameters that were computed from a memory, with the memory and its number of rounds.
 _known_parameters: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def _renew_locks() -> None:
+    """Forget all locks: in a forked process, the threads that hold them do not exist."""
+    global _locks
+    _locks = WeakKeyDictionary()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _lock_of(estimator: Any) -> threading.RLock:
@@ -268,6 +294,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     n_iter_: int
     _memory: Any
     _learned_with: dict[str, Any]
+    _get_parameters: ClassVar[Any]  # a function of an estimator
 
     def __init__(
         self,
@@ -299,6 +326,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+        cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- What a learner is made of ---
 
@@ -376,8 +404,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The estimator.
         """
-        if not self._has_learned():
-            self._validate_params()
         self._learn_once(X, y, classes, sample_weight)
         return self
 
@@ -391,6 +417,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         recording: bool = False,
     ) -> tuple[Batch, loop.Record | None]:
         """Prepare and learn; return the batch and, if asked, what was predicted before."""
+        self._check_parameters()
         with self._unchanged_on_failure() as before:
             batch = self._prepare(X, y, classes, sample_weight)
             if len(batch) == 0 and not self._has_learned():
@@ -487,9 +514,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             record,
         )
         if bad >= 0:
-            raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
+            row = int(bad if order is None else order[bad])
+            raise not_finite_error(batch.rows, self, row, batch.weights)
         if not memory.is_finite(columns):
-            raise not_finite_error(batch.rows, self, None)
+            raise not_finite_error(batch.rows, self, None, batch.weights)
         return memory
 
     def _learn_batch(
@@ -548,19 +576,17 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        if half_life is None:
-            return None
-        is_number = isinstance(half_life, (int, float))
-        if not (is_number and half_life >= SHORTEST_HALF_LIFE):  # it may have changed
-            self._validate_params()
-        return float(2.0 ** (1.0 / half_life))
+        return None if half_life is None else float(2.0 ** (1.0 / half_life))
 
     def _owns_memory(self) -> bool:
         return _own_memory.get(self) is self._memory
 
     def __getstate__(self) -> Any:
-        _own_memory.pop(self, None)  # a copy shares it
-        return super().__getstate__()
+        """Return the attributes for a copy, with a memory of its own: a stream learns in place."""
+        state = dict(super().__getstate__())
+        if "_memory" in state:
+            state["_memory"] = state["_memory"].copy()
+        return state
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
@@ -578,7 +604,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
             check_is_fitted(self)  # which is slow
+        self._check_parameters()
         self._check_fixed()
+
+    def _check_parameters(self) -> None:
+        """Validate the parameters, unless they are those that were validated last."""
+        now = [*self._get_parameters(self)]
+        known = _valid_parameters.get(self)
+        if known is None or not all(map(is_, now, known)):
+            self._validate_params()
+            _valid_parameters[self] = now
 
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():

@@ -10,10 +10,12 @@ from scipy.sparse import issparse
 
 from pril._loop import Csr, Dense
 from pril._sklearn import validate_data
-from pril.errors import InputError, RowError
+from pril.errors import InputError, InputTypeError, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+TIMES = {np.datetime64, np.timedelta64}
 
 
 def read_rows(
@@ -26,7 +28,7 @@ def read_rows(
     """
     if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
         return Dense(_frozen(X), constant)
-    check_sparse(X)
+    check_cells(X)
     X = validate_data(
         estimator,
         X,
@@ -57,9 +59,54 @@ def _is_plain(X: Any, estimator: Any) -> bool:
     )
 
 
-def check_sparse(X: Any) -> None:
+def check_cells(X: Any, name: str = "X") -> None:
+    """Refuse cells that NumPy would silently read as numbers, and matrices that crash SciPy."""
+    if issparse(X):
+        _check_sparse(X)
+    elif isinstance(X, list | tuple):
+        for t, row in enumerate([] if {float, int}.issuperset(map(type, X)) else X):
+            cells = row if isinstance(row, list | tuple) else [row]
+            if not TIMES.isdisjoint(map(type, cells)):
+                raise _time_error(f"{name}, row {t}", "a time")
+            if isinstance(row, np.ndarray):
+                _check_array(row, name, t)
+    elif isinstance(X, np.ndarray):
+        _check_array(X, name, None)
+    else:
+        types = getattr(X, "dtypes", None)  # of a DataFrame's columns
+        if types is None or not hasattr(types, "__iter__"):
+            types = [getattr(X, "dtype", None)]
+        for column, dtype in enumerate(types):
+            is_temporal = getattr(dtype, "is_temporal", bool)  # polars
+            if getattr(dtype, "kind", "") in ("m", "M") or is_temporal():
+                columns = getattr(X, "columns", None)
+                where = name if columns is None else f"{name}, feature {columns[column]!r}"
+                raise _time_error(where, str(dtype))
+
+
+def _check_array(X: NDArray[Any], name: str, row: int | None) -> None:
+    """Refuse masked values and times in an array, which may be one row."""
+    if np.ma.is_masked(X):
+        hidden = np.ma.getmaskarray(X)
+        if row is None:
+            row = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1))) if X.ndim else 0
+        reason = "a value is masked: fill it in (numpy.ma.filled), or drop such rows"
+        raise RowError(name, row, reason)
+    is_object = X.dtype.kind == "O"
+    if X.dtype.kind in "mM" or (is_object and not TIMES.isdisjoint(map(type, X.ravel().tolist()))):
+        raise _time_error(name if row is None else f"{name}, row {row}", str(X.dtype))
+
+
+def _time_error(where: str, kind: str) -> TypeError:
+    return InputTypeError(
+        f"{where}: got {kind}, expected numbers; turn times into numbers first, for example into "
+        "days: (times - start) / numpy.timedelta64(1, 'D')"
+    )
+
+
+def _check_sparse(X: Any) -> None:
     """Refuse a sparse matrix whose arrays do not fit together: SciPy's code would crash on it."""
-    if not issparse(X) or len(X.shape) != 2:
+    if len(X.shape) != 2:
         return
     n_rows, n_columns = X.shape
     if X.format == "coo":
@@ -121,11 +168,15 @@ def rows_within(rows: Any, batch: slice) -> Any:
 
 
 def not_finite_error(
-    rows: Dense | Csr, estimator: Any, row: int | None, block: int = 1 << 16
+    rows: Dense | Csr,
+    estimator: Any,
+    row: int | None,
+    weights: NDArray[Any] | None = None,
+    block: int = 1 << 16,
 ) -> ValueError:
-    """Return the error for scores that are not finite: the first bad cell of X, or an overflow.
+    """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.
 
-    `row` is where it overflowed, if that is known.
+    `row` is where it overflowed, if that is known; else it is taken to be the most extreme row.
     """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
     for start in range(0, len(cells), block):
@@ -146,8 +197,24 @@ def not_finite_error(
                 f"{feature} is {value}; Input X contains NaN or infinity, which "
                 f"{type(estimator).__name__} does not accept: impute or drop such rows",
             )
-    reason = (
-        f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "
-        "for sums of their products; scale them, for example with StandardScaler"
+    sizes = np.abs(cells)
+    largest = float(sizes.max(initial=0.0))
+    too_small = largest < 1.0
+    name = type(estimator).__name__
+    if weights is not None and max(largest, 1.0) < weights.max():
+        t = int(np.argmax(weights)) if row is None else row
+        reason = f"{name} overflowed: {weights[t].item()} is too large a weight; divide all weights"
+        return RowError("sample_weight", t, reason)
+    if row is None and len(cells):
+        at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
+        if isinstance(rows, Dense):
+            row = at // rows.X.shape[1]
+        else:
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+    return RowError(
+        "X",
+        row or 0,
+        f"X is finite, but {name} overflowed on it: the features are too "
+        f"{'small' if too_small else 'large'} for sums of their products; scale them, for example "
+        "with StandardScaler",
     )
-    return InputError(reason) if row is None else RowError("X", row, reason)

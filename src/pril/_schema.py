@@ -145,10 +145,11 @@ SUPPORT = Record(
         "coef": Numbers("float64", ("support",)),
         "sums": Numbers("float64", ("support",)),
         "source": Numbers("int64", ("support",), (NOT_NEGATIVE,)),
+        "origin": Count(high=2**53),
         "state": _state(1),
         "mean": Optional(_mean(1)),
     },
-    constants={"origin": 0, "place": None},  # learning on sets them anew
+    constants={"place": None},  # of the rows of one call
 )
 
 
@@ -181,7 +182,10 @@ def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
 
 def _check_kernel(blank: Any, learned: dict[str, Any], at: Place) -> None:
     _check_learner(blank, learned, at)
-    fixed, rows = learned["_learned_with"], learned["_memory"].parts["rows"]
+    fixed, support = learned["_learned_with"], learned["_memory"].parts
+    rows, origin = support["rows"], support["origin"]
+    if (support["source"] >= origin).any():
+        raise at.inside("memory.source").wrong(f"rows below {origin}", int(support["source"].max()))
     has_positions = isinstance(rows, np.ndarray) and rows.ndim == 1
     if has_positions != (fixed["kernel"] == "precomputed"):
         raise InputError(f"{at.name} has support rows that kernel={fixed['kernel']!r} cannot have")

@@ -23,17 +23,15 @@ class Support(NamedTuple):
     rows: Any  # the support rows, or their positions if the kernel is precomputed
     coef: Any  # (m,), on the device of the rows
     sums: Any  # (m,), for the average: each move of a coefficient, times the rounds before it
-    source: Array  # (m,), the row of `fit`, or the round of the stream, that each row came from
-    origin: int  # the source of the first row of the next call
+    source: Array  # (m,), the row of `fit`, or of the stream, that each row came from
+    origin: int  # the source of the first row of this call or, between calls, of the next one
     place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
     state: loop.State  # thresholds and counters; its u is not used
     mean: loop.Mean | None
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        state, mean = copy_arrays(self.state), copy_arrays(self.mean)
-        origin = max(int(state.counts[0]), 1 + int(self.source.max(initial=-1)))
-        return self._replace(state=state, mean=mean, origin=origin, place=None)
+        return self._replace(state=copy_arrays(self.state), mean=copy_arrays(self.mean))
 
     def places(self, chosen: Array) -> Array:
         """Return the position of rows of this call among the support rows, -1 if they have none."""
@@ -94,7 +92,11 @@ class Support(NamedTuple):
         used = to_numpy(self.coef) != 0.0
         if self.mean is not None:
             used |= to_numpy(self.sums) != 0.0
-        return self.keep(np.flatnonzero(used))._replace(place=None)
+        return self.keep(np.flatnonzero(used))
+
+    def after(self, n: int) -> Support:
+        """Return the support at the end of a call with n rows, labelled or not."""
+        return self._replace(origin=self.origin + n, place=None)
 
 
 # --- Arrays on any device ------------------------------------------------------------------------

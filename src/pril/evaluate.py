@@ -106,7 +106,6 @@ def progressive(
             f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
             "pipeline's other steps before it"
         )
-    estimator._validate_params()
     batch, record = estimator._learn_once(X, y, classes, recording=True)
     if record is None:
         raise InputError("X has no rows and the estimator no classes yet: nothing to predict")

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril._kernel_values import Kernel
 from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
-from pril._rows import batches, check_sparse, not_finite_error
+from pril._rows import batches, check_cells, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace, validate_data
 from pril._support import Support, joined, like, namespace, taken, to_numpy
 from pril.errors import InputError
@@ -111,7 +111,7 @@ class KernelPRIL(ThresholdClassifier):
     order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     support_ : ndarray of shape (n_support,)
-        Row of `fit`, or round of the stream, that each support row came from.
+        Row of `fit`, or of the stream, that each support row came from.
     support_vectors_ : array of shape (n_support, n_features)
         The support rows, on the device of X.
     dual_coef_ : array of shape (n_support,)
@@ -224,11 +224,17 @@ class KernelPRIL(ThresholdClassifier):
 
     def _learn_passes(self, batch: Batch) -> Support:
         memory: Support = super()._learn_passes(batch)
-        return memory.compact()
+        return memory.compact().after(len(batch))
+
+    def _learn_batch(
+        self, batch: Batch, order: Array | None = None, record: loop.Record | None = None
+    ) -> None:
+        super()._learn_batch(batch, order, record)
+        self._memory = self._memory.after(len(batch))
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(
             self,
             X,
@@ -397,7 +403,9 @@ class KernelPRIL(ThresholdClassifier):
             block.record,
         )
         if bad >= 0:
-            raise InputError(f"{self._kernel()} gives scores that are not finite")
+            raise InputError(
+                f"X: {self._kernel()} gives scores that are not finite: scale the features"
+            )
         return state.u[0, :-1], np.zeros_like(coef) if mean is None else mean.u[0, :-1]
 
     def _kernel(self) -> Kernel:
@@ -445,7 +453,9 @@ class KernelPRIL(ThresholdClassifier):
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
         if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
-            raise InputError(f"{self._kernel()} gives scores that are not finite")
+            raise InputError(
+                f"X: {self._kernel()} gives scores that are not finite: scale the features"
+            )
         return Ratings(ranks, written, cut)
 
     @property
@@ -464,7 +474,7 @@ class KernelPRIL(ThresholdClassifier):
 
     @property
     def support_(self) -> Array:
-        """Row of `fit`, or round of the stream, that each support row came from."""
+        """Row of `fit`, or of the stream, that each support row came from."""
         check_is_fitted(self)
         return self._memory.source
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril import _ranks
+from pril._rows import check_cells
 from pril.errors import ClassOrderWarning, InputError, RowError
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def interval_hinge_loss(
     0.75
     """
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    check_cells(scores, "scores")
     cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
     if cut.shape != (len(order) - 1,):
         raise InputError(
@@ -313,8 +315,8 @@ def reliability_curves(
     """Return the curve of each class i but the last, over rows with exact labels."""
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
     exact = _is_exact(intervals)
+    mean_over_rows(np.ones(len(proba)), exact, sample_weight, kind="an exact label")  # checks them
     weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
-    mean_over_rows(weights, exact, sample_weight, kind="an exact label")  # checks the weights
     weights = weights[exact]
     curves = []
     columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
@@ -472,6 +474,7 @@ def mean_over_rows(
         raise InputError(f"{name} has no row with {kind}, and a mean needs at least one")
     if sample_weight is None:
         return float(values[labelled].mean())
+    check_cells(sample_weight, "sample_weight")
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != values.shape:
         raise InputError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
@@ -502,6 +505,7 @@ def _read_probabilities(
 ) -> tuple[Ranks, NDArray[Any]]:
     """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    check_cells(y_proba, "y_proba")
     proba = np.asarray(y_proba)
     if proba.dtype.kind != "f":
         proba = proba.astype(np.float64)

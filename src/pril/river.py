@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -44,6 +45,9 @@ class Classifier(base.Classifier):
         self.model = model
         self._stream = model.stream()
         self._read = Reader(self.classes)
+
+    def __copy__(self) -> Classifier:
+        return copy.deepcopy(self)  # two streams cannot share a model
 
     def learn_one(self, x: dict[str, Any], y: Any, w: float = 1.0) -> None:
         """Learn from one row.

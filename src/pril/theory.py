@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 
 from pril import _ranks
+from pril._rows import check_cells
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import progressive
 from pril.linear import MPRIL, PRIL
@@ -79,6 +80,7 @@ class _Stream(NamedTuple):
 
 
 def _read(X: Any, y: Any, classes: Any) -> _Stream:
+    check_cells(X)
     X = check_array(X, dtype=np.float64)
     order, intervals = _ranks.encode(_ranks.read(y), classes)
     _ranks.check_length(intervals, X)
