@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 from scipy import sparse
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import pril
 from pril import _ranks, io
@@ -398,6 +398,21 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
             "number of the row says nothing about new rows; leave it out with --drop\n"
         )
         good("fit", "t.csv", "--label", "y", "--drop", "rownames")
+
+
+def test_ordered_categories_of_a_model_from_python(good, tmp_path):
+    sizes = ["small", "medium", "large"]
+    table = pd.DataFrame({"x": np.arange(30) % 7, "size": [sizes[k % 3] for k in range(30)]})
+    ordered = table.assign(size=pd.Categorical(table["size"], sizes, ordered=True))
+    model = make_pipeline(pril.ColumnEncoder(), pril.PRIL()).fit(ordered, np.arange(30) % 3)
+    pril.save(model, tmp_path / "m.pril")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    ordered.to_parquet(tmp_path / "t.parquet")
+    for suffix in ("csv", "jsonl", "parquet"):
+        good("predict", "m.pril", f"t.{suffix}", "-o", "out.csv")
+        found = pd.read_csv(tmp_path / "out.csv")["prediction"]
+        np.testing.assert_array_equal(found, model.predict(ordered))
 
 
 def test_text_of_other_libraries(good, tmp_path):

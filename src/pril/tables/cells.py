@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +53,13 @@ def kind_of(column: pa.DataType) -> str:
     return "empty" if types.is_null(column) else str(column)
 
 
+def is_ordered(column: pa.DataType) -> bool:
+    """Tell whether a column holds ordered categories, as an ordered Categorical does."""
+    return (
+        pa.types.is_dictionary(column) and column.ordered and kind_of(column) in ("number", "text")
+    )
+
+
 # --- Reading cells -------------------------------------------------------------------------------
 
 
@@ -62,7 +71,47 @@ def to_batch(X: Any) -> pa.RecordBatch:
         raise TypeError(
             f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
         )
+    pandas = sys.modules.get("pandas")
+    if pandas and isinstance(X, pandas.DataFrame):  # its Arrow interface adds the index as a column
+        X = _without_index(X)
     return without_views(one_batch(pa.table(X)))
+
+
+def _without_index(frame: Any) -> pa.Table:
+    """Return the columns of a pandas DataFrame; refuse one that is not of one kind."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except pa.ArrowException:
+        for name, cells in frame.items():
+            to_array(cells, name)
+        raise
+
+
+def to_array(cells: Any, name: Any) -> pa.Array:
+    """Return a column of NumPy or pandas; name the first cell that does not fit those before."""
+    try:
+        return pa.array(cells, from_pandas=True)
+    except pa.ArrowException as error:
+        reason = str(error)
+    first = None
+    for row, value in enumerate(cells):
+        try:
+            pair = pa.array(np.array([first, value], dtype=object), from_pandas=True)
+        except pa.ArrowException as error:
+            if first is not None and isinstance(value, str | int | float):
+                before = f"{shown(value)}, but {shown(first)} in a row before"
+                reason = f"column {name!r} is {before}: a column holds numbers or words, not both"
+                raise RowError("X", row, reason) from None
+            reason = f"X, row {row}, column {name!r}: every argument must be a string or a number"
+            raise TypeError(f"{reason}, got {shown(value)}: {error}") from None
+        first = value if first is None and pair.null_count < 2 else first
+    raise TypeError(f"X: column {name!r} cannot be a feature: {reason}")
+
+
+def pandas_index(schema: pa.Schema) -> set[str]:
+    """Return the columns in which pandas keeps the index of a DataFrame."""
+    kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    return {name for name in kept.get("index_columns", []) if isinstance(name, str)}
 
 
 def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -73,7 +122,8 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
             continue
         cells = batch.column(k)
         if pa.types.is_dictionary(kind):
-            cells = pa.DictionaryArray.from_arrays(cells.indices, cells.dictionary.cast(TEXT))
+            words = cells.dictionary.cast(TEXT)
+            cells = pa.DictionaryArray.from_arrays(cells.indices, words, ordered=kind.ordered)
         else:
             cells = cells.cast(TEXT)
         batch = batch.set_column(k, field.with_type(cells.type), cells)
@@ -83,7 +133,7 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
 def without_view(kind: pa.DataType) -> pa.DataType:
     """Return the type that `without_views` gives a column of this type."""
     if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        return pa.dictionary(kind.index_type, TEXT)
+        return pa.dictionary(kind.index_type, TEXT, ordered=kind.ordered)
     return TEXT if pa.types.is_string_view(kind) else kind
 
 
@@ -111,6 +161,8 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
         cells = _parsed(cells, name)
     elif kind not in ("number", "empty"):
         raise TypeError(f"column {name!r} holds {cells.type}, which is not a number")
+    elif pa.types.is_decimal(cells.type):  # pyarrow's own cast to floats is not exact
+        cells = pc.cast(pc.cast(cells, TEXT), NUMBER)
     elif cells.type != pa.float64():
         cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
     numbers: Array = cells.to_numpy(zero_copy_only=False)

@@ -215,7 +215,7 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_integer(cells.type):
         return to_int64(cells, name)
     if pa.types.is_decimal(cells.type):
-        cells = cells.cast(pa.float64())
+        cells = pa.array(read_numbers(cells, name), from_pandas=True)
     if pa.types.is_floating(cells.type):
         cells = with_nulls(cells, pc.is_nan(cells))
     return cells

@@ -178,7 +178,7 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        words = list(self.encoder.words_) if self.encoder else []
+        words = [*self.encoder.words_, *self.encoder.ranks_] if self.encoder else []
         table.read_as_words(words)
         log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
         if words:

@@ -38,7 +38,7 @@ def is_plain(model: LoadedModel) -> bool:
         return False
     if model.encoder is None:
         return model.steps is None
-    return len(model.steps) == 1 and model.encoder._is_dense()
+    return len(model.steps) == 1 and model.encoder._is_dense() and not model.encoder.ranks_
 
 
 def row_decoder(fields: list[Any], names: list[str]) -> Callable[[bytes], Any]:

@@ -122,7 +122,7 @@ class Stream:
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise ValueError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
-        words = set(encoder.words_) if encoder is not None else set()
+        words = {*encoder.words_, *encoder.ranks_} if encoder is not None else set()
         return pa.schema(
             [(n, pa.string() if n in words else pa.float64()) for n in self.model.columns]
             + [(n, self._labels.cell_type) for n in self.names]

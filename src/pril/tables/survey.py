@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.errors import ClassOrderWarning
-from pril.tables.cells import kind_of, read_numbers, with_nulls, with_numbers
+from pril.tables.cells import kind_of, pandas_index, read_numbers, with_nulls, with_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
 from pril.tables.labels import LabelColumns
@@ -60,7 +60,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
         if name in task.labels:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
     chosen = Columns([], [], [], {})
-    index = _pandas_index(table.schema)
+    index = pandas_index(table.schema)
     for column in table.schema:
         name, kind = column.name, kind_of(column.type)
         if name in task.text and kind in ("number", "empty", "dates"):
@@ -91,12 +91,6 @@ def choose_columns(table: Table, task: Task) -> Columns:
         if names:
             log.info("%s: %s", kind, some_of(names))
     return chosen
-
-
-def _pandas_index(schema: pa.Schema) -> set[str]:
-    """Return the columns in which pandas keeps the index of a DataFrame."""
-    kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-    return {name for name in kept.get("index_columns", []) if isinstance(name, str)}
 
 
 def warn_of_row_numbers(table: Table, numbers: list[str], block: pa.RecordBatch) -> None:
