@@ -3,6 +3,7 @@
 import copy
 import datetime
 import errno
+import gzip
 import json
 import os
 import pickle
@@ -394,10 +395,40 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
         code, _, err = call("fit", "t.csv", "--label", "y", "-q")
         assert code == 0
         assert err == (
-            "pril: warning: t.csv: the column 'rownames' holds another whole number in every row; a "
-            "number of the row says nothing about new rows; leave it out with --drop\n"
+            "pril: warning: t.csv: the column 'rownames' looks like a row id: no whole number in it "
+            "occurs twice; a row id says nothing about new rows; leave it out with --drop\n"
         )
         good("fit", "t.csv", "--label", "y", "--drop", "rownames")
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "warns"),
+    [
+        ("n", np.arange(40) + 1000, True),
+        ("n", np.random.default_rng(0).permutation(40), True),
+        ("user_id", np.random.default_rng(0).permutation(10**6)[:40], True),
+        ("income", np.random.default_rng(0).permutation(10**6)[:40], False),
+        ("n", np.arange(40) % 39, False),
+        ("n", np.arange(40) + 0.5, False),
+    ],
+)
+def test_row_ids_of_small_tables_are_warned_of(call, tmp_path, name, cells, warns):
+    table = pd.DataFrame({name: cells, "x": np.arange(40) % 7, "y": np.arange(40) // 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+    assert code == 0
+    assert (f"the column {name!r} looks like a row id" in err) == warns
+
+
+def test_two_words_in_alphabetical_order_are_warned_of(call, good, tmp_path):
+    table = pd.DataFrame({"x": np.arange(40) % 7, "y": ["good", "bad"] * 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+    assert code == 0
+    assert err.startswith("pril: warning: t.csv: column 'y': the classes are 'bad', 'good', lowest")
+    assert "alphabetical" in err
+    assert "--classes" in err
+    good("fit", "t.csv", "--label", "y", "--classes", "bad,good")
 
 
 def test_ordered_categories_of_a_model_from_python(good, tmp_path):
@@ -737,3 +768,42 @@ def test_labels_without_rows_have_no_values():
     assert empty.seen().tolist() == []
     with pytest.raises(ValueError, match="every label in y is missing"):
         _ranks.order_classes(empty)
+
+
+# --- Rows that no reader should take --------------------------------------------------------------
+
+LINES = [f'{{"x": {k}, "t": "12:{k:02}", "y": {k % 3}}}' for k in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('{"x": 1, "y": 0, "y": 2}', "y"),
+        ('{"x" : 1, "x" :2, "t": ": a :", "y": 0}', "x"),
+        ('{"x": 1, "t": {"a": 1, "a": 2}, "y": 1}', "a"),
+        ('{"x": null, "t": "12:00", "t": "13:00", "y": 1}', "t"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
+    (tmp_path / "t.jsonl").write_text("\n".join([*LINES, line, ""]))
+    said = bad("fit", "t.jsonl", "--label", "y")
+    assert said == f"t.jsonl, row 31: the key {key!r} is there twice"
+
+
+def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
+    cell = "a" * (files.LONGEST_ROW + 1)
+    fits = "b" * (files.LONGEST_ROW - 100)
+    said = "longer than 16,777,216 bytes, the most that a row may have"
+    for name, text, place in (
+        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "line 3: the row is "),
+        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "line 4: the row is "),
+        ("u.csv", f"x,{cell}\n1,2\n", "the line is "),
+        ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
+        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 1: "),
+    ):
+        for suffix, opener in (("", open), (".GZ", gzip.open)):
+            with opener(tmp_path / f"{name}{suffix}", "wt") as file:
+                file.write(text)
+            refused = bad("fit", f"{name}{suffix}", "--label", "y", "--features", "x")
+            assert refused.startswith(f"{name}{suffix}")
+            assert refused.endswith(f"{place}{said}")

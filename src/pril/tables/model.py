@@ -18,7 +18,7 @@ from pril.errors import shown
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, some_of
+from pril.tables.files import Table, TableError, is_zipped, some_of
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.labels import LabelColumns
 from pril.tables.opening import format_of
@@ -252,9 +252,7 @@ def output_format(file: Path | None, table: Table) -> str:
             return "jsonl"
         return "tsv" if isinstance(table, Tsv) else "csv"
     name = format_of(file)
-    if name not in ("csv", "tsv", "jsonl", "parquet") or (
-        name == "parquet" and file.suffix == ".gz"
-    ):
+    if name not in ("csv", "tsv", "jsonl", "parquet") or (name == "parquet" and is_zipped(file)):
         raise ValueError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
     return name
 
