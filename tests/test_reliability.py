@@ -425,10 +425,44 @@ def test_two_words_in_alphabetical_order_are_warned_of(call, good, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     code, _, err = call("fit", "t.csv", "--label", "y", "-q")
     assert code == 0
-    assert err.startswith("pril: warning: t.csv: column 'y': the classes are 'bad', 'good', lowest")
+    assert err.startswith(
+        "pril: warning: t.csv: column 'y': the classes are ['bad', 'good'], lowest"
+    )
     assert "alphabetical" in err
     assert "--classes" in err
     good("fit", "t.csv", "--label", "y", "--classes", "bad,good")
+
+
+def test_words_among_the_features_of_a_learner_are_named():
+    table = pd.DataFrame({"x": [1.0, 2.0, 3.0], "town": ["1", "Rome", "Oslo"]})
+    advice = "encode words, for example with pril.ColumnEncoder"
+    with pytest.raises(
+        ValueError, match=f"row 1: feature 'town' is 'Rome', not a number; {advice}"
+    ):
+        pril.PRIL().fit(table, [0, 1, 2])
+    with pytest.raises(ValueError, match=f"row 1: feature 1 is 'Rome', not a number; {advice}"):
+        pril.PRIL().fit(table.to_numpy(), [0, 1, 2])
+    model = pril.PRIL().fit(table[["x"]], [0, 1, 2])
+    with pytest.raises(ValueError, match=f"row 0: feature 'x' is 'big', not a number; {advice}"):
+        model.predict(table.assign(x="big")[["x"]])
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/t.csv", "https://example.org/t.parquet"])
+def test_tables_elsewhere_are_not_read(bad, place):
+    said = bad("fit", place, "--label", "y")
+    assert said == f"{place}: only local files are read: copy the table to this machine first"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "CSV.GZ"])
+def test_byte_order_marks_are_no_part_of_a_name(good, tmp_path, suffix):
+    table = pd.DataFrame({"x": np.arange(40) % 7, "y": np.arange(40) % 2})
+    text = table.to_csv(index=False)
+    if suffix == "jsonl":
+        text = table.to_json(orient="records", lines=True)
+    raw = b"\xef\xbb\xbf" * 2 + text.encode()
+    (tmp_path / f"t.{suffix}").write_bytes(gzip.compress(raw) if "GZ" in suffix else raw)
+    good("fit", f"t.{suffix}", "--label", "y", "-o", "m.pril")
+    assert pril.load("m.pril")[0].numbers_ == ["x"]
 
 
 def test_ordered_categories_of_a_model_from_python(good, tmp_path):
@@ -799,7 +833,7 @@ def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
         ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "line 4: the row is "),
         ("u.csv", f"x,{cell}\n1,2\n", "the line is "),
         ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
-        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 1: "),
+        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 2: "),
     ):
         for suffix, opener in (("", open), (".GZ", gzip.open)):
             with opener(tmp_path / f"{name}{suffix}", "wt") as file:

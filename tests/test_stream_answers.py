@@ -3,8 +3,8 @@
 import csv
 import io as streams
 import json
-import re
 import math
+import re
 import subprocess
 
 import numpy as np
