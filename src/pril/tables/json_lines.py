@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
@@ -19,7 +20,8 @@ from pril.tables.cells import DATE, TEXT, WRITTEN_DATE, kind_of
 DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
 BLANK = b" \t\r\xef\xbb\xbf"  # spaces, and the bytes of a BOM
 FEW_LINES = 8  # are read faster by the standard library
-KEY_ENDS = (b'":', b" :", b"\t:", b"\r:")  # a colon in a string seldom follows one of these
+COLON = ord(":")
+KEY_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")  # a colon in a string seldom follows one of these
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
 COPIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
@@ -59,10 +61,17 @@ def check_keys(lines: list[bytes]) -> None:
 
 
 def has_keys(lines: list[bytes], n_keys: int) -> bool:
-    """Tell whether each line has so many colons; if so many keys differ, none is there twice."""
-    return {line.count(b":") for line in lines} == {n_keys} or all(
-        sum(map(line.count, KEY_ENDS)) == n_keys for line in lines
+    """Tell whether lines that have so many different keys each have no others, and none twice.
+
+    It counts colons; a colon in a string may make it say no.
+    """
+    text, wanted = b"\n".join(lines), n_keys * len(lines)
+    colons = (
+        text.count(b":")
+        if len(lines) <= FEW_LINES
+        else np.count_nonzero(np.frombuffer(text, np.uint8) == COLON)
     )
+    return colons == wanted or sum(map(text.count, KEY_ENDS)) == wanted
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -196,7 +196,9 @@ def _label_floats(cells: pa.Array, name: str) -> Array:
 
 
 def _too_large(name: str, row: int, value: Any) -> RowError:
-    return RowError("X", row, f"column {name!r} is {shown(value)}, which is too large for a label")
+    # A float this large may have been rounded when it was read.
+    about = f"about {int(value)}" if isinstance(value, float) else shown(value)
+    return RowError("X", row, f"column {name!r} is {about}, which is too large for a label")
 
 
 def _coded(words: pa.Array) -> _ranks.Labels:
