@@ -238,7 +238,7 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
 
 
 def test_unsigned_labels(good, bad, tmp_path):
-    x = list(range(60))
+    x = [k % 7 for k in range(60)]
     small = pa.array([k % 3 for k in x], pa.uint64())
     pq.write_table(pa.table({"x": x, "y": small}), tmp_path / "t.parquet")
     good("fit", "t.parquet", "--label", "y")
