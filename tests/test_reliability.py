@@ -720,14 +720,6 @@ def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch
     assert "pril: words: town, as in the model\n" in err
 
 
-def test_a_very_long_cell(bad, tmp_path):
-    rows = [{"x": k % 7, "w": "a", "y": k % 2} for k in range(60)]
-    rows[30]["w"] = "z" * 3_000_000
-    write(tmp_path / "t.csv", rows)
-    said = bad("fit", "t.csv", "--label", "y")
-    assert said.startswith("t.csv, row 31: column 'w' has 3,000,000 characters")
-
-
 def test_more_text_than_a_block_can_hold(bad, table, monkeypatch):
     def overflow(batches):
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
