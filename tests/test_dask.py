@@ -546,14 +546,14 @@ def test_a_pipeline_with_fitted_steps_learns_what_its_learner_learns_after_them(
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's, of pandas 3.1
-def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client, tmp_path):
+def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client):
     frame = pd.DataFrame(X, columns=list("abcd")).assign(
         town=np.where(Y > 2, "Rome", "Oslo"), rating=Y
     )
     frame.loc[99, "town"] = "Bern"  # in the last block only
-    for start in range(0, 100, 25):
-        frame[start : start + 25].to_parquet(tmp_path / f"{start:02}.parquet", index=False)
-    lazily = dd.read_parquet(tmp_path)
+    index = pd.Index(np.random.default_rng(0).permutation(100), name="number")  # no feature
+    numbered = frame.set_index(index)
+    lazily = dd.from_pandas(numbered, npartitions=4, sort=False)
     estimator = make_pipeline(ColumnEncoder(), PRIL(classes=CLASSES, random_state=0))
     model = pril.dask.fit(estimator, lazily, "rating", mode="chain", epochs=1, client=client)
     features = frame.drop(columns="rating")

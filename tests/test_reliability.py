@@ -3,6 +3,7 @@
 import copy
 import datetime
 import errno
+import gzip
 import json
 import os
 import pickle
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 from scipy import sparse
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import pril
 from learners import ALL
@@ -288,7 +289,7 @@ def test_masked_values_and_times_are_no_weights(weights, message):
 
 
 def test_large_labels_stay_apart(good, bad, tmp_path):
-    rows = [{"x": k, "y": LARGE + k % 3} for k in range(60)]
+    rows = [{"x": k % 7, "y": LARGE + k % 3} for k in range(60)]
     for suffix in ("csv", "tsv", "parquet"):
         write(tmp_path / f"t.{suffix}", rows)
         good("fit", f"t.{suffix}", "--label", "y")
@@ -297,13 +298,14 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
     good("fit", "t.csv", "--label", "y", "--classes", ",".join(order))
     assert pril.load("t.pril").order_.tolist() == [int(name) for name in order]
     write(tmp_path / "t.jsonl", rows)  # its numbers are read as floats
-    assert "too large for a label" in bad("fit", "t.jsonl", "--label", "y")
+    said = bad("fit", "t.jsonl", "--label", "y")
+    assert f"column 'y' is about {int(float(LARGE))}, which is too large for a label" in said
     write(tmp_path / "gap.csv", [*rows, {"x": 1, "y": ""}])
     assert "too large for a label" in bad("fit", "gap.csv", "--label", "y")
 
 
 def test_unsigned_labels(good, bad, tmp_path):
-    x = list(range(60))
+    x = [k % 7 for k in range(60)]
     small = pa.array([k % 3 for k in x], pa.uint64())
     pq.write_table(pa.table({"x": x, "y": small}), tmp_path / "t.parquet")
     good("fit", "t.parquet", "--label", "y")
@@ -492,10 +494,89 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
         code, _, err = call("fit", "t.csv", "--label", "y", "-q")
         assert code == 0
         assert err == (
-            "pril: warning: t.csv: the column 'rownames' holds another whole number in every row; a "
-            "number of the row says nothing about new rows; leave it out with --drop\n"
+            "pril: warning: t.csv: the column 'rownames' looks like a row id: no whole number in it "
+            "occurs twice; a row id says nothing about new rows; leave it out with --drop\n"
         )
         good("fit", "t.csv", "--label", "y", "--drop", "rownames")
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "warns"),
+    [
+        ("n", np.arange(40) + 1000, True),
+        ("n", np.random.default_rng(0).permutation(40), True),
+        ("user_id", np.random.default_rng(0).permutation(10**6)[:40], True),
+        ("income", np.random.default_rng(0).permutation(10**6)[:40], False),
+        ("n", np.arange(40) % 39, False),
+        ("n", np.arange(40) + 0.5, False),
+    ],
+)
+def test_row_ids_of_small_tables_are_warned_of(call, tmp_path, name, cells, warns):
+    table = pd.DataFrame({name: cells, "x": np.arange(40) % 7, "y": np.arange(40) // 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+    assert code == 0
+    assert (f"the column {name!r} looks like a row id" in err) == warns
+
+
+def test_two_words_in_alphabetical_order_are_warned_of(call, good, tmp_path):
+    table = pd.DataFrame({"x": np.arange(40) % 7, "y": ["good", "bad"] * 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+    assert code == 0
+    assert err.startswith(
+        "pril: warning: t.csv: column 'y': the classes are ['bad', 'good'], lowest"
+    )
+    assert "alphabetical" in err
+    assert "--classes" in err
+    good("fit", "t.csv", "--label", "y", "--classes", "bad,good")
+
+
+def test_words_among_the_features_of_a_learner_are_named():
+    table = pd.DataFrame({"x": [1.0, 2.0, 3.0], "town": ["1", "Rome", "Oslo"]})
+    advice = "encode words, for example with pril.ColumnEncoder"
+    with pytest.raises(
+        ValueError, match=f"row 1: feature 'town' is 'Rome', not a number; {advice}"
+    ):
+        pril.PRIL().fit(table, [0, 1, 2])
+    with pytest.raises(ValueError, match=f"row 1: feature 1 is 'Rome', not a number; {advice}"):
+        pril.PRIL().fit(table.to_numpy(), [0, 1, 2])
+    model = pril.PRIL().fit(table[["x"]], [0, 1, 2])
+    with pytest.raises(ValueError, match=f"row 0: feature 'x' is 'big', not a number; {advice}"):
+        model.predict(table.assign(x="big")[["x"]])
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/t.csv", "https://example.org/t.parquet"])
+def test_tables_elsewhere_are_not_read(bad, place):
+    said = bad("fit", place, "--label", "y")
+    assert said == f"{place}: only local files are read: copy the table to this machine first"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "CSV.GZ"])
+def test_byte_order_marks_are_no_part_of_a_name(good, tmp_path, suffix):
+    table = pd.DataFrame({"x": np.arange(40) % 7, "y": np.arange(40) % 2})
+    text = table.to_csv(index=False)
+    if suffix == "jsonl":
+        text = table.to_json(orient="records", lines=True)
+    raw = b"\xef\xbb\xbf" * 2 + text.encode()
+    (tmp_path / f"t.{suffix}").write_bytes(gzip.compress(raw) if "GZ" in suffix else raw)
+    good("fit", f"t.{suffix}", "--label", "y", "-o", "m.pril")
+    assert pril.load("m.pril")[0].numbers_ == ["x"]
+
+
+def test_ordered_categories_of_a_model_from_python(good, tmp_path):
+    sizes = ["small", "medium", "large"]
+    table = pd.DataFrame({"x": np.arange(30) % 7, "size": [sizes[k % 3] for k in range(30)]})
+    ordered = table.assign(size=pd.Categorical(table["size"], sizes, ordered=True))
+    model = make_pipeline(pril.ColumnEncoder(), pril.PRIL()).fit(ordered, np.arange(30) % 3)
+    pril.save(model, tmp_path / "m.pril")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    ordered.to_parquet(tmp_path / "t.parquet")
+    for suffix in ("csv", "jsonl", "parquet"):
+        good("predict", "m.pril", f"t.{suffix}", "-o", "out.csv")
+        found = pd.read_csv(tmp_path / "out.csv")["prediction"]
+        np.testing.assert_array_equal(found, model.predict(ordered))
 
 
 def test_text_of_other_libraries(good, tmp_path):
@@ -843,14 +924,6 @@ def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch
     assert "pril: words: town, as in the model\n" in err
 
 
-def test_a_very_long_cell(bad, tmp_path):
-    rows = [{"x": k % 7, "w": "a", "y": k % 2} for k in range(60)]
-    rows[30]["w"] = "z" * 3_000_000
-    write(tmp_path / "t.csv", rows)
-    said = bad("fit", "t.csv", "--label", "y")
-    assert said.startswith("t.csv, row 31: column 'w' has 3,000,000 characters")
-
-
 def test_more_text_than_a_block_can_hold(bad, table, monkeypatch):
     def overflow(batches):
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
@@ -989,3 +1062,42 @@ def test_extreme_numbers_are_refused_or_learned_and_kept(cls, average, tmp_path)
         assert np.isfinite(np.asarray(model.decision_function(X))).all()
         if hasattr(model, "coef_"):
             assert np.isfinite(model.coef_).all()
+
+
+# --- Rows that no reader should take --------------------------------------------------------------
+
+LINES = [f'{{"x": {k}, "t": "12:{k:02}", "y": {k % 3}}}' for k in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('{"x": 1, "y": 0, "y": 2}', "y"),
+        ('{"x" : 1, "x" :2, "t": ": a :", "y": 0}', "x"),
+        ('{"x": 1, "t": {"a": 1, "a": 2}, "y": 1}', "a"),
+        ('{"x": null, "t": "12:00", "t": "13:00", "y": 1}', "t"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
+    (tmp_path / "t.jsonl").write_text("\n".join([*LINES, line, ""]))
+    said = bad("fit", "t.jsonl", "--label", "y")
+    assert said == f"t.jsonl, row 31: the key {key!r} is there twice"
+
+
+def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
+    cell = "a" * (files.LONGEST_ROW + 1)
+    fits = "b" * (files.LONGEST_ROW - 100)
+    said = "longer than 16,777,216 bytes, the most that a row may have"
+    for name, text, place in (
+        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "line 3: the row is "),
+        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "line 4: the row is "),
+        ("u.csv", f"x,{cell}\n1,2\n", "the line is "),
+        ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
+        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 2: "),
+    ):
+        for suffix, opener in (("", open), (".GZ", gzip.open)):
+            with opener(tmp_path / f"{name}{suffix}", "wt") as file:
+                file.write(text)
+            refused = bad("fit", f"{name}{suffix}", "--label", "y", "--features", "x")
+            assert refused.startswith(f"{name}{suffix}")
+            assert refused.endswith(f"{place}{said}")

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril import io
-from pril.tables.files import TableError
+from pril.tables.files import LONGEST_ROW, TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import Stopped, Stream, chunks
@@ -64,7 +64,7 @@ def piped(data, seed=0):
         at = 0
         with suppress(BrokenPipeError):  # a reader who met a bad row leaves early
             while at < len(data):
-                size = rng.choice([1, 100, 1000, 5000])
+                size = rng.choice([1, 100, 1000, 5000]) if at < 1 << 20 else 1 << 20
                 at += os.write(writing, data[at : at + size])
         os.close(writing)
 
@@ -179,6 +179,9 @@ def test_losses_are_reported_as_counts_double(tmp_path):
         (b'{"size": 1e308, "age": 1e308, "high": "fair"}\n', "too large for its square"),
         (b'{"town": "\xff"}\n', "not UTF-8"),
         (b'{"size": 1e999}\n', "Number too big|not finite"),
+        (b'{"size": 1, "low": "fair", "low": "poor"}\n', "the key 'low' is there twice"),
+        (b'{"x": 1e999, "x": "12:30", "low": "fair"}\n', "the key 'x' is there twice"),
+        (b'{"size": "%s"}\n' % (b"a" * (LONGEST_ROW + 1)), "longer than 16,777,216 bytes"),
     ],
 )
 def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from pril._loop import Csr, Dense
 from pril._sklearn import validate_data
-from pril.errors import InputError, InputTypeError, RowError
+from pril.errors import InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,22 +29,45 @@ def read_rows(
     if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
         return Dense(_frozen(X), constant)
     check_cells(X)
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        accept_sparse="csr",
-        dtype=(np.float64, np.float32),
-        order="C",
-        ensure_all_finite=False,
-        ensure_min_samples=min_rows,
-    )
+    try:
+        rows = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
+        )
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise _word_error(X) or error from None
+    X = rows
     if not issparse(X):
         return Dense(_frozen(X), constant)
     if not X.has_canonical_format:  # a feature stored twice would have a wrong square
         X = X.copy()
         X.sum_duplicates()
     return Csr(_frozen(X.data), _frozen(X.indices), _frozen(X.indptr), constant)
+
+
+def _word_error(X: Any) -> ValueError | None:
+    """Return the error for the first cell that is a word; None if there is none."""
+    names = getattr(X, "columns", None)
+    cells = np.asarray(X, dtype=object)
+    for row, values in enumerate(cells if cells.ndim == 2 else ()):
+        for j, value in enumerate(values):
+            try:
+                float(value)
+            except ValueError:
+                feature = f"feature {j}" if names is None else f"feature {names[j]!r}"
+                advice = "encode words, for example with pril.ColumnEncoder"
+                return RowError("X", row, f"{feature} is {shown(value)}, not a number; {advice}")
+            except TypeError:
+                continue
+    return None
 
 
 def _is_plain(X: Any, estimator: Any) -> bool:

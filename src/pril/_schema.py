@@ -323,6 +323,8 @@ def _check_encoder(blank: Any, learned: dict[str, Any], at: Place) -> None:
     columns = [*learned["numbers_"], *learned["words_"], *learned["_sparse"], *learned["left_out_"]]
     if len(set(columns)) < len(columns):
         raise at.wrong("about different columns", columns)
+    if not set(learned["ranks_"]) <= set(learned["numbers_"]):
+        raise at.wrong("about columns of numbers_", list(learned["ranks_"]))
     for name, column in learned["_sparse"].items():
         NOT_NEGATIVE.check(np.array(column.parts["rows"]), at.inside(f"sparse.{name}.rows"))
 
@@ -425,6 +427,7 @@ TYPES = {
             has_constraints=False,
             learned={
                 "numbers_": Names("numbers"),
+                "ranks_": Pairs(Names()),
                 "words_": Pairs(Names()),
                 "left_out_": Names(),
                 "_moments": MOMENTS,

@@ -90,7 +90,10 @@ def _converted(model: Any, X: Any) -> Any:
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     first = steps[0]
     if type(first).__name__ == "ColumnEncoder":
-        inputs = [(name, DoubleTensorType([None, 1])) for name in first.numbers_]
+        inputs = [
+            (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
+            for name in first.numbers_
+        ]
         inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
         return convert_sklearn(model, initial_types=inputs)
     if X is None:
@@ -278,7 +281,18 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
     parts = []
     for j, name in enumerate(encoder.numbers_):
         mean, scale = encoder._moments.mean[j], encoder._scales()[j]
-        cells = graph.add("Cast", inputs[name], to=DOUBLE)
+        cells = inputs[name]
+        if name in encoder.ranks_:
+            cells = graph.add(
+                "LabelEncoder",
+                cells,
+                op_domain="ai.onnx.ml",
+                op_version=2,
+                keys_strings=[word.encode() for word in encoder.ranks_[name]],
+                values_floats=[float(rank) for rank in range(len(encoder.ranks_[name]))],
+                default_float=float("nan"),
+            )
+        cells = graph.add("Cast", cells, to=DOUBLE)
         filled = graph.add("Where", graph.add("IsNaN", cells), graph.numbers([mean]), cells)
         cells = filled if encoder.impute else cells
         if encoder.scale:

@@ -254,7 +254,7 @@ def model_file(table: str) -> Path:
     """Return the name of a table's model: without folder, suffix, and the signs of a glob."""
     from pril.tables.opening import SUFFIXES
 
-    name = Path(table).name.removesuffix(".gz")
+    name = re.sub(r"\.gz$", "", Path(table).name, flags=re.IGNORECASE)
     if Path(name).suffix.lower() in SUFFIXES:
         name = Path(name).stem
     stem = re.sub(r"[*?\[\]]", "", name).strip("-._ ") or "model"

@@ -15,11 +15,15 @@ from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
     GROUP_CELLS,
     LARGEST,
+    TEXT,
     column,
+    is_ordered,
     kind_of,
+    pandas_index,
     read_number_columns,
     read_sparse,
     read_words,
+    to_array,
     to_batch,
 )
 
@@ -57,6 +61,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     in all of them. The features of a sparse column, such as that of an svmlight file, are divided
     by their standard deviations.
 
+    The categories of an ordered Categorical, or of a polars Enum, become the numbers 0, 1, 2 and so
+    on, lowest first; a category that the first batch does not have counts as missing. The index of
+    a DataFrame is not a column.
+
     Parameters
     ----------
     scale : bool, default=True
@@ -69,7 +77,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     numbers : sequence of str, default=()
         Columns to read as numbers although they hold text.
     words : sequence of str, default=()
-        Columns to read as words, even if they hold numbers or more than `most_words` words.
+        Columns to read as words, even if they hold numbers, ordered categories or more than
+        `most_words` words.
     most_words : int, default=1000
         A column with more different words is left out, unless it is among `words`: it probably
         holds names or remarks, not categories.
@@ -82,6 +91,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Their number.
     numbers_ : list of str
         Columns read as numbers.
+    ranks_ : dict
+        For each column of ordered categories, which is among `numbers_`, its categories, lowest
+        first.
     words_ : dict
         For each column of words, its words in alphabetical order.
     widths_ : dict
@@ -163,7 +175,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         batch = self._read(X)
         if not hasattr(self, "numbers_"):
-            self._begin(batch.schema)
+            self._begin(batch)
         if batch.num_rows == 0:
             return self
         moments = [np.empty((len(Moments._fields), 0))]
@@ -252,6 +264,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         if self.widths_:
             raise InputError("encoders of sparse columns cannot be merged")
+        for name, categories in self.ranks_.items():
+            if categories != other.ranks_[name]:
+                raise InputError(
+                    f"column {name!r} has the categories {', '.join(categories)}; other rows have "
+                    f"{', '.join(other.ranks_[name])}"
+                )
         self._add_moments(other._moments)
         for name in list(self.words_):
             if name in other.left_out_:
@@ -288,16 +306,18 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             )
         columns = {}
         for j in range(X.shape[1]):
-            try:
-                columns[f"x{j}"] = pa.array(X[:, j].copy(), from_pandas=True)
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise InputTypeError(
-                    f"X, column {j}: every argument must be a string or a number: {error}"
-                ) from None
+            columns[f"x{j}"] = to_array(X[:, j].copy(), f"x{j}")
         return pa.record_batch(columns)
 
-    def _begin(self, schema: pa.Schema) -> None:
-        kind = {field.name: kind_of(field.type) for field in schema}
+    def _begin(self, batch: pa.RecordBatch) -> None:
+        schema, index = batch.schema, pandas_index(batch.schema)
+        kind = {field.name: kind_of(field.type) for field in schema if field.name not in index}
+        self.ranks_: dict[str, list[str]] = {
+            name: column(batch, name).dictionary.cast(TEXT).to_pylist()
+            for name in kind
+            if is_ordered(schema.field(name).type) and name not in (*self.numbers, *self.words)
+        }
+        kind.update(dict.fromkeys(self.ranks_, "number"))
         kind.update(dict.fromkeys(self.numbers, "number"))
         kind.update(dict.fromkeys(self.words, "text"))
         for name in kind:
@@ -385,6 +405,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
         A column alone costs a while, however few rows it has: short columns come together.
         """
+        for name, categories in self.ranks_.items():
+            rank = pc.index_in(read_words(column(batch, name), name), pa.array(categories, TEXT))
+            batch = batch.set_column(batch.schema.names.index(name), name, rank)
         step = max(1, GROUP_CELLS // max(1, batch.num_rows))
         for start in range(0, len(self.numbers_), step):
             at = slice(start, start + step)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 READ_BYTES = 1 << 20  # read from a file at once
+LONGEST_ROW = 1 << 24  # bytes of a row of text, as it is written
+TOO_LONG = f"longer than {LONGEST_ROW:,} bytes, the most that a row may have"
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
@@ -366,14 +368,33 @@ def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
 
 
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Return the bytes of a stream in blocks of whole lines."""
-    rest = b""
+    """Return the bytes of a stream in blocks of whole lines.
+
+    A line that is too long is a RowError about the first row after those that were returned.
+    """
+    parts: list[bytes] = []  # of a line that has not ended
+    size = 0
     while chunk := stream.read(READ_BYTES):
-        end = chunk.rfind(b"\n") + 1
+        first, end = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
+        if size + (first if end else len(chunk)) > LONGEST_ROW:
+            raise RowError("X", 0, TOO_LONG)
         if end:
-            yield rest + chunk[:end]
-            rest = chunk[end:]
-        else:
-            rest += chunk
-    if rest:
-        yield rest
+            yield b"".join([*parts, chunk[:end]])
+            parts, size = [], 0
+        parts.append(chunk[end:])
+        size += len(chunk) - end
+    if size:
+        yield b"".join(parts)
+
+
+def skip_marks(stream: IO[bytes]) -> None:
+    """Move past the byte-order marks at the beginning of a file."""
+    at = 0
+    while stream.read(len(BOM)) == BOM:
+        at += len(BOM)
+    stream.seek(at)
+
+
+def is_zipped(file: Path) -> bool:
+    """Tell whether a file is gzipped, by its suffix."""
+    return file.suffix.lower() == ".gz"

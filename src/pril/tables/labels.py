@@ -196,7 +196,9 @@ def _label_floats(cells: pa.Array, name: str) -> Array:
 
 
 def _too_large(name: str, row: int, value: Any) -> RowError:
-    return RowError("X", row, f"column {name!r} is {shown(value)}, which is too large for a label")
+    # A float this large may have been rounded when it was read.
+    about = f"about {int(value)}" if isinstance(value, float) else shown(value)
+    return RowError("X", row, f"column {name!r} is {about}, which is too large for a label")
 
 
 def _coded(words: pa.Array) -> _ranks.Labels:
@@ -215,7 +217,7 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_integer(cells.type):
         return to_int64(cells, name)
     if pa.types.is_decimal(cells.type):
-        cells = cells.cast(pa.float64())
+        cells = pa.array(read_numbers(cells, name), from_pandas=True)
     if pa.types.is_floating(cells.type):
         cells = with_nulls(cells, pc.is_nan(cells))
     return cells

@@ -18,7 +18,7 @@ from pril.errors import InputError, refusing, shown
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, some_of
+from pril.tables.files import Table, TableError, is_zipped, some_of
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.labels import LabelColumns
 from pril.tables.opening import format_of
@@ -184,7 +184,7 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        words = list(self.encoder.words_) if self.encoder else []
+        words = [*self.encoder.words_, *self.encoder.ranks_] if self.encoder else []
         table.read_as_words(words)
         log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
         if words:
@@ -260,9 +260,7 @@ def output_format(file: Path | None, table: Table) -> str:
             return "jsonl"
         return "tsv" if isinstance(table, Tsv) else "csv"
     name = format_of(file)
-    if name not in ("csv", "tsv", "jsonl", "parquet") or (
-        name == "parquet" and file.suffix == ".gz"
-    ):
+    if name not in ("csv", "tsv", "jsonl", "parquet") or (name == "parquet" and is_zipped(file)):
         raise InputError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
     return name
 

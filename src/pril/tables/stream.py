@@ -21,7 +21,7 @@ from pril._evaluation import Evaluation, pick_scores
 from pril._online import Batch
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
-from pril.tables.files import BOM, TableError, quote_columns
+from pril.tables.files import BOM, LONGEST_ROW, TOO_LONG, TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.plain_rows import PlainRows, is_plain
@@ -54,23 +54,35 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return whole lines from a pipe as soon as they arrive."""
+    """Return whole lines from a pipe as soon as they arrive.
+
+    A line that is too long comes alone, as its first LONGEST_ROW + 1 bytes; the rest is dropped.
+    """
     with suppress(ImportError, AttributeError, OSError):  # not Linux, or not a pipe
         import fcntl
 
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
     few = min(FEW_BYTES, CHUNK_BYTES)
-    rest, size = b"", few
+    size = few
+    parts: list[bytes] = []  # of a line that has not ended
+    held = 0  # bytes of it
     while data := _read(descriptor, size):
         size = few if len(data) < few else CHUNK_BYTES
-        whole, newline, rest_after = data.rpartition(b"\n")
-        if newline:
-            yield rest + whole + newline
-            rest = rest_after
-        else:
-            rest += data
-    if rest:
-        yield rest + b"\n"
+        if held + len(data) > LONGEST_ROW:
+            line, newline, following = data.partition(b"\n")
+            if held + len(line) > LONGEST_ROW:
+                if held <= LONGEST_ROW:
+                    yield b"".join([*parts, line])[: LONGEST_ROW + 1] + b"\n"
+                data, parts, held = following, [], 0 if newline else LONGEST_ROW + 1
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*parts, data[:end]])
+            parts, held = [], 0
+        if end < len(data):
+            parts.append(data[end:])
+            held += len(data) - end
+    if parts:
+        yield b"".join(parts) + b"\n"
 
 
 def _read(descriptor: int, size: int) -> bytes:
@@ -161,7 +173,7 @@ class Stream:
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
-        words = set(encoder.words_) if encoder is not None else set()
+        words = {*encoder.words_, *encoder.ranks_} if encoder is not None else set()
         return pa.schema(
             [(n, pa.string() if n in words else pa.float64()) for n in self.model.columns]
             + [(n, self._labels.cell_type) for n in self.names]
@@ -184,7 +196,8 @@ class Stream:
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
-                    lines = lines.removeprefix(BOM)
+                    while lines.startswith(BOM):
+                        lines = lines.removeprefix(BOM)
                     first = lines.lstrip()
                     if not first and not self.options.skip:  # it does not show the format
                         continue
@@ -307,31 +320,32 @@ class Stream:
                 self._answer(rows, list(part))
 
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
-        """Answer some lines; the first that is wrong is refused, after those before it."""
-        try:
-            batch, keys = self._read(rows, lines)
-            answers = self._learn(batch, keys)
-        except RowError as error:
-            if error.row:
-                self._answer(rows, lines[: error.row])
-            columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
-            self._refuse(rows, lines[error.row], f"{columns}{error.reason}", error.hint)
-            rest = lines[error.row + 1 :]
-        except InputError as error:  # it has no row number: retry row by row to find it
-            if isinstance(error, TableError) and not self.options.skip:
-                raise
-            rest = lines
-            if len(lines) == 1:
-                self._refuse(rows, lines[0], str(error))
-                rest = []
-        else:
-            before = self.position.rows
-            self._evaluate(batch.intervals, answers.rank)
-            self._write(rows.answer(answers))
-            self._advance(before, lines)
-            return
-        for line in rest:  # not together: each bad line among them would be a new start
-            self._answer(rows, [line])
+        """Answer some lines; one that is wrong is refused, after those before it."""
+        at, size = 0, len(lines)  # of a part that is read at once: bad lines often come together
+        while at < len(lines):
+            part = lines[at : at + size]
+            done, size = len(part), 2 * size
+            try:
+                batch, keys = self._read(rows, part)
+                answers = self._learn(batch, keys)
+            except RowError as error:
+                if error.row:
+                    self._answer(rows, part[: error.row])
+                columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
+                self._refuse(rows, part[error.row], f"{columns}{error.reason}", error.hint)
+                done, size = error.row + 1, 1
+            except InputError as error:  # it has no row number: retry row by row to find it
+                if isinstance(error, TableError) and not self.options.skip:
+                    raise
+                if len(part) == 1:
+                    self._refuse(rows, part[0], str(error))
+                done, size = int(len(part) == 1), 1
+            else:
+                before = self.position.rows
+                self._evaluate(batch.intervals, answers.rank)
+                self._write(rows.answer(answers))
+                self._advance(before, part)
+            at += done
 
     def _advance(self, before: int, lines: list[bytes]) -> None:
         self.position.advance(lines)
@@ -353,6 +367,8 @@ class Stream:
     def _read(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
         learner = self.model.learner
+        if len(lines[0]) > LONGEST_ROW:
+            raise RowError("X", 0, TOO_LONG)
         if self._plain is not None and isinstance(rows, JsonRows):
             found = self._plain.read(lines)
             if found is not None:
