@@ -471,7 +471,7 @@ def test_only_foreign_steps_need_skops(tmp_path):
         tmp_path / "own",
         tmp_path / "foreign",
     ).splitlines()
-    needed = "steps of other libraries need skops: pip install 'pril[io]'"
+    needed = "steps of other libraries need skops: in a clone of pril run pip install '.[io]'"
     assert said == ["[2]", needed, needed]
 
 
@@ -486,7 +486,7 @@ def refused(spot, data, match=DAMAGED):
         pril.load(spot)
     message = str(caught.value)
     assert message.startswith(str(spot))
-    assert type(caught.value) is ValueError
+    assert type(caught.value) is pril.errors.InputError
     assert "\n" not in message
     return message
 
@@ -846,6 +846,11 @@ BROKEN = {
         (f"{MEMORY}.rows.data", lambda rows: rows * np.inf, "must be finite"),
         (f"{MEMORY}.coef", lambda coef: coef * np.nan, "coef must be finite"),
         (f"{MEMORY}.source", lambda source: source - 10**9, "source must not be negative"),
+        (
+            f"{MEMORY}.source",
+            lambda source: source + 10**9,
+            "source must be rows below 60, not 100",
+        ),
     ],
     "kernel, sparse": [
         (f"{MEMORY}.rows.indices", lambda one: one + 4, "rows must have columns below 4"),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from pril._archive import from_npy, to_npy
-from pril.errors import shown
+from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class Writer:
         """Return the name of the member that holds an array."""
         if not isinstance(array, np.ndarray):
             kind = type_name(type(array))
-            raise TypeError(f"it holds {kind}, and a file holds NumPy arrays: fit on those")
+            raise InputTypeError(f"it holds {kind}, and a file holds NumPy arrays: fit on those")
         name = f"{len(self.members)}.npy"
         self.members[name] = to_npy(array)
         return name
@@ -86,7 +86,7 @@ class Place(NamedTuple):
 
     def wrong(self, expected: str, plain: Any) -> ValueError:
         """Return an error that names the place."""
-        return ValueError(f"{self.name} must be {expected}, not {shown(plain)}")
+        return InputError(f"{self.name} must be {expected}, not {shown(plain)}")
 
     def agreed(self, dimension: int | str | None, size: int) -> int:
         """Return the size that a dimension such as 2, "features" or "classes-1" must have."""
@@ -233,7 +233,7 @@ def _range(plain: Any, at: Place) -> Any:
         from pandas import Interval
 
         if math.isnan(ends[0]) or math.isnan(ends[1]):
-            raise ValueError("NaN is no end")
+            raise InputError("NaN is no end")
         return Interval(*ends, closed=closed)
     except (TypeError, ValueError):
         raise at.wrong("a range of numbers", plain) from None
@@ -262,7 +262,7 @@ class Labels:
         for label in values:
             if not isinstance(label, str | int | float):
                 kind = type_name(type(label))
-                raise TypeError(f"it holds {kind}, and classes are kept as numbers or strings")
+                raise InputTypeError(f"it holds {kind}, and classes are kept as numbers or strings")
         return {"dtype": "str" if array.dtype.kind == "U" else array.dtype.name, "values": values}
 
     def check(self, plain: Any, at: Place) -> Any:
@@ -304,7 +304,7 @@ class Rule(NamedTuple):
     def check(self, array: Array, at: Place) -> None:
         """Refuse an array that breaks the rule."""
         if not self.holds(array):
-            raise ValueError(f"{at.name} {self.words}")
+            raise InputError(f"{at.name} {self.words}")
 
 
 def _is_descending(array: Array) -> Any:
@@ -342,12 +342,12 @@ class Numbers:
             fits, shape = array.shape == tuple(sizes), str(tuple(sizes))
         if not fits:
             kind = " or ".join(self.dtypes.split())
-            raise ValueError(
+            raise InputError(
                 f"{at.name} must be {kind} of shape {shape}, not {array.dtype} of shape "
                 f"{array.shape}"
             )
         if not (self.any_order or array.flags.c_contiguous):
-            raise ValueError(f"{at.name} must be in C order")
+            raise InputError(f"{at.name} must be in C order")
         for rule in self.rules:
             rule.check(array, at)
         return array
@@ -380,7 +380,7 @@ class Pairs:
         pairs = list(value if self.as_list else value.items())
         for name, _ in pairs:
             if not isinstance(name, str):
-                raise TypeError(f"it has the key {shown(name)}, and keys are kept as strings")
+                raise InputTypeError(f"it has the key {shown(name)}, and keys are kept as strings")
         return [[str(name), self.of.write(item, file)] for name, item in pairs]
 
     def check(self, plain: Any, at: Place) -> Any:
@@ -418,7 +418,7 @@ class Record:
 
     def write(self, value: Any, file: Writer) -> Any:
         for name in {*value._fields} ^ {*self.fields, *self.constants}:
-            raise TypeError(f"no file keeps {self.name}.{name}")
+            raise InputTypeError(f"no file keeps {self.name}.{name}")
         return {name: of.write(getattr(value, name), file) for name, of in self.fields.items()}
 
     def check(self, plain: Any, at: Place) -> Any:
@@ -467,7 +467,7 @@ class Anything:
         if hasattr(value, "get_params") and not isinstance(value, type):
             file.foreign.append(value)
             return {"type": "foreign", "position": len(file.foreign) - 1}
-        raise TypeError(
+        raise InputTypeError(
             f"it holds {shown(value)} of type {type_name(type(value))}, and a file holds data of "
             "known types, no code"
         )
@@ -476,7 +476,7 @@ class Anything:
         is_plain = not isinstance(value, np.generic)
         number, dtype = (value, "float") if is_plain else (value.item(), value.dtype.name)
         if dtype not in SCALARS:
-            raise TypeError(f"it holds a number of type {dtype}")
+            raise InputTypeError(f"it holds a number of type {dtype}")
         if isinstance(number, float) and not np.isfinite(number):
             number, is_plain = str(number), False
         return number if is_plain else {"type": "number", "dtype": dtype, "value": number}
@@ -484,7 +484,9 @@ class Anything:
     def _write_random_state(self, value: Any, file: Writer) -> Any:
         state = value.get_state(legacy=False)
         if state["bit_generator"] != "MT19937":
-            raise TypeError(f"it holds a RandomState of {state['bit_generator']}, not of MT19937")
+            raise InputTypeError(
+                f"it holds a RandomState of {state['bit_generator']}, not of MT19937"
+            )
         state |= state["state"]
         fields = RANDOM_STATE.items()
         return {"type": "RandomState"} | {name: of.write(state[name], file) for name, of in fields}
@@ -509,7 +511,7 @@ class Anything:
         if kind == "foreign":
             at.check_keys(rest, ["position"])
             return self._check_foreign(rest["position"], at)
-        raise ValueError(f"{at.name} is of type {shown(kind)}, which is unknown")
+        raise InputError(f"{at.name} is of type {shown(kind)}, which is unknown")
 
     def _check_foreign(self, position: Any, at: Place) -> Plan:
         file = at.file
@@ -593,11 +595,11 @@ class Type:
         attributes, parameters = self.attributes(estimator), estimator.get_params(deep=False)
         for name in attributes:
             if name not in {*parameters, *self.learned, *self.dropped}:
-                raise TypeError(f"no file keeps the attribute {name} of {self.name}")
+                raise InputTypeError(f"no file keeps the attribute {name} of {self.name}")
         needed = [name for name, of in self.learned.items() if not isinstance(of, Optional)]
         is_fitted = all(name in attributes for name in needed)
         if not is_fitted and any(name in attributes for name in self.learned):
-            raise TypeError(f"{self.name} has learned only a part of {', '.join(needed)}")
+            raise InputTypeError(f"{self.name} has learned only a part of {', '.join(needed)}")
         return {
             "type": self.name,
             "parameters": {

@@ -18,6 +18,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from pril import _archive
 from pril._fields import Record, Type, type_name
 from pril._schema import RECORDS, TYPES
+from pril.errors import InputError
 
 
 def pack(estimators: list[Any]) -> bytes:
@@ -103,7 +104,7 @@ def _check_archive(member: bytes) -> None:
     def check(node: dict[str, Any]) -> dict[str, Any]:
         number, _ = node.pop("__id__", None), node.pop("file", None)  # only these may differ
         if number is not None and described.setdefault(number, node) != node:
-            raise ValueError("two objects have one number")
+            raise InputError("two objects have one number")
         return node
 
     json.loads(found["schema.json"], object_hook=check)

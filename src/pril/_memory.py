@@ -162,10 +162,10 @@ class Memory:
     def is_finite(self, columns: Array | None = None) -> bool:
         """Tell whether no number has overflowed: of these features, None: of all."""
         if columns is None:
-            return bool(loop.all_finite(self.numbers))
+            return bool(loop.all_bounded(self.numbers))
         state = self.state
         wide = (part[:, columns].ravel() for part in (state.u, state.mean_u))
-        return all(map(loop.all_finite, (*wide, self.tail())))
+        return all(map(loop.all_bounded, (*wide, self.tail())))
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
 from numbers import Integral, Real
+from operator import attrgetter, is_
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
@@ -22,9 +23,17 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _loop as loop
 from pril import _ranks
 from pril._memory import Layout, Memory, few_columns
-from pril._rows import batches, frozen, n_rows, not_finite_error, read_rows, rows_within
+from pril._rows import (
+    batches,
+    check_cells,
+    frozen,
+    n_rows,
+    not_finite_error,
+    read_rows,
+    rows_within,
+)
 from pril._sklearn import Interval, fit_context
-from pril.errors import RowError
+from pril.errors import InputError, RowError
 from pril.metrics import mean_over_rows
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ NO_WEIGHTS = np.empty(0)
 NO_RECORD = loop.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
+MOST_WEIGHT = 1e100  # of a row, and the inverse of the least: squares of weights are finite
 SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
 
 
@@ -98,19 +108,25 @@ def _batch_size(width: int) -> int:
 
 def read_weights(sample_weight: Any, n: int) -> Array:
     """Return the weights of n rows, each of them finite and not negative."""
+    check_cells(sample_weight, "sample_weight")
     try:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must be a 1d array of numbers: {error}") from None
+        raise InputError(f"sample_weight must be a 1d array of numbers: {error}") from None
     if weights.ndim == 0:
         weights = np.full(n, weights)
     if weights.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weights.shape}, expected ({n},)")
+        raise InputError(f"sample_weight has shape {weights.shape}, expected ({n},)")
     good = np.isfinite(weights) & (weights >= 0.0)
     if not good.all():
         t = int(np.argmin(good))
         reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
         raise RowError("sample_weight", t, reason)
+    extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
+    if extreme.any():
+        t = int(np.argmax(extreme))
+        reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
+        raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
     return weights
 
 
@@ -148,6 +164,7 @@ class Aside:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by the thread that learns
+        self.valid: list[Any] | None = None  # hyper-parameters that were validated last
 
 
 _asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
@@ -200,6 +217,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     n_iter_: int
     _memory: Any
     _learned_with: dict[str, Any]
+    _get_parameters: ClassVar[Any]  # a function of an estimator
 
     def __init__(
         self,
@@ -231,6 +249,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+        cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- What a learner is made of ---
 
@@ -308,8 +327,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The estimator.
         """
-        if not self._has_learned():
-            self._validate_params()
         self._partial_fit(X, y, classes, sample_weight)
         return self
 
@@ -323,6 +340,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         recording: bool = False,
     ) -> tuple[Batch, loop.Record | None]:
         """Prepare and learn; return the batch and, if asked, what was predicted before."""
+        self._check_parameters()
         with self._unchanged_on_failure() as before:
             batch = self._prepare(X, y, classes, sample_weight)
             if len(batch) == 0 and not self._has_learned():
@@ -366,7 +384,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             intervals = np.full((n, 2), _ranks.NO_LABEL)
             used = np.flatnonzero(weights)
             if reset and len(used) == 0:
-                raise ValueError("sample_weight is zero for every row: nothing to learn from")
+                raise InputError("sample_weight is zero for every row: nothing to learn from")
             with naming_rows(used):
                 intervals[used] = self._read_intervals(table.take(used), classes, reset)
         self._inspect_rows(rows)
@@ -382,7 +400,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             return _ranks.to_intervals(table, self.order_)
         self.order_, intervals = _ranks.encode(table, self.classes)
         if not _ranks.is_labelled(intervals).any():
-            raise ValueError("y has no label in any row: there is nothing to learn from")
+            raise InputError("y has no label in any row: there is nothing to learn from")
         return intervals
 
     def _learn(
@@ -401,9 +419,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             memory.integers[loop.LATTICE] = 0
         bad = self._run_loop(batch.rows, batch.intervals, order, memory, batch.weights, record)
         if bad >= 0:
-            raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
+            row = int(bad if order is None else order[bad])
+            raise not_finite_error(batch.rows, self, row, batch.weights)
         if not memory.is_finite(columns):
-            raise not_finite_error(batch.rows, self, None)
+            raise not_finite_error(batch.rows, self, None, batch.weights)
         return memory
 
     def _run_loop(
@@ -487,12 +506,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        if half_life is None:
-            return None
-        is_number = isinstance(half_life, (int, float))
-        if not (is_number and half_life >= SHORTEST_HALF_LIFE):  # it may have changed
-            self._validate_params()
-        return float(2.0 ** (1.0 / half_life))
+        return None if half_life is None else float(2.0 ** (1.0 / half_life))
 
     def __getstate__(self) -> Any:
         """Return the attributes for a copy, with a memory of its own: a stream learns in place."""
@@ -516,13 +530,22 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
             check_is_fitted(self)  # which is slow
+        self._check_parameters()
         self._check_fixed()
+
+    def _check_parameters(self) -> None:
+        """Validate the parameters, unless they are those that were validated last."""
+        now = [*self._get_parameters(self)]
+        aside = _aside(self)
+        if aside.valid is None or not all(map(is_, now, aside.valid)):
+            self._validate_params()
+            aside.valid = now
 
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():
             now = getattr(self, name)
             if now is not value and now != value:
-                raise ValueError(
+                raise InputError(
                     f"{name} was {value!r} when learning began and is {now!r} now: what was "
                     "learned has no meaning under it; set it back, or fit anew"
                 )
@@ -539,7 +562,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
                 continue
             given = _ranks.check_classes(named)
             if known is not None and not np.array_equal(given, known):
-                raise ValueError(
+                raise InputError(
                     f"classes must stay the same: {_ranks.named(known)} were set before, "
                     f"now they are {_ranks.named(given)}"
                 )
@@ -551,12 +574,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             if known is None:
                 known = table.vocabulary
             elif not _ranks.same_order(table, known):
-                raise ValueError(
+                raise InputError(
                     f"y is a Categorical ordered {_ranks.named(table.vocabulary)}, against the "
                     f"classes {_ranks.named(known)} set before"
                 )
         if known is None:
-            raise ValueError(
+            raise InputError(
                 "classes must be passed on the first call to partial_fit, lowest first (or set "
                 "classes on the estimator, or pass y as an ordered Categorical)"
             )

@@ -37,7 +37,7 @@ from pril._fields import (
     is_number,
 )
 from pril._registry import LEARNERS
-from pril.errors import shown
+from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,12 +122,12 @@ class Rows:
         shape = (at.sizes["support"], at.sizes["features"])
         columns = parts.get("indices", parts["data"] if layout == "positions" else np.empty(0))
         if (columns >= shape[1]).any():
-            raise ValueError(f"{at.name} must have columns below {shape[1]}")
+            raise InputError(f"{at.name} must have columns below {shape[1]}")
         if layout != "csr":
             return parts["data"]
         data, indices, indptr = parts["data"], parts["indices"], parts["indptr"]
         if indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
-            raise ValueError(f"{at.name}.indptr must ascend from 0 to {len(data)}")
+            raise InputError(f"{at.name}.indptr must ascend from 0 to {len(data)}")
         return Plan(lambda _: _csr_array((data, indices, indptr), shape), {})
 
 
@@ -145,10 +145,11 @@ SUPPORT = Record(
         "coef": Numbers("float64", ("support",)),
         "sums": Numbers("float64", ("support",)),
         "source": Numbers("int64", ("support",), (NOT_NEGATIVE,)),
+        "origin": Count(high=2**53),
         "state": _state(1),
         "mean": Optional(_mean(1)),
     },
-    constants={"origin": 0, "place": None},  # learning on sets them anew
+    constants={"place": None},  # of the rows of one call
 )
 
 
@@ -159,19 +160,19 @@ def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
     _as_learned(blank, fixed)._validate_params()
     evidence, n_classes = memory["state"].parts["evidence"], len(learned["order_"])
     if (evidence is not None) != (type(blank).__name__ == "OrderedLogit"):
-        raise ValueError(f"{at.name} has evidence of ranges without use, or has none")
+        raise InputError(f"{at.name} has evidence of ranges without use, or has none")
     if evidence is not None:
         from pril._loop import table_size
 
         if len(evidence.parts["ranges"]) != table_size(n_classes):
-            raise ValueError(f"{at.name} has evidence that {n_classes} classes cannot have")
+            raise InputError(f"{at.name} has evidence that {n_classes} classes cannot have")
     averages, mean = fixed.get("average", False), memory["mean"]
     if mean is None:
         if averages and not blank._may_lose_mean:
-            raise ValueError(f"{at.name} averages, but has no sums of an average")
+            raise InputError(f"{at.name} averages, but has no sums of an average")
         return
     if not averages:
-        raise ValueError(f"{at.name} has sums of an average, but does not average")
+        raise InputError(f"{at.name} has sums of an average, but does not average")
     state = memory["state"].parts
     if state["clock"][0] > 0.0:
         # Rounding may break the order in the last bits; `fill_cuts` mends that.
@@ -181,10 +182,13 @@ def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
 
 def _check_kernel(blank: Any, learned: dict[str, Any], at: Place) -> None:
     _check_learner(blank, learned, at)
-    fixed, rows = learned["_learned_with"], learned["_memory"].parts["rows"]
+    fixed, support = learned["_learned_with"], learned["_memory"].parts
+    rows, origin = support["rows"], support["origin"]
+    if (support["source"] >= origin).any():
+        raise at.inside("memory.source").wrong(f"rows below {origin}", int(support["source"].max()))
     has_positions = isinstance(rows, np.ndarray) and rows.ndim == 1
     if has_positions != (fixed["kernel"] == "precomputed"):
-        raise ValueError(f"{at.name} has support rows that kernel={fixed['kernel']!r} cannot have")
+        raise InputError(f"{at.name} has support rows that kernel={fixed['kernel']!r} cannot have")
     if not has_positions:
         _as_learned(blank, fixed)._kernel()
     for name, value in (fixed["kernel_params"] or {}).items():
@@ -240,7 +244,7 @@ def _check_map(blank: Any, learned: dict[str, Any], at: Place) -> None:
         if count > size:
             break
     if count != size or blank.degree > LARGEST_DEGREE:
-        raise ValueError(
+        raise InputError(
             f"{at.name} has {size} monomials, which {n_features} features to the degree "
             f"{blank.degree} do not have"
         )
@@ -260,7 +264,7 @@ def _check_landmarks(blank: Any, learned: dict[str, Any], at: Place) -> None:
         raise at.wrong("learned with a kernel and gamma", fixed)
     _as_learned(blank, fixed)._validate_params()
     if isinstance(rows, np.ndarray) and rows.ndim == 1:
-        raise ValueError(f"{at.name} has landmarks without features")
+        raise InputError(f"{at.name} has landmarks without features")
 
 
 class SparseColumn(NamedTuple):
@@ -319,6 +323,8 @@ def _check_encoder(blank: Any, learned: dict[str, Any], at: Place) -> None:
     columns = [*learned["numbers_"], *learned["words_"], *learned["_sparse"], *learned["left_out_"]]
     if len(set(columns)) < len(columns):
         raise at.wrong("about different columns", columns)
+    if not set(learned["ranks_"]) <= set(learned["numbers_"]):
+        raise at.wrong("about columns of numbers_", list(learned["ranks_"]))
     for name, column in learned["_sparse"].items():
         NOT_NEGATIVE.check(np.array(column.parts["rows"]), at.inside(f"sparse.{name}.rows"))
 
@@ -369,10 +375,10 @@ def _finish_ranges(ranges: Any) -> None:
 
 def _check_steps(pipeline: Any) -> None:
     if not pipeline.steps:
-        raise ValueError("a Pipeline has no steps")
+        raise InputError("a Pipeline has no steps")
     for name, step in pipeline.steps[:-1]:
         if step not in (None, "passthrough") and not hasattr(step, "transform"):
-            raise ValueError(f"step {shown(name)} of a Pipeline is {shown(step)}, no transformer")
+            raise InputError(f"step {shown(name)} of a Pipeline is {shown(step)}, no transformer")
 
 
 TYPES = {
@@ -421,6 +427,7 @@ TYPES = {
             has_constraints=False,
             learned={
                 "numbers_": Names("numbers"),
+                "ranks_": Pairs(Names()),
                 "words_": Pairs(Names()),
                 "left_out_": Names(),
                 "_moments": MOMENTS,
@@ -489,7 +496,7 @@ def check(plain: Any, members: dict[str, bytes]) -> tuple[Any, Reader]:
     file = Reader(members, TYPES)
     plan = ANYTHING.check(plain, Place(file, "content", {}))
     if file.unused:
-        raise ValueError(f"nothing uses its member {min(file.unused)!r}")
+        raise InputError(f"nothing uses its member {min(file.unused)!r}")
     return plan, file
 
 

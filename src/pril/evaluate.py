@@ -13,6 +13,7 @@ from sklearn.utils import indexable
 from pril import _ranks
 from pril._online import OnlineClassifier, naming_rows
 from pril._sklearn import safe_indexing
+from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -101,14 +102,13 @@ def progressive(
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
     if not isinstance(estimator, OnlineClassifier):
-        raise TypeError(
+        raise InputTypeError(
             f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
             "pipeline's other steps before it"
         )
-    estimator._validate_params()
     batch, record = estimator._partial_fit(X, y, classes, recording=True)
     if record is None:
-        raise ValueError("X has no rows and the estimator no classes yet: nothing to predict")
+        raise InputError("X has no rows and the estimator no classes yet: nothing to predict")
     scores = record.scores
     return Progress(
         predictions=estimator.order_[record.rank],
@@ -159,7 +159,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
 
     learner = _learner_of(estimator)
     if not (isinstance(learner, OnlineClassifier) and hasattr(learner, "predict_proba")):
-        raise TypeError(
+        raise InputTypeError(
             "estimator must be a learner of pril with predict_proba, such as OrderedLogit, or a "
             f"Pipeline that ends in one, got {type(learner).__name__}"
         )
@@ -171,7 +171,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     splits = list(check_cv(cv, strata, classifier=True).split(X, strata, groups))
     tested = np.concatenate([test for _, test in splits])
     if not np.array_equal(np.sort(tested), np.arange(len(rank))):
-        raise ValueError("cv must put every row into one test fold, and no row into two")
+        raise InputError("cv must put every row into one test fold, and no row into two")
     proba = np.empty((len(rank), len(classes)))
     for train, test in splits:
         model = clone(estimator)

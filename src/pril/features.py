@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from pril._rows import check_sparse
-from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context
+from pril._rows import check_cells
+from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context, validate_data
 
 if TYPE_CHECKING:
     from typing import Self
@@ -97,7 +97,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
         lowest = 0 if self.coef0 > 0 else self.degree
         self._monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0).fit(X)
@@ -129,7 +129,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
             Scaled monomials.
         """
         check_is_fitted(self)
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
         mapped = self._monomials.transform(X)
         scale = self._scale.astype(mapped.dtype)
@@ -305,7 +305,7 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
         return mapped
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
         if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take no longer indices
             short = X.indices.astype(np.int32), X.indptr.astype(np.int32)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from pril import __version__, _archive
-from pril.errors import shown
+from pril.errors import InputError, InputTypeError, MissingExtraError, shown
 
 if os.name == "posix":
     import fcntl
@@ -98,7 +98,7 @@ def load(path: str | PathLike[str]) -> Any:
     It predicts, and goes on learning, exactly as the model that was saved. A file that is damaged,
     newer than this package, or that holds types other than scikit-learn's and this package's is
     refused before anything in it is built: loading runs no code from the file. Only steps of other
-    libraries need skops, ``pip install 'pril[io]'``.
+    libraries need skops, the extra ``io``.
 
     Parameters
     ----------
@@ -187,9 +187,9 @@ def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) ->
         raise
     except UnknownTypes as error:
         names = f"it holds {error}, and a file holds data of known types, no code"
-        raise TypeError(f"{model_name(content)} cannot be saved: {names}") from None
+        raise InputTypeError(f"{model_name(content)} cannot be saved: {names}") from None
     except Exception as error:
-        raise TypeError(f"{model_name(content)} cannot be saved: {error}") from error
+        raise InputTypeError(f"{model_name(content)} cannot be saved: {error}") from error
     return _archive.seal(members)
 
 
@@ -201,12 +201,12 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
         members = _archive.unpack(data)
         number = _whole(_parse(members[HEADER])["format"])
     if number > FORMAT:
-        raise ValueError(
+        raise InputError(
             f"{path} was written by a newer pril (format {number}; this one reads format "
             f"{FORMAT}): upgrade"
         )
     if number < FORMAT:
-        raise ValueError(
+        raise InputError(
             f"{path} has format {number}, from before the first release, and this pril reads "
             f"format {FORMAT}: learn the model again"
         )
@@ -214,9 +214,9 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
         with _as_damage(path):
             header, plan, file = _check(members)
     except UnknownTypes as error:
-        raise ValueError(f"{path} holds {error}, which pril does not load") from None
+        raise InputError(f"{path} holds {error}, which pril does not load") from None
     if header["kind"] != kind:
-        raise ValueError(f"{path} is a {header['kind']}, not a {kind}")
+        raise InputError(f"{path} is a {header['kind']}, not a {kind}")
     with _as_damage(path):
         content = _build(members, plan, file)
         if kind == "model":
@@ -234,18 +234,18 @@ def _check(members: dict[str, bytes]) -> tuple[dict[str, Any], Any, Reader]:
 
     header = _parse(members[HEADER])
     if set(header) != {"format", "kind", "versions", "notes", "content"}:
-        raise ValueError(f"its header has the keys {', '.join(sorted(header))}")
+        raise InputError(f"its header has the keys {', '.join(sorted(header))}")
     if header["kind"] not in ("model", "checkpoint"):
-        raise ValueError(f"its kind is {shown(header['kind'])}, not a model or a checkpoint")
+        raise InputError(f"its kind is {shown(header['kind'])}, not a model or a checkpoint")
     versions = header["versions"]
     if type(versions) is not dict or not all(type(text) is str for text in versions.values()):
-        raise ValueError("its versions are not strings")
+        raise InputError("its versions are not strings")
     if type(header["notes"]) is not dict:
-        raise ValueError("its notes are not an object")
+        raise InputError("its notes are not an object")
     arrays = {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
     plan, file = _schema.check(header["content"], arrays)
     if (FOREIGN in members) != (file.n_foreign > 0):
-        raise ValueError(f"it holds {file.n_foreign} foreign steps")
+        raise InputError(f"it holds {file.n_foreign} foreign steps")
     if file.n_foreign:
         unknown = _foreign().unknown_types(members[FOREIGN])
         if unknown:
@@ -259,7 +259,7 @@ def _build(members: dict[str, bytes], plan: Any, file: Reader) -> Any:
     if file.n_foreign:
         file.foreign = _foreign().unpack(members[FOREIGN])
         if type(file.foreign) is not list or len(file.foreign) != file.n_foreign:
-            raise ValueError(f"it has other than {file.n_foreign} foreign steps")
+            raise InputError(f"it has other than {file.n_foreign} foreign steps")
         _schema.check_inside(file.foreign)
     return _fields.build(plan)
 
@@ -269,7 +269,7 @@ def _foreign() -> ModuleType:
     try:
         from pril import _foreign
     except ImportError as error:
-        raise ImportError("steps of other libraries need skops: pip install 'pril[io]'") from error
+        raise MissingExtraError("steps of other libraries need skops", "io") from error
     return _foreign
 
 
@@ -301,7 +301,7 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         if temporary:
             temporary.unlink(missing_ok=True)
         ours = temporary is None or getattr(error, "filename", None) in (None, str(temporary))
-        if isinstance(error, OSError) and ours:
+        if isinstance(error, OSError) and error.errno is not None and ours:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     if os.name == "posix":  # elsewhere a folder cannot be opened
@@ -352,7 +352,7 @@ def _as_damage(
     except kind as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         message = f"{path} is damaged or not a model file of pril: {reason}"
-        raise ValueError(message) from None
+        raise InputError(message) from None
 
 
 # --- The header ----------------------------------------------------------------------------------
@@ -364,25 +364,25 @@ def _parse(text: bytes) -> dict[str, Any]:
         text, object_pairs_hook=_to_dict, parse_float=_to_float, parse_constant=_to_float
     )
     if type(header) is not dict:
-        raise ValueError("its header is not an object")
+        raise InputError("its header is not an object")
     return header
 
 
 def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("its header has a key twice")
+        raise InputError("its header has a key twice")
     return dict(pairs)
 
 
 def _to_float(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"its header has the number {shown(text)}")
+        raise InputError(f"its header has the number {shown(text)}")
     return number
 
 
 def _whole(number: Any) -> int:
     if type(number) is not int:
-        raise ValueError(f"its format is {shown(number)}")
+        raise InputError(f"its format is {shown(number)}")
     return number
 
 
@@ -425,7 +425,7 @@ def learner_of(model: Any) -> OnlineClassifier:
     while (part := part_of(last)) is not None:
         last = part
     if not isinstance(last, OnlineClassifier):
-        raise TypeError(
+        raise InputTypeError(
             "a model is an estimator of pril, alone or at the end of a Pipeline, not "
             f"{type(model).__name__}"
         )

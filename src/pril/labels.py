@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril import _ranks
-from pril.errors import ClassOrderWarning, RowError, shown
+from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
 
 def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
     if not isinstance(share, Real) or not test(share):
-        raise ValueError(f"{name} must be {wanted}, got {share!r}")
+        raise InputError(f"{name} must be {wanted}, got {share!r}")
 
 
 def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
@@ -130,7 +130,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
     table = _ranks.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
-        raise ValueError("votes needs at least one column, one for each rater")
+        raise InputError("votes needs at least one column, one for each rater")
     order = _ranks.find_classes(table, classes, name="votes")
     cast = ~table.missing()
     ranks: Array = np.empty(table.values.shape, dtype=np.int64)
@@ -196,14 +196,14 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
            [0, 1]])
     """
     if edges is None:
-        raise TypeError("from_bounds needs edges=, the cut points between the bins")
+        raise InputTypeError("from_bounds needs edges=, the cut points between the bins")
     cuts = _numbers(edges, "edges")
     if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
-        raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
+        raise InputError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
     cuts = cuts[np.isfinite(cuts)]
     low, high, holds_upper = _bounds(lower, upper)
     if low.shape != high.shape:
-        raise ValueError(f"lower has {len(low)} values, upper has {len(high)}")
+        raise InputError(f"lower has {len(low)} values, upper has {len(high)}")
     silent = np.isnan(low) & np.isnan(high)
     low = np.where(np.isnan(low), -np.inf, low)
     high = np.where(np.isnan(high), np.inf, high)
@@ -228,7 +228,7 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
     table = _ranks.read(lower, name="lower", columns=(1,))
     words = table.vocabulary
     if words is None or not all(map(_ranks.is_range, words)):
-        raise TypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
+        raise InputTypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
     ends = [(word.left, word.right, word.closed in ("right", "both")) for word in words]
     low, high, closed = np.array([*ends, (np.nan, np.nan, False)])[table.values[:, 0]].T
     return low, high, closed.astype(bool)
@@ -239,9 +239,9 @@ def _numbers(values: Any, name: str) -> Array:
     try:
         table = _ranks.read(values, name=name, columns=(1,))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a 1d array of numbers: {error}") from error
+        raise InputError(f"{name} must be a 1d array of numbers: {error}") from error
     if table.vocabulary is not None:
-        raise ValueError(f"{name}, row 0: {table.row(0)!r} is not a number")
+        raise InputError(f"{name}, row 0: {table.row(0)!r} is not a number")
     return table.values[:, 0].astype(np.float64)
 
 
@@ -298,7 +298,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     order = _ranks.check_classes(classes)
     scale = _Scale(order)
     if isinstance(y, str) or np.ndim(y) != 1:
-        raise ValueError(f"y should be a 1d array of strings, got {shown(y)} instead")
+        raise InputError(f"y should be a 1d array of strings, got {shown(y)} instead")
     read: dict[str, tuple[int, int]] = {"": _ranks.NO_LABEL}
     ranks = np.empty((len(y), 2), dtype=np.int64)
     for t, cell in enumerate(y.to_pylist() if hasattr(y, "to_pylist") else y):
@@ -399,7 +399,7 @@ def make_intervals(
            [4, 5]])
     """
     if kind not in (1, 2):
-        raise ValueError(f"kind must be 1 or 2, got {kind!r}")
+        raise InputError(f"kind must be 1 or 2, got {kind!r}")
     _check_share("fraction", fraction, "between 0 and 1", lambda share: 0.0 <= share <= 1.0)
     labels = _ranks.read(y, columns=(1,))
     order = _ranks.find_classes(labels, classes)

@@ -16,7 +16,7 @@ from pril._memory import Memory
 from pril._one_row import ProbabilityStream, Stream, StreamMixin
 from pril._online import OnlineClassifier, Ratings, ThresholdClassifier
 from pril._sklearn import Interval, StrOptions
-from pril.errors import FeatureRangeWarning, RowError
+from pril.errors import FeatureRangeWarning, InputError, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -286,7 +286,7 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
         n_classes = len(self.order_)
         if n_classes > MOST_CLASSES:
-            raise ValueError(
+            raise InputError(
                 f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
                 "into bins, for example with pril.labels.from_bounds, or use PRIL"
             )

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril import _ranks
-from pril.errors import ClassOrderWarning, RowError
+from pril._rows import check_cells
+from pril.errors import ClassOrderWarning, InputError, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -145,16 +146,17 @@ def interval_hinge_loss(
     0.75
     """
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    check_cells(scores, "scores")
     cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
     if cut.shape != (len(order) - 1,):
-        raise ValueError(
+        raise InputError(
             f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
             f"{_ranks.named(order)}; pass classes= if some do not occur in y_true"
         )
     if not (np.diff(cut) >= 0).all() or not np.isfinite(cut).all():
-        raise ValueError(f"thresholds must be finite and ascend, got {_ranks.named(cut)}")
+        raise InputError(f"thresholds must be finite and ascend, got {_ranks.named(cut)}")
     if score.ndim != 1 or not np.isfinite(score).all():
-        raise ValueError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
+        raise InputError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
     _ranks.check_length(score, intervals, name="scores", other="y_true")
     index = np.arange(len(cut))
     distance = score[:, np.newaxis] - cut
@@ -313,8 +315,8 @@ def reliability_curves(
     """Return the curve of each class i but the last, over rows with exact labels."""
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
     exact = _is_exact(intervals)
+    mean_over_rows(np.ones(len(proba)), exact, sample_weight, kind="an exact label")  # checks them
     weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
-    mean_over_rows(weights, exact, sample_weight, kind="an exact label")  # checks the weights
     weights = weights[exact]
     curves = []
     columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
@@ -469,16 +471,17 @@ def mean_over_rows(
 ) -> float:
     """Return the weighted mean of one value a row, over the rows that have a label."""
     if not labelled.any():
-        raise ValueError(f"{name} has no row with {kind}, and a mean needs at least one")
+        raise InputError(f"{name} has no row with {kind}, and a mean needs at least one")
     if sample_weight is None:
         return float(values[labelled].mean())
+    check_cells(sample_weight, "sample_weight")
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != values.shape:
-        raise ValueError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
+        raise InputError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight must be finite and not negative")
+        raise InputError("sample_weight must be finite and not negative")
     if not weights[labelled].any():
-        raise ValueError(f"sample_weight is zero for every row of {name} with {kind}")
+        raise InputError(f"sample_weight is zero for every row of {name} with {kind}")
     return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))
 
 
@@ -502,11 +505,12 @@ def _read_probabilities(
 ) -> tuple[Ranks, NDArray[Any]]:
     """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    check_cells(y_proba, "y_proba")
     proba = np.asarray(y_proba)
     if proba.dtype.kind != "f":
         proba = proba.astype(np.float64)
     if proba.ndim != 2 or proba.shape[1] != len(order):
-        raise ValueError(
+        raise InputError(
             f"y_proba must have a column for each of the classes {_ranks.named(order)}, got shape "
             f"{proba.shape}; pass classes= if some do not occur in y_true"
         )

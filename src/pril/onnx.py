@@ -1,4 +1,4 @@
-"""Export of models to ONNX. Needs skl2onnx: ``pip install 'pril[onnx]'``.
+"""Export of models to ONNX. Needs skl2onnx, the extra ``onnx``.
 
 A model in ONNX predicts without Python: scores are computed in float64 and compared with the
 thresholds as the learners do it, so that labels agree, ties included.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from pril.errors import InputTypeError, MissingExtraError
 
 try:
     from skl2onnx import convert_sklearn, update_registered_converter
@@ -23,7 +25,7 @@ try:
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     from skl2onnx.proto import onnx_proto
 except ImportError as error:  # pragma: no cover - the extra is missing
-    raise ImportError("pril.onnx needs skl2onnx: pip install 'pril[onnx]'") from error
+    raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
 from pril._registry import LEARNERS
 from pril.features import PolynomialMap
@@ -81,14 +83,17 @@ def to_onnx(model: Any, X: Any = None) -> Any:
         return _converted(model, X)
     except (MissingConverter, MissingShapeCalculator) as error:
         reason = str(error).strip().splitlines()[0]
-        raise TypeError(f"the model cannot be exported to ONNX: {reason}") from None
+        raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
 
 
 def _converted(model: Any, X: Any) -> Any:
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     first = steps[0]
     if type(first).__name__ == "ColumnEncoder":
-        inputs = [(name, DoubleTensorType([None, 1])) for name in first.numbers_]
+        inputs = [
+            (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
+            for name in first.numbers_
+        ]
         inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
         return convert_sklearn(model, initial_types=inputs)
     if X is None:
@@ -176,7 +181,7 @@ def _shape_learner(operator: Any) -> None:
     model = operator.raw_operator
     kind = model.order_.dtype.kind
     if kind not in TYPES or (kind == "O" and not isinstance(model.order_[0], str)):
-        raise TypeError(
+        raise InputTypeError(
             f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
         )
     width = 1 if hasattr(model, "thresholds_") else len(model.order_)
@@ -187,7 +192,7 @@ def _shape_learner(operator: Any) -> None:
 
 
 def _refuse(scope: Any, operator: Any, container: Any) -> None:
-    raise TypeError(
+    raise InputTypeError(
         "KernelPRIL cannot be exported to ONNX: use PolynomialMap and PRIL for a polynomial kernel"
     )
 
@@ -265,7 +270,7 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
 def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
     if encoder.widths_:
-        raise TypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
+        raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
 
@@ -276,7 +281,18 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
     parts = []
     for j, name in enumerate(encoder.numbers_):
         mean, scale = encoder._moments.mean[j], encoder._scales()[j]
-        cells = graph.add("Cast", inputs[name], to=DOUBLE)
+        cells = inputs[name]
+        if name in encoder.ranks_:
+            cells = graph.add(
+                "LabelEncoder",
+                cells,
+                op_domain="ai.onnx.ml",
+                op_version=2,
+                keys_strings=[word.encode() for word in encoder.ranks_[name]],
+                values_floats=[float(rank) for rank in range(len(encoder.ranks_[name]))],
+                default_float=float("nan"),
+            )
+        cells = graph.add("Cast", cells, to=DOUBLE)
         filled = graph.add("Where", graph.add("IsNaN", cells), graph.numbers([mean]), cells)
         cells = filled if encoder.impute else cells
         if encoder.scale:

@@ -1,4 +1,4 @@
-"""Plots of models. They need matplotlib: ``pip install 'pril[plot]'``."""
+"""Plots of models. They need matplotlib, the extra ``plot``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from pril import _ranks
 from pril._parts import Parts
+from pril.errors import InputTypeError, MissingExtraError
 from pril.io import learner_of
 from pril.metrics import Reliability, calibration_error, order_of, reliability_curves
 
@@ -39,7 +40,7 @@ def _axes(ax: Axes | None) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("pril.plotting needs matplotlib: pip install 'pril[plot]'") from error
+        raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
     return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
 
 
@@ -159,7 +160,7 @@ class ScoreAxisDisplay:
         """
         learner = learner_of(estimator)
         if not hasattr(learner, "latent"):
-            raise TypeError(f"{type(learner).__name__} has no score axis to draw")
+            raise InputTypeError(f"{type(learner).__name__} has no score axis to draw")
         learner, rank, scores, thresholds, intervals = _rated(estimator, X, y)
         return cls(scores[:, 0], rank, intervals, thresholds, learner.order_).plot(ax=ax)
 
@@ -343,7 +344,9 @@ class WeightsDisplay:
         parts = Parts.of(estimator)
         learner = parts.learner
         if not (hasattr(learner, "coef_") and hasattr(learner, "thresholds_")):
-            raise TypeError(f"{type(learner).__name__} has no weights on one score axis to draw")
+            raise InputTypeError(
+                f"{type(learner).__name__} has no weights on one score axis to draw"
+            )
         coef = learner.coef_
         if names is None:
             names = parts.feature_names or [str(j) for j in range(len(coef))]
@@ -669,7 +672,9 @@ class ReliabilityDisplay:
             The display, drawn.
         """
         if not hasattr(estimator, "predict_proba"):
-            raise TypeError(f"{type(estimator).__name__} has no predict_proba: no probabilities")
+            raise InputTypeError(
+                f"{type(estimator).__name__} has no predict_proba: no probabilities"
+            )
         return cls.from_predictions(
             y,
             estimator.predict_proba(X),

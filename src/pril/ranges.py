@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril import _ranks
 from pril._online import ThresholdClassifier, naming_rows
 from pril._sklearn import HasMethods, Interval, StrOptions, fit_context, safe_indexing
+from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -154,7 +155,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             apart = np.arange(len(table.values))
         else:
             if get_tags(estimator).input_tags.pairwise:
-                raise ValueError(
+                raise InputError(
                     "rows cannot be kept apart where the kernel is precomputed: fit the estimator "
                     "first, and pass it as a FrozenEstimator"
                 )
@@ -367,9 +368,9 @@ def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
     n, share = len(scores), Fraction(str(float(coverage)))  # 0.9 is nine tenths, without rounding
     others = 'guarantee="contain" and guarantee="touch" can use labels that are ranges'
     if guarantee == "exact" and n == 0:
-        raise ValueError(f'guarantee="exact" needs rows with exact labels, there is none; {others}')
+        raise InputError(f'guarantee="exact" needs rows with exact labels, there is none; {others}')
     if n == 0:
-        raise ValueError("no row with a label is left to calibrate with")
+        raise InputError("no row with a label is left to calibrate with")
     k = math.ceil((n + 1) * share)
     if k <= n:
         return max(0.0, float(np.partition(scores, k - 1)[k - 1]))
@@ -414,7 +415,7 @@ def learner_of(estimator: Any) -> Any:
         is_pipeline = isinstance(estimator, Pipeline)
         estimator = estimator.steps[-1][1] if is_pipeline else estimator.estimator
     if not isinstance(estimator, ThresholdClassifier):
-        raise TypeError(
+        raise InputTypeError(
             "estimator must be a learner of pril with thresholds, or a Pipeline that ends in one, "
             f"got {type(estimator).__name__}"
         )

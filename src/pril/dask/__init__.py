@@ -1,4 +1,4 @@
-"""Training on a Dask cluster. Needs Dask: ``pip install 'pril[dask]'``.
+"""Training on a Dask cluster. Needs Dask, the extra ``dask``.
 
 A table is a list of blocks of rows, and each block is lazy. There are two ways to learn from them:
 
@@ -12,13 +12,15 @@ learns, `_predict` predicts, and `_cluster` computes the tasks.
 
 from __future__ import annotations
 
+from pril.errors import InputTypeError, MissingExtraError
+
 try:
     import dask  # noqa: F401
     import distributed  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name not in ("dask", "distributed"):
         raise
-    raise ImportError("pril.dask needs Dask: pip install 'pril[dask]'") from error
+    raise MissingExtraError("pril.dask needs Dask", "dask") from error
 
 from typing import Any
 
@@ -241,7 +243,7 @@ def latent(estimator: Any, X: Any) -> Any:
     _check_fitted(estimator)
     learner = split_pipeline(estimator)[1]
     if not hasattr(learner, "latent"):
-        raise TypeError(
+        raise InputTypeError(
             f"{type(learner).__name__} has a score for each class, not one latent score"
         )
     return predict_lazily(estimator, X, "latent", np.dtype(np.float64))
@@ -304,7 +306,7 @@ def _check_fitted(estimator: Any) -> None:
 def _check_learner(estimator: Any) -> None:
     learner = split_pipeline(estimator)[1]
     if not isinstance(learner, OnlineClassifier):
-        raise TypeError(
+        raise InputTypeError(
             "estimator must be a learner of this package, or a Pipeline that ends in one, got "
             f"{type(learner).__name__}"
         )

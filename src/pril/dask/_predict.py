@@ -13,6 +13,7 @@ from pril import _ranks
 from pril.dask._blocks import blocks_of, errors_name_block, not_lazy_error, row_blocks
 from pril.dask._cluster import tree_sum
 from pril.dask._steps import apply_steps, split_pipeline
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,5 +86,5 @@ def divide_hits(counts: tuple[int, int]) -> float:
     """Return hits over rows."""
     hits, rows = counts
     if rows == 0:
-        raise ValueError("X has no rows in any block, and at least one is needed for a score")
+        raise InputError("X has no rows in any block, and at least one is needed for a score")
     return hits / rows
