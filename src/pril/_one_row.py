@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._online import OnlineClassifier, read_weights
+from pril._classifier import read_weights
+from pril._online import OnlineClassifier
 from pril._rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
 

@@ -1,40 +1,38 @@
-"""What all learners share: memory, passes over rows, predictions."""
+"""What all online learners share: a memory, and passes over rows."""
 
 from __future__ import annotations
 
-import os
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import update_wrapper
 from numbers import Integral, Real
 from operator import attrgetter, is_
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
+from pril._classifier import (
+    OrdinalClassifier,
+    Ratings,
+    ThresholdClassifier,
+    aside,
+    naming_rows,
+    read_weights,
+)
 from pril._memory import Layout, Memory, few_columns
 from pril._rows import (
-    batches,
-    check_cells,
     frozen,
     n_rows,
     not_finite_error,
     read_rows,
-    rows_within,
 )
 from pril._sklearn import Interval, fit_context
-from pril.errors import InputError, RowError
-from pril.metrics import mean_over_rows
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -47,7 +45,6 @@ NO_WEIGHTS = np.empty(0)
 NO_RECORD = loop.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
-MOST_WEIGHT = 1e100  # of a row, and the inverse of the least: squares of weights are finite
 SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
 
 
@@ -89,57 +86,6 @@ class Batch:
         return int(_ranks.interval_loss(visited, record.rank).sum())
 
 
-class Ratings(NamedTuple):
-    """What a model says of some rows."""
-
-    rank: Array  # (n,)
-    scores: Array  # (n, scores)
-    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
-
-
-# Rows are rated in batches of so many, or fewer if an answer has many numbers a row.
-BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22
-
-
-def _batch_size(width: int) -> int:
-    """Return how many rows are rated at once: a power of two, so that kernels cut them alike."""
-    return min(BATCH_ROWS, max(1, 1 << (BATCH_CELLS // width).bit_length() >> 1))
-
-
-def read_weights(sample_weight: Any, n: int) -> Array:
-    """Return the weights of n rows, each of them finite and not negative."""
-    check_cells(sample_weight, "sample_weight")
-    try:
-        weights = np.array(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"sample_weight must be a 1d array of numbers: {error}") from None
-    if weights.ndim == 0:
-        weights = np.full(n, weights)
-    if weights.shape != (n,):
-        raise InputError(f"sample_weight has shape {weights.shape}, expected ({n},)")
-    good = np.isfinite(weights) & (weights >= 0.0)
-    if not good.all():
-        t = int(np.argmin(good))
-        reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
-        raise RowError("sample_weight", t, reason)
-    extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
-    if extreme.any():
-        t = int(np.argmax(extreme))
-        reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
-        raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
-    return weights
-
-
-@contextmanager
-def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
-    """Let errors about some of the rows name them by their position among all."""
-    try:
-        yield
-    except RowError as error:
-        row = int(rows[error.row])
-        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
-
-
 class Patience:
     """When passes end early: after one without a mistake, or after some without progress."""
 
@@ -159,29 +105,8 @@ class Patience:
         return self.stale >= self.n_iter_no_change
 
 
-class Aside:
-    """What belongs to one estimator, and neither to its copies nor to its files."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # held by the thread that learns
-        self.valid: list[Any] | None = None  # hyper-parameters that were validated last
-
-
-_asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
-
-
-def _aside(estimator: Any) -> Aside:
-    found = _asides.get(estimator)
-    return _asides.setdefault(estimator, Aside()) if found is None else found
-
-
-if hasattr(os, "register_at_fork"):
-    # In a forked process, the threads that hold the locks do not exist.
-    os.register_at_fork(after_in_child=_asides.clear)
-
-
-class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """What all learners share: a pass over the rows, passes of `fit`, predictions.
+class OnlineClassifier(OrdinalClassifier):
+    """What all online learners share: a memory, a pass over the rows, passes of `fit`.
 
     A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
     have count as off.
@@ -206,14 +131,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Whether a pass without a mistake is the last, because nothing would change any more.
     _stops_without_mistakes: ClassVar[bool] = True
 
-    classes: ArrayLike | None
     max_iter: int
     shuffle: bool
     random_state: Any
     tol: float | None
     n_iter_no_change: int
-    order_: Array
-    n_features_in_: int
     n_iter_: int
     _memory: Any
     _learned_with: dict[str, Any]
@@ -259,9 +181,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _geometry(self) -> Any:
         return loop.Additive()
-
-    def _n_scores(self) -> int:
-        return 1
 
     def _inspect_rows(self, rows: Any) -> None:
         """Warn of features that this learner is not made for."""
@@ -515,17 +434,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             state["_memory"] = state["_memory"].copy()
         return state
 
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
-        """Let one thread at a time learn, and undo what a call that fails has changed."""
-        with _aside(self).lock:
-            before = vars(self).copy()
-            try:
-                yield before
-            except BaseException:
-                self.__dict__ = before
-                raise
-
     def _check_ready(self) -> None:
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
@@ -536,10 +444,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_parameters(self) -> None:
         """Validate the parameters, unless they are those that were validated last."""
         now = [*self._get_parameters(self)]
-        aside = _aside(self)
-        if aside.valid is None or not all(map(is_, now, aside.valid)):
+        known = aside(self)
+        if known.valid is None or not all(map(is_, now, known.valid)):
             self._validate_params()
-            aside.valid = now
+            known.valid = now
 
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():
@@ -610,79 +518,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # --- Predicting ---
 
-    def predict(self, X: Any) -> Array:
-        """Predict a label for each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The predicted classes.
-        """
-        return self._answer(self._readable(X), lambda rated, _: self.order_[rated.rank])
-
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of predictions inside their interval: accuracy, for exact labels.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. A label that the model does not know counts as a miss; a row
-            without a label is left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1.
-        """
-        rows, table = self._readable(X), _ranks.read(y)
-        _ranks.check_length(table.values, range(n_rows(rows)))
-
-        def find_hits(rated: Ratings, batch: slice) -> Array:
-            labels = table.take(batch)
-            intervals = _ranks.to_intervals(labels, self.order_, allow_unknown=True)
-            known = (intervals != _ranks.UNKNOWN).all(axis=1)
-            hits = known & (_ranks.interval_loss(intervals, rated.rank) == 0)
-            return np.column_stack([hits, labels.labelled()])
-
-        hits, labelled = self._answer(rows, find_hits).T
-        return mean_over_rows(hits, labelled, sample_weight, name="y")
-
     def _readable(self, X: Any) -> Any:
         """Return the rows of X, to be predicted."""
         self._check_ready()
         return self._read_rows(X, reset=False, min_rows=1)
-
-    def _answer(
-        self, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
-    ) -> Array:
-        """Return an answer for each row, made batch by batch so that little memory is needed.
-
-        `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
-        numbers a row.
-        """
-        n, answers = n_rows(rows), np.empty(0)
-        for batch in batches(n, _batch_size(max(width, self._n_scores()))):
-            with naming_rows(range(batch.start, batch.stop)):
-                part = answer(self._rate_rows(rows_within(rows, batch)), batch)
-            if len(part) == n:
-                return part
-            if batch.start == 0:
-                answers = np.empty((n, *part.shape[1:]), dtype=part.dtype)
-            answers[batch] = part
-        return answers
-
-    def _rate(self, X: Any) -> Ratings:
-        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
-        return self._rate_rows(self._readable(X))
 
     def _rate_rows(self, rows: Any) -> Ratings:
         """Do the work of `_rate` for rows that have been checked."""
@@ -699,18 +538,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._check_ready()
         found: tuple[Array, Array, float] = self._memory.predicting(self._geometry())
         return found
-
-    @property
-    def classes_(self) -> Array:
-        """The classes, sorted as `numpy.unique` sorts them."""
-        check_is_fitted(self)
-        return self._by_class(self.order_)
-
-    def _by_class(self, columns: Array) -> Array:
-        """Return columns that are in the order of the ranks in the order of `classes_`."""
-        ranks = np.argsort(self.order_)
-        is_sorted = (ranks[1:] > ranks[:-1]).all()
-        return columns if is_sorted else columns[..., ranks]
 
     @property
     def coef_(self) -> Array:
@@ -744,8 +571,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return tags
 
 
-class ThresholdClassifier(OnlineClassifier):
-    """A learner with one score and thresholds that cut it into classes."""
+class OnlineThresholdClassifier(ThresholdClassifier, OnlineClassifier):
+    """An online learner with one score and thresholds."""
 
     @property
     def coef_(self) -> Array:
@@ -759,46 +586,8 @@ class ThresholdClassifier(OnlineClassifier):
         w, _, unit = self._parameters()
         return float(w[0, -1] / unit) if getattr(self, "fit_intercept", False) else 0.0
 
-    def latent(self, X: Any) -> Array:
-        """Return the score f(x) that the thresholds cut into classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            Comparable to `thresholds_`.
-        """
-        return self._answer(self._readable(X), lambda rated, _: rated.scores[:, 0])
-
-    def decision_function(self, X: Any) -> Array:
-        """Return how far each score lies inside each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            The distance of the score to the nearer threshold of each class, negative outside, in
-            the order of `classes_`; the largest is the predicted class, except where the score
-            equals a threshold. For two classes, that of ``classes_[1]`` alone.
-        """
-
-        def find_margins(rated: Ratings, _: slice) -> Array:
-            scores, cut = rated.scores, rated.cut
-            margins = self._by_class(np.minimum(scores - cut[:-1], cut[1:] - scores))
-            return margins[:, 1] if len(cut) == 3 else margins
-
-        return self._answer(self._readable(X), find_margins, width=len(self.order_))
-
     @property
-    def thresholds_(self) -> Array:
+    def thresholds_(self) -> Array:  # type: ignore[override]
         """Thresholds between neighbouring classes, ascending."""
         _, cut, unit = self._parameters()
         return cut[1:-1] / unit

@@ -11,7 +11,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 
 from pril import _ranks
-from pril._online import OnlineClassifier, naming_rows
+from pril._classifier import naming_rows
+from pril._online import OnlineClassifier
 from pril._sklearn import safe_indexing
 from pril.errors import InputError, InputTypeError
 

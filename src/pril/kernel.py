@@ -13,9 +13,10 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
+from pril._classifier import Ratings
 from pril._kernel_values import Kernel
 from pril._memory import Memory
-from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
+from pril._online import Batch, OnlineClassifier, OnlineThresholdClassifier
 from pril._rows import batches, check_cells, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace, validate_data
 from pril._support import Support, joined, like, namespace, taken, to_numpy
@@ -52,7 +53,7 @@ class Block(NamedTuple):
     record: loop.Record | None
 
 
-class KernelPRIL(ThresholdClassifier):
+class KernelPRIL(OnlineThresholdClassifier):
     """Kernel PRIL: the score is a weighted sum of kernel values with past mistakes.
 
     This is `PRIL` in the feature space of a kernel. A row that violates constraints becomes a

@@ -17,7 +17,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _ranks
-from pril._online import ThresholdClassifier, naming_rows
+from pril._classifier import ThresholdClassifier, naming_rows
 from pril._sklearn import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from pril import _ranks
-from pril._online import naming_rows
+from pril._classifier import naming_rows
 from pril.errors import RowError
 from pril.tables.cells import NUMBER, TEXT, check_written_numbers, one_batch
 from pril.tables.files import LONGEST_ROW, TOO_LONG, TableError, no_column
