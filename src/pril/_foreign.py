@@ -74,7 +74,8 @@ def trusted_types() -> tuple[str, ...]:
     code of the file's choosing.
     """
     described: list[Type | Record] = [*TYPES.values(), *RECORDS]
-    ours = (f"{kind.module}.{kind.name}" for kind in described)
+    ours = [f"{kind.module}.{kind.name}" for kind in described]
+    ours += ["pril._memory.Memory", "pril._memory.Layout", "pril._loop.Part"]
     metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
     kept = map(type_name, (csr_array, csr_matrix, np.dtype))
     return (*ours, *kept, *SEARCHES, *sorted(metrics))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril import _loop as loop
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,10 @@ class Layout(NamedTuple):
             return part.shape
         return self.n_classes if part.shape == "classes" else loop.table_size(self.n_classes)
 
+    def size(self) -> int:
+        """Return how many numbers a memory has."""
+        return sum(prod(shape) for shape in self.shapes().values())
+
     def sizes(self) -> tuple[int, int, int]:
         """Return the numbers of scores, of weights for each, and of classes."""
         return self.n_scores, self.n_features + 1, self.n_classes
@@ -80,8 +85,6 @@ class Memory:
         Counts and sizes, see `_loop`.
     """
 
-    __slots__ = ("_predicting", "integers", "layout", "numbers")
-
     def __init__(self, layout: Layout, numbers: Array, integers: Array) -> None:
         self.layout = layout
         self.numbers = numbers
@@ -91,8 +94,7 @@ class Memory:
     @classmethod
     def blank(cls, layout: Layout, *, lattice: bool) -> Memory:
         """Return the zero start."""
-        size = sum(prod(shape) for shape in layout.shapes().values())
-        memory = cls(layout, _aligned_zeros(size), layout.integers())
+        memory = cls(layout, _aligned_zeros(layout.size()), layout.integers())
         memory.state.clock[1] = 1.0
         memory.integers[loop.LATTICE] = lattice
         return memory
@@ -133,8 +135,17 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def __reduce__(self) -> Any:
-        return Memory, (self.layout, self.numbers.copy(), self.integers.copy())
+    def __getstate__(self) -> dict[str, Any]:
+        return {"layout": self.layout, "numbers": self.numbers, "integers": self.integers}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        layout, numbers, integers = state["layout"], state["numbers"], state["integers"]
+        expected, fixed = layout.integers(), slice(loop.N_SCORES, None)
+        fits = numbers.dtype == np.float64 and numbers.shape == (layout.size(),)
+        fits = fits and integers.dtype == np.int64 and integers.shape == expected.shape
+        if not (fits and np.array_equal(integers[fixed], expected[fixed])):
+            raise InputError("a memory is damaged: its arrays do not fit its layout")
+        self.__init__(layout, numbers, integers)  # type: ignore[misc]
 
     def with_layout(self, layout: Layout) -> Memory:
         """Return a copy for other features or without a mean; new features were zero so far."""

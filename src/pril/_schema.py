@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pril._archive import from_npy
 from pril._fields import (
     ANYTHING,
     DESCENDING,
@@ -48,48 +49,63 @@ if TYPE_CHECKING:
 # --- Learners ------------------------------------------------------------------------------------
 
 
-EVIDENCE = Record(
-    "pril._loop",
-    "Evidence",
-    {
-        "sums": Numbers("float64", (4,), (FINITE, NOT_NEGATIVE)),
-        "exact": Numbers("float64", ("classes",), (FINITE, NOT_NEGATIVE)),
-        "total": Numbers("float64", ("classes",), (FINITE, NOT_NEGATIVE)),
-        "ranges": Numbers("float64", ("ranges",), (FINITE, NOT_NEGATIVE)),
-    },
-)
+class Parts:
+    """A memory: an array for each part of its layout, the counts, and whether n holds integers."""
+
+    def write(self, value: Any, file: Writer) -> Any:
+        parts = {name: file.add(part) for name, part in value.parts().items()}
+        state = value.state
+        return parts | {"counts": file.add(state.counts), "lattice": bool(state.lattice[0])}
+
+    def check(self, plain: Any, at: Place) -> Any:
+        """Return a plan that `check_memory` completes when the layout is known."""
+        if type(plain) is not dict or "lattice" not in plain:
+            raise at.wrong("the parts of a memory", plain)
+        arrays = {}
+        for name, member in plain.items():
+            if name != "lattice":
+                if type(member) is not str or member not in at.file.unused:
+                    raise at.inside(name).wrong(
+                        "the name of an array that nothing else uses", member
+                    )
+                arrays[name] = from_npy(at.file.unused.pop(member))
+        lattice = FLAG.check(plain["lattice"], at.inside("lattice"))
+        return Plan(_make_memory, {"arrays": arrays, "lattice": lattice})
 
 
-def _state(scores: int | str) -> Record:
-    return Record(
-        "pril._loop",
-        "State",
-        {
-            "u": Numbers("float64", (scores, "features+1")),
-            "n": Numbers("float64", ("classes-1",), (FINITE, DESCENDING)),
-            "shift": Numbers("float64", (2,)),
-            "counts": Numbers("int64", (3,), (NOT_NEGATIVE,)),
-            "clock": Numbers("float64", (2,), (FINITE, NOT_NEGATIVE)),
-            "lattice": FLAG,
-            "evidence": Optional(EVIDENCE),
-        },
-    )
+def _make_memory(parts: dict[str, Any]) -> Any:
+    from pril._memory import Memory
+
+    arrays = parts["arrays"]
+    memory = Memory.blank(parts["layout"], lattice=parts["lattice"])
+    for name, part in memory.parts().items():
+        part[:] = arrays[name]
+    memory.state.counts[:] = arrays["counts"]
+    return memory
 
 
-def _mean(scores: int | str) -> Record:
-    return Record(
-        "pril._loop",
-        "Mean",
-        {
-            "u": Numbers("float64", (scores, "features+1")),
-            "n": Numbers("float64", ("classes-1",)),
-        },
-    )
-
-
-def _memory(scores: int | str) -> Record:
-    fields: dict[str, Field] = {"state": _state(scores), "mean": Optional(_mean(scores))}
-    return Record("pril._online", "Memory", fields)
+def check_memory(plan: Plan, layout: Any, at: Place) -> None:
+    """Refuse a memory that a learner with this layout cannot have; complete its plan."""
+    arrays, shapes = plan.parts["arrays"], layout.shapes()
+    at.check_keys(dict.fromkeys(arrays), [*shapes, "counts"])
+    for name, shape in {**shapes, "counts": (3,)}.items():
+        array, place, dtype = arrays[name], at.inside(name), "int64" if name == "counts" else "f8"
+        if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+            kind = np.dtype(dtype).name
+            raise InputError(
+                f"{place.name} must be {kind} of shape {shape} in C order, not {array.dtype} of "
+                f"shape {array.shape}"
+            )
+        FINITE.check(array, place)
+        if name in {"counts", "clock", *(part.name for part in layout.own)}:
+            NOT_NEGATIVE.check(array, place)
+    DESCENDING.check(arrays["n"], at.inside("n"))
+    weight = arrays["clock"][0]
+    if layout.average and weight > 0.0:
+        # Rounding may break the order in the last bits; `fill_cuts` mends that.
+        n = arrays["n"] - arrays["mean_n"] / weight
+        DESCENDING.check(np.round(n, 6), at.inside("mean_n"))
+    plan.parts["layout"] = layout
 
 
 # Support rows: dense, sparse, or where the kernel is precomputed their positions among the rows.
@@ -146,43 +162,34 @@ SUPPORT = Record(
         "sums": Numbers("float64", ("support",)),
         "source": Numbers("int64", ("support",), (NOT_NEGATIVE,)),
         "origin": Count(high=2**53),
-        "state": _state(1),
-        "mean": Optional(_mean(1)),
+        "base": Parts(),
     },
     constants={"place": None},  # of the rows of one call
 )
 
 
 def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    fixed, memory = learned["_learned_with"], learned["_memory"].parts
+    layout = _check_fixed(blank, learned, at)
+    check_memory(learned["_memory"], layout, at.inside("memory"))
+
+
+def _check_fixed(blank: Any, learned: dict[str, Any], at: Place) -> Any:
+    """Check the parameters that cannot change once there is a model; return the layout."""
+    fixed = learned["_learned_with"]
     if list(fixed) != list(blank._fixed):
         raise at.wrong(f"learned with {', '.join(blank._fixed)}", fixed)
-    _as_learned(blank, fixed)._validate_params()
-    evidence, n_classes = memory["state"].parts["evidence"], len(learned["order_"])
-    if (evidence is not None) != (type(blank).__name__ == "OrderedLogit"):
-        raise InputError(f"{at.name} has evidence of ranges without use, or has none")
-    if evidence is not None:
-        from pril._loop import table_size
-
-        if len(evidence.parts["ranges"]) != table_size(n_classes):
-            raise InputError(f"{at.name} has evidence that {n_classes} classes cannot have")
-    averages, mean = fixed.get("average", False), memory["mean"]
-    if mean is None:
-        if averages and not blank._may_lose_mean:
-            raise InputError(f"{at.name} averages, but has no sums of an average")
-        return
-    if not averages:
-        raise InputError(f"{at.name} has sums of an average, but does not average")
-    state = memory["state"].parts
-    if state["clock"][0] > 0.0:
-        # Rounding may break the order in the last bits; `fill_cuts` mends that.
-        n = state["n"] - mean.parts["n"] / state["clock"][0]
-        DESCENDING.check(np.round(n, 6), at.inside("memory.mean.n"))
+    model = _as_learned(blank, fixed)
+    model._validate_params()
+    model.order_, model.n_features_in_ = learned["order_"], learned["n_features_in_"]
+    return model._layout()
 
 
 def _check_kernel(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    _check_learner(blank, learned, at)
+    layout = _check_fixed(blank, learned, at)._replace(n_features=0)
     fixed, support = learned["_learned_with"], learned["_memory"].parts
+    if support["base"].parts["arrays"].get("mean_u", np.empty(1)).size == 0:
+        layout = layout._replace(average=False)  # a budget has dropped a support row
+    check_memory(support["base"], layout, at.inside("memory.base"))
     rows, origin = support["rows"], support["origin"]
     if (support["source"] >= origin).any():
         raise at.inside("memory.source").wrong(f"rows below {origin}", int(support["source"].max()))
@@ -201,7 +208,7 @@ def _as_learned(blank: Any, fixed: dict[str, Any]) -> Any:
     return type(blank)(**{**blank.get_params(deep=False), **fixed})
 
 
-def _learned(memory: Record) -> dict[str, Field]:
+def _learned(memory: Field) -> dict[str, Field]:
     return {
         "order_": Labels("classes"),
         "n_features_in_": Count("features"),
@@ -212,12 +219,12 @@ def _learned(memory: Record) -> dict[str, Field]:
     }
 
 
-def _learner(name: str, module: str, has_thresholds: bool) -> Type:
+def _learner(name: str, module: str) -> Type:
     is_kernel = name == "KernelPRIL"
     return Type(
         name,
         module,
-        learned=_learned(SUPPORT if is_kernel else _memory(1 if has_thresholds else "classes")),
+        learned=_learned(SUPPORT if is_kernel else Parts()),
         parameters={"classes": Optional(Labels())},
         # Which classes were compared before; what metadata routing asks for.
         dropped=("_agreed", "_metadata_request"),
@@ -384,7 +391,7 @@ def _check_steps(pipeline: Any) -> None:
 TYPES = {
     described.name: described
     for described in (
-        *(_learner(kind.name, kind.module, kind.has_thresholds) for kind in LEARNERS),
+        *(_learner(kind.name, kind.module) for kind in LEARNERS),
         Type(
             "PolynomialMap",
             "pril.features",
@@ -479,7 +486,7 @@ TYPES = {
         ),
     )
 }
-RECORDS = (_state(1), EVIDENCE, _mean(1), _memory(1), SUPPORT, MOMENTS)
+RECORDS = (SUPPORT, MOMENTS)
 
 
 # --- Whole files ---------------------------------------------------------------------------------
