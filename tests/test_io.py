@@ -36,8 +36,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import pril
-from pril import _fields, _schema
-from pril.io import FORMAT, learner_of, read, replace_file, write
+from pril.io import FORMAT, fields, learner_of, read, replace_file, schema, write
 from pril.metrics import interval_accuracy_scorer
 
 rng = np.random.default_rng(0)
@@ -390,7 +389,7 @@ from scipy.sparse import csr_array
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from pril._registry import LEARNERS
+from pril.core.registry import LEARNERS
 warnings.simplefilter("ignore")
 table = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": ["x", "y", "x"]})
 X, y = np.array([[1.0, 0.5], [0.0, 0.25], [-1.0, 2.0]]), [1, 2, 3]
@@ -447,11 +446,20 @@ def test_reading_imports_no_more_than_it_needs(data, tmp_path):
         "print(*imported())\n"
     )
     names = ["sklearn", "numba", "pril.linear", "sklearn.pipeline", "sklearn.preprocessing"]
-    names += ["pril.tables", "pril.kernel", "dask", "skops", "pril._foreign", "importlib.metadata"]
+    names += [
+        "pril.tables",
+        "pril.learners.kernel_pril",
+        "dask",
+        "skops",
+        "pril.io.foreign",
+        "importlib.metadata",
+    ]
     said = run(script, tmp_path / "linear", tmp_path / "table", *names).splitlines()
     assert said[0] == ""
     assert said[1].split() == ["sklearn", "numba", "pril.linear", "importlib.metadata"]
-    assert not {"pril.kernel", "dask", "skops", "pril._foreign"} & set(said[2].split())
+    assert not {"pril.learners.kernel_pril", "dask", "skops", "pril.io.foreign"} & set(
+        said[2].split()
+    )
 
 
 def test_only_foreign_steps_need_skops(tmp_path):
@@ -1031,11 +1039,11 @@ def test_an_array_whose_header_lies(data, spot):
 
 def test_every_description_names_what_there_is():
     """A field for every parameter, record and attribute: a new one must be described."""
-    for name, described in _schema.TYPES.items():
+    for name, described in schema.TYPES.items():
         kind = getattr(importlib.import_module(described.module), described.name)
         assert kind.__name__ == name
         assert set(described.parameters) <= set(inspect.signature(kind).parameters)
-    for record in _schema.RECORDS:
+    for record in schema.RECORDS:
         kind = getattr(importlib.import_module(record.module), record.name)
         assert {*record.fields, *record.constants} == set(kind._fields)
 
@@ -1043,10 +1051,10 @@ def test_every_description_names_what_there_is():
 def test_the_format_is_documented():
     """Every key of a header is in the document."""
     text = (Path(__file__).parents[1] / "docs" / "reference" / "model-files.md").read_text()
-    for described in _schema.TYPES.values():
+    for described in schema.TYPES.values():
         for key in (described.name, *(name.strip("_") for name in described.learned)):
             assert f"`{key}`" in text, key
-    for record in (*_schema.RECORDS, _schema.SPARSE_COLUMN):
+    for record in (*schema.RECORDS, schema.SPARSE_COLUMN):
         for key in record.fields:
             assert f"`{key}`" in text, (record.name, key)
 
@@ -1293,9 +1301,9 @@ def test_classes_of_any_kind_are_kept(classes, tmp_path):
     [["0", "1"], ["1", "0", "left"], ["nan", "1", "left"], [0, 1, "left"], ["0", "1", "up"], "0"],
 )
 def test_ranges_that_are_none_are_refused(wrong):
-    place = _fields.Place(_fields.Reader({}, {}), "classes", {})
+    place = fields.Place(fields.Reader({}, {}), "classes", {})
     with pytest.raises(ValueError, match="classes must be a range of numbers"):
-        _fields.Labels().check({"dtype": "interval", "values": [wrong]}, place)
+        fields.Labels().check({"dtype": "interval", "values": [wrong]}, place)
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy", interval_accuracy_scorer])

@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 
-from pril import _ranks
-from pril._classifier import naming_rows
-from pril._online import OnlineClassifier
-from pril._sklearn import safe_indexing
+from pril.core import ranking
+from pril.core.classifier import naming_rows
+from pril.core.learner import OnlineClassifier
+from pril.core.scikit import safe_indexing
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def progressive(
     return Progress(
         predictions=estimator.order_[record.rank],
         scores=scores[:, 0] if scores.shape[1] == 1 else estimator._by_class(scores),
-        losses=_ranks.interval_loss(batch.intervals, record.rank),
+        losses=ranking.interval_loss(batch.intervals, record.rank),
         hinge_losses=record.hinge,
         labelled=batch.labelled(),
     )
@@ -165,8 +165,8 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
             f"Pipeline that ends in one, got {type(learner).__name__}"
         )
     X, y = indexable(X, y)
-    table = _ranks.read(y)
-    classes, intervals = _ranks.encode(table, learner.classes)
+    table = ranking.read(y)
+    classes, intervals = ranking.encode(table, learner.classes)
     rank = intervals[:, 0]
     strata = rank if (rank == intervals[:, 1]).all() else None
     splits = list(check_cv(cv, strata, classifier=True).split(X, strata, groups))

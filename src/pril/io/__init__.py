@@ -1,0 +1,5 @@
+"""Models in files, without pickle."""
+
+from pril.io.model_files import load, save, trusted_types
+
+__all__ = ["load", "save", "trusted_types"]

@@ -1,0 +1,111 @@
+"""Estimators of other libraries in a model file: one member, written and read by skops.
+
+skops gives other bytes in every process. What it writes is repacked without compression, so that
+nothing that is read is larger than the file.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import skops.io
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.metrics import get_scorer, get_scorer_names
+
+from pril.errors import InputError
+from pril.io import archive
+from pril.io.fields import Record, Type, type_name
+from pril.io.schema import RECORDS, TYPES
+
+
+def pack(estimators: list[Any]) -> bytes:
+    """Return a member."""
+    return _repacked(skops.io.dumps(estimators))
+
+
+def unknown_types(member: bytes) -> list[str]:
+    """Return the names of the types in a member that are not trusted; it is safe to parse then."""
+    _check_archive(member)
+    return sorted(set(skops.io.get_untrusted_types(data=member)) - set(trusted_types()))
+
+
+def unpack(member: bytes) -> Any:
+    """Return the estimators of a member."""
+    return skops.io.loads(member, trusted=list(trusted_types()))
+
+
+# What a search keeps besides estimators: how it cut the rows, and how it scored.
+SEARCHES = (
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
+    *(
+        f"sklearn.model_selection._split.{name}"
+        for name in (
+            "GroupKFold",
+            "GroupShuffleSplit",
+            "KFold",
+            "LeaveOneGroupOut",
+            "LeaveOneOut",
+            "PredefinedSplit",
+            "RepeatedKFold",
+            "RepeatedStratifiedKFold",
+            "ShuffleSplit",
+            "StratifiedGroupKFold",
+            "StratifiedKFold",
+            "StratifiedShuffleSplit",
+            "TimeSeriesSplit",
+        )
+    ),
+    "pril.metrics.IntervalScorer",
+    "pril.metrics.interval_absolute_error",
+    "pril.metrics.interval_accuracy",
+    "numpy.ma.MaskedArray",
+)
+
+
+@cache
+def trusted_types() -> tuple[str, ...]:
+    """Return the names of types that a member may hold besides those that skops trusts.
+
+    They are our own, and what scikit-learn's transformers and searches keep. Building them runs no
+    code of the file's choosing.
+    """
+    described: list[Type | Record] = [*TYPES.values(), *RECORDS]
+    ours = [f"{kind.module}.{kind.name}" for kind in described]
+    ours += ["pril.core.memory.Memory", "pril.core.memory.Layout", "pril.core.loop.Part"]
+    metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
+    kept = map(type_name, (csr_array, csr_matrix, np.dtype))
+    return (*ours, *kept, *SEARCHES, *sorted(metrics))
+
+
+def _repacked(packed: bytes) -> bytes:
+    """Return an archive uncompressed, and the archives in it too: a sparse matrix is one."""
+    found = archive.unpack(packed, compressed=True)
+    return archive.pack(
+        {name: _repacked(part) if _is_archive(part) else part for name, part in found.items()}
+    )
+
+
+def _is_archive(member: bytes) -> bool:
+    return member.startswith(archive.MAGIC)
+
+
+def _check_archive(member: bytes) -> None:
+    """Refuse a member that skops could not read in time or memory that the file's size bounds."""
+    found = archive.unpack(member)
+    for part in filter(_is_archive, found.values()):
+        archive.unpack(part)
+    # Objects with one number are one object to skops. Each must be described in full wherever it
+    # occurs, as skops does, or a short file could describe a tree that no computer can walk.
+    described: dict[Any, Any] = {}
+
+    def check(node: dict[str, Any]) -> dict[str, Any]:
+        number, _ = node.pop("__id__", None), node.pop("file", None)  # only these may differ
+        if number is not None and described.setdefault(number, node) != node:
+            raise InputError("two objects have one number")
+        return node
+
+    json.loads(found["schema.json"], object_hook=check)
