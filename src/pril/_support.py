@@ -31,7 +31,8 @@ class Support(NamedTuple):
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        return self._replace(state=copy_arrays(self.state), mean=copy_arrays(self.mean))
+        state, mean = copy_arrays(self.state), copy_arrays(self.mean)
+        return self._replace(state=state, mean=mean, place=None)
 
     def places(self, chosen: Array) -> Array:
         """Return the position of rows of this call among the support rows, -1 if they have none."""
