@@ -123,7 +123,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
     if hasattr(y, "__dlpack_device__"):  # labels are read on the host, wherever they come from
         fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
         y = fetch() if callable(fetch) else y
-    table = _columns(y)
+    table = columns_of(y)
     if table is None:
         labels = _read_array(y, name)
     else:
@@ -157,7 +157,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
     return labels._replace(values=values)
 
 
-def _columns(y: Any) -> list[Any] | None:
+def columns_of(y: Any) -> list[Any] | None:
     """Return the columns of a table; None if y is no table of named columns."""
     if hasattr(y, "iloc") and hasattr(y, "columns"):  # pandas
         return [y.iloc[:, column] for column in range(y.shape[1])]

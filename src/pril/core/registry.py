@@ -18,6 +18,7 @@ class Learner(NamedTuple):
     averages: bool = True  # has the parameter `average`
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
     bounded: bool = False  # wants features within [-1, 1]
+    online: bool = True  # learns row by row, with `partial_fit`; False: all rows at once, in memory
 
     def load(self) -> Any:
         """Import and return the class."""

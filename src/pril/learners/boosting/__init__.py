@@ -1,0 +1,1 @@
+"""What `OrderedBoosting` is made of."""

@@ -1,0 +1,398 @@
+"""Gradient boosting learned from ranges, in memory."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from pril.core import ranking
+from pril.core.classifier import ProbabilityClassifier, Ratings, naming_rows, read_weights
+from pril.core.loop import Dense
+from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
+from pril.errors import InputError, RowError
+from pril.learners.boosting import passes
+from pril.learners.boosting.categories import (
+    chosen_features,
+    codes_of,
+    is_categorical,
+    refuse_words,
+)
+from pril.learners.boosting.passes import Forest
+from pril.learners.boosting.training import Ranges, Training
+from pril.learners.boosting.trees import check_forest, require
+from pril.learners.ordered_logit import MOST_CLASSES
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+
+# What is learned, beside trees and categories: the type of the array and its sizes.
+LEARNED = {
+    "thresholds_": ("f8", "thresholds"),
+    "n_iter_": ("i8",),
+    "validation_loss_": ("f8", "rounds"),
+    "feature_importances_": ("f8", "features"),
+    "_mean": ("f8", "features"),
+    "_slope": ("f8", "features"),
+    "_intercept": ("f8",),
+    "_n_boosters": ("i8",),
+    "_ends": ("i8", "ranges", "two"),
+    "_chances": ("f8", "ranges", "classes"),
+}
+
+
+class OrderedBoosting(ProbabilityClassifier):
+    """Gradient boosting learned from ranges: the least error on tables.
+
+    The model is that of `OrderedLogit`, with the score of a linear model and boosted trees:
+
+        ``P(y <= i) = 1 / (1 + exp(f(x) - theta_i))``
+
+    It learns all rows at once, exact labels and ranges, and it also learns how ranges come about:
+    rows with exact labels show which ranges each class is given. The rows are split into folds, and
+    one booster for each fold learns from the others. What ranges mean, the thresholds and the
+    number of rounds are learned from the scores of rows that a booster has not seen. The mean of
+    the boosters' scores predicts.
+
+    Features need no scaling. Missing values and categories are used as they are.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=300
+        Rounds, at most. Each adds a tree to every booster.
+    learning_rate : float, default=0.1
+        Factor of what a tree adds to the score.
+    max_leaf_nodes : int, default=31
+        Leaves of a tree, at most.
+    min_samples_leaf : int, default=5
+        Rows in a leaf, at least; LightGBM estimates their number.
+    l2_regularization : float, default=1.0
+        Pulls what a leaf adds to the score towards zero.
+    n_folds : int, default=8
+        Folds, and boosters. With fewer rows there are fewer.
+    n_iter_no_change : int, default=20
+        Stop when the held-out loss has not improved for so many rounds. The best round is kept.
+    trust : float, default=30.0
+        Number of rows with an exact label of a class after which what they show about ranges counts
+        half. Until then, all classes of a range are taken to be given it equally often.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Which features are categories: those of a DataFrame whose dtype says so, or a mask, indices
+        or names; None: no feature. A category that was not seen counts as missing.
+    decision : {"median", "mode"}, default="median"
+        Which class to predict: the median of the probabilities, which has the least expected
+        absolute error, or the class with the largest one.
+    n_jobs : int, default=None
+        Boosters that learn side by side, in threads. None: one, or what a
+        :class:`joblib.parallel_config` says; -1: as many as there are processors. It changes no
+        bit of the model.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the folds.
+    verbose : int, default=0
+        Whether to print a line of progress every ten seconds.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of probabilities and margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first; at most 64.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    n_iter_ : int
+        Rounds that were kept.
+    validation_loss_ : ndarray of shape (n_rounds,)
+        Held-out loss after each round, those that were not kept included: the mean of
+        ``-log P(label)``.
+    feature_importances_ : ndarray of shape (n_features,)
+        Share of each feature in what the splits of all trees gained. The linear score that the
+        trees start from does not count.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has them.
+
+    See Also
+    --------
+    OrderedLogit : Linear, online: for streams, and for weights that can be read.
+
+    Notes
+    -----
+    `fit` needs LightGBM: ``pip install 'pril[boosting]'``. A fitted model does not.
+
+    Where no label is exact, nothing shows how ranges come about, and the classes at both ends
+    cannot be told from their neighbours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedBoosting
+    >>> from pril.labels import make_intervals
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = np.digitize(np.abs(X[:, 0]), [0.5, 1.0]) + 1
+    >>> ranges = make_intervals(y, 1, 0.75, random_state=0)
+    >>> model = OrderedBoosting(classes=[1, 2, 3], random_state=0).fit(X, ranges)
+    >>> model.predict([[-2.0, 0.0], [0.0, 0.0], [0.8, 0.0]])
+    array([3, 1, 2])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "classes": ["array-like", None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_leaf_nodes": [Interval(Integral, 2, 1 << 16, closed="both")],
+        "min_samples_leaf": [Interval(Integral, 1, None, closed="left")],
+        "l2_regularization": [Interval(Real, 0, None, closed="left")],
+        "n_folds": [Interval(Integral, 2, 127, closed="both")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "trust": [Interval(Real, 0, None, closed="left")],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "decision": [StrOptions({"median", "mode"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    thresholds_: Array
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 300,
+        learning_rate: float = 0.1,
+        max_leaf_nodes: int = 31,
+        min_samples_leaf: int = 5,
+        l2_regularization: float = 1.0,
+        n_folds: int = 8,
+        n_iter_no_change: int = 20,
+        trust: float = 30.0,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
+        decision: Literal["median", "mode"] = "median",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.classes = classes
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_samples_leaf = min_samples_leaf
+        self.l2_regularization = l2_regularization
+        self.n_folds = n_folds
+        self.n_iter_no_change = n_iter_no_change
+        self.trust = trust
+        self.categorical_features = categorical_features
+        self.decision = decision
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- Learning ---
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from scratch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features. Missing values are NaN; categories come in columns of a DataFrame, or are
+            named by `categorical_features`.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a
+            row without a label is left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts, relative to the mean of all. A row of weight 0 is left out.
+            None: all weights are 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with self._unchanged_on_failure():
+            features = self._read_features(X, reset=True)
+            used, ranges, weight = self._read_labels(y, sample_weight, len(features))
+            if len(used) < len(features):
+                features = features[used]
+            del used  # memory is scarce
+            rng = check_random_state(self.random_state)
+            learned = Training(self, features, ranges, weight, rng).run()
+            self.__dict__.update(learned)
+        return self
+
+    def _read_labels(
+        self, y: Any, sample_weight: ArrayLike | None, n: int
+    ) -> tuple[Array, Ranges, Array]:
+        """Set the classes; return which rows have a label and a weight, and both."""
+        table = ranking.read(y)
+        ranking.check_length(table.values, range(n))
+        weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
+        used = np.flatnonzero(weight)
+        if len(used) == 0:
+            raise InputError("sample_weight is zero for every row: nothing to learn from")
+        with naming_rows(used):
+            self.order_, intervals = ranking.encode(table.take(used), self.classes)
+        labelled = ranking.is_labelled(intervals)
+        used, intervals = used[labelled], intervals[labelled]
+        n_classes = len(self.order_)
+        if n_classes > MOST_CLASSES:
+            raise InputError(
+                f"OrderedBoosting takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
+                "into bins, for example with pril.labels.from_bounds, or use PRIL"
+            )
+        if len(used) < 2:
+            raise InputError(
+                f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {len(used)}"
+            )
+        weight = weight[used]
+        return used, Ranges.of(intervals, n_classes), weight / weight.mean()
+
+    # --- Features ---
+
+    def _read_features(self, X: Any, *, reset: bool) -> Array:
+        """Return X as a matrix of numbers, the categories as their codes, missing ones as NaN."""
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64), np.nan)
+        columns = ranking.columns_of(X)
+        if reset:
+            self._categories = self._find_categories(X, columns)
+        refuse_words(X, columns, self._categories)
+        if columns is not None and self._categories:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            features = np.empty((len(columns[0]), len(columns)))
+            for k, column in enumerate(columns):
+                if k not in self._categories:
+                    features[:, k] = check_array(
+                        column, dtype=np.float64, ensure_2d=False, ensure_all_finite=False
+                    )
+        else:
+            features = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=(np.float64, np.float32),
+                order="C",
+                ensure_all_finite=False,
+            )
+            columns = None
+            if self._categories:
+                features = features.copy()
+        for k, categories in self._categories.items():
+            column = features[:, k] if columns is None else columns[k]
+            features[:, k] = codes_of(column, categories)
+        infinite = np.isinf(features)
+        if infinite.any():
+            row, k = np.argwhere(infinite)[0]
+            names = getattr(self, "feature_names_in_", None)
+            name = k if names is None else repr(names[k])
+            reason = f"feature {name} is {features[row, k]}; Input X contains infinity"
+            raise RowError("X", int(row), f"{reason}: replace it, or use NaN for a missing value")
+        return features
+
+    def _find_categories(self, X: Any, columns: list[Any] | None) -> dict[int, Array]:
+        """Return the categories of each feature that has some, ascending."""
+        asked = self.categorical_features
+        if asked is None or (isinstance(asked, str) and columns is None):
+            return {}
+        if isinstance(asked, str) and columns is not None:
+            chosen = [k for k, column in enumerate(columns) if is_categorical(column)]
+        else:
+            chosen = chosen_features(np.asarray(asked), X, columns)
+        cells = np.asarray(X) if columns is None else None
+        return {
+            k: ranking.read(
+                cells[:, k] if cells is not None else columns[k],  # type: ignore[index]
+                name=f"X, feature {k}",
+                columns=(1,),
+            ).seen()
+            for k in chosen
+        }
+
+    # --- Predicting ---
+
+    def _readable(self, X: Any) -> Dense:
+        check_is_fitted(self, "thresholds_")
+        return Dense(self._read_features(X, reset=False), 0.0)
+
+    def _rate_rows(self, rows: Dense) -> Ratings:
+        X = rows.X.astype(np.float64, copy=False)
+        cut = np.concatenate([[-np.inf], self.thresholds_, [np.inf]])
+        scores = np.empty((len(X), 1))
+        passes.linear_scores(X, self._mean, self._slope, scores[:, 0])
+        trees = np.zeros(len(X))
+        passes.add_trees(X, self._forest, trees)
+        scores[:, 0] += trees / self._n_boosters + self._intercept
+        if self.decision == "mode":
+            rank = self._log_probabilities(scores, cut).argmax(axis=1)
+        else:
+            rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
+        return Ratings(rank, scores, cut)
+
+    def _label_chances(self, intervals: Array) -> Array:
+        n_classes = len(self.order_)
+        ranks = np.arange(n_classes)
+        chances = ((intervals[:, :1] <= ranks) & (ranks <= intervals[:, 1:])).astype(float)
+        kinds = self._ends @ [n_classes, 1]
+        kind = intervals @ [n_classes, 1]
+        at = np.minimum(np.searchsorted(kinds, kind), len(kinds) - 1)
+        known = kinds[at] == kind
+        chances[known] = self._chances[at[known]]
+        return chances
+
+    # --- Files ---
+
+    def _export_arrays(self) -> dict[str, Array]:
+        """Return all that was learned as plain arrays; `_import_arrays` takes them."""
+        check_is_fitted(self, "thresholds_")
+        return {
+            **{name.strip("_"): np.asarray(getattr(self, name)) for name in LEARNED},
+            **{f"forest.{name}": part for name, part in self._forest._asdict().items()},
+            **{f"categories.{k}": values for k, values in self._categories.items()},
+        }
+
+    def _import_arrays(self, arrays: dict[str, Array]) -> None:
+        """Set what was learned, once all of it is checked; `order_` and features are known."""
+        d, n_classes = self.n_features_in_, len(self.order_)
+        sizes = {"classes": n_classes, "thresholds": n_classes - 1, "features": d, "two": 2}
+        learned: dict[str, Any] = {"_categories": {}}
+        for name, (dtype, *shape) in LEARNED.items():
+            array = np.asarray(arrays.get(name.strip("_")))
+            fits = array.dtype == dtype and array.ndim == len(shape)
+            for size, own in zip(shape, array.shape, strict=False):
+                fits = fits and own == sizes.setdefault(size, own)
+            require(fits, f"{name.strip('_')} must be {np.dtype(dtype)}, of {shape or 'one'}")
+            require(np.isfinite(array).all(), f"{name.strip('_')} must be finite")
+            learned[name] = array if shape else array.item()
+        for name in arrays:
+            if name.startswith("categories."):
+                k = int(name.partition(".")[2])
+                require(0 <= k < d and arrays[name].ndim == 1, f"{name} is of no feature")
+                learned["_categories"][k] = arrays[name]
+        parts = {name: arrays.get(f"forest.{name}") for name in Forest._fields}
+        learned["_forest"] = check_forest(parts, d, set(learned["_categories"]))
+        (low, high), chances = learned["_ends"].T, learned["_chances"]
+        require((np.diff(learned["thresholds_"]) >= 0).all(), "thresholds must be ascending")
+        require((low >= 0).all() and (low <= high).all() and (high < n_classes).all(), "ends")
+        kinds = low * n_classes + high
+        require(len(kinds) > 0 and (np.diff(kinds) > 0).all(), "ends must be ascending")
+        require((chances >= 0).all() and (chances <= 1).all(), "chances must be within 0..1")
+        require(learned["_n_boosters"] > 0, "n_boosters must be positive")
+        self.__dict__.update(learned)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags

@@ -1,0 +1,519 @@
+"""OrderedBoosting: gradient boosting learned from ranges."""
+
+import copy
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import pril
+import reference
+from pril import (
+    OrderedBoosting,
+    OrderedLogit,
+    PredictionRanges,
+    _boosting_pass,
+    ordered_boosting,
+)
+from pril.labels import make_intervals
+
+lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
+
+QUICK = {"max_iter": 30, "random_state": 0}
+
+
+def table(n=600, K=4, seed=0, kind=1):
+    """Return features, exact ranks of a curved score, and ranges around three quarters of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    score = np.abs(X[:, 0]) + X[:, 1] * X[:, 2] + 0.2 * rng.logistic(size=n)
+    y = np.digitize(score, np.quantile(score, np.arange(1, K) / K))
+    return X, y, make_intervals(y, kind, 0.75, classes=range(K), random_state=seed)
+
+
+@pytest.fixture(scope="module")
+def model():
+    X, _, ranges = table()
+    return OrderedBoosting(classes=range(4), **QUICK).fit(X, ranges)
+
+
+OTHER_FOLDS = (
+    "a row of weight two is in one fold, two rows may be in two; the start learns row by row"
+)
+
+
+@pytest.mark.filterwarnings("ignore::pril.labels.ClassOrderWarning", "ignore:n_folds")
+@parametrize_with_checks(
+    [OrderedBoosting(max_iter=10), OrderedBoosting(max_iter=10, decision="mode", n_jobs=2)],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": OTHER_FOLDS},
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+# --- The algorithm ---
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_its_slow_twin(weighted):
+    """With few distinct values LightGBM's bins hold one each, so that its splits are exact."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 2)).round(1) * [1.0, 7.0]
+    y = np.digitize(np.abs(X[:, 0]) + 0.02 * X[:, 1] + 0.2 * rng.logistic(size=60), [0.4, 1.0])
+    ranges = make_intervals(y, 1, 0.6, classes=range(3), random_state=0)
+    weight = rng.uniform(0.2, 2.0, size=60) if weighted else np.ones(60)
+    weight /= weight.mean()
+    order = np.random.RandomState(5).permutation(60)
+    fold = np.empty(60, dtype=int)
+    fold[order] = np.arange(60) % 3
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    starts = []
+    for j in range(3):
+        rows = order[fold[order] != j]
+        logit = OrderedLogit(classes=range(3), random_state=0)
+        logit.fit((X[rows] - mean) / scale, ranges[rows], weight[rows])
+        starts.append((logit.coef_, logit.thresholds_))
+    losses, theta, _, f = reference.ordered_boosting(
+        (X - mean) / scale, ranges, 3, weight, fold, starts, 12, 0.1, 1.0, 30
+    )
+    model = OrderedBoosting(
+        classes=range(3), max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3,
+        min_samples_leaf=1, random_state=5,
+    ).fit(X, ranges, weight if weighted else None)  # fmt: skip
+    np.testing.assert_allclose(model.validation_loss_, losses, atol=1e-6)
+    assert model.n_iter_ == 12 == np.argmin(losses) + 1  # else theta would be of another round
+    np.testing.assert_allclose(model.thresholds_, theta, atol=1e-5)
+    np.testing.assert_allclose(model.latent(X), f.mean(axis=0), atol=1e-5)
+
+
+def test_thresholds_are_ordered_and_the_first_losses_fall(model):
+    assert (np.diff(model.thresholds_) >= 0).all()
+    assert (np.diff(model.validation_loss_[:5]) < 0).all()
+
+
+def test_the_best_round_is_kept():
+    X, _, ranges = table(200)
+    full = OrderedBoosting(classes=range(4), learning_rate=1.0, random_state=0)
+    full.fit(X, ranges)
+    best = full.n_iter_
+    assert best == np.argmin(full.validation_loss_) + 1
+    assert len(full.validation_loss_) == best + 20
+    cut = clone(full).set_params(max_iter=best).fit(X, ranges)
+    np.testing.assert_array_equal(cut.latent(X), full.latent(X))
+    np.testing.assert_array_equal(cut.thresholds_, full.thresholds_)
+
+
+def test_ranges_teach_more_than_their_exact_quarter():
+    X, y, ranges = table(800, kind=2)
+    rows, truth, _ = table(2000, seed=1)
+    known = ranges[:, 0] == ranges[:, 1]
+    from_ranges = OrderedBoosting(classes=range(4), random_state=0).fit(X, ranges)
+    from_exact = clone(from_ranges).fit(X[known], y[known])
+    errors = [np.abs(m.predict(rows) - truth).mean() for m in (from_ranges, from_exact)]
+    assert errors[0] < 0.95 * errors[1]
+
+
+def test_all_labels_exact_it_is_no_worse_than_boosting_without_order():
+    X, y, _ = table(1500)
+    rows, truth, _ = table(2000, seed=1)
+    ours = OrderedBoosting(random_state=0).fit(X, y).predict(rows)
+    other = HistGradientBoostingClassifier(random_state=0).fit(X, y).predict(rows)
+    assert np.abs(ours - truth).mean() < np.abs(other - truth).mean()
+
+
+class Given(np.random.RandomState):
+    """Draws the order that it is given."""
+
+    def __init__(self, order):
+        super().__init__(0)
+        self.order = order
+
+    def permutation(self, n):
+        return self.order
+
+
+def test_permuting_rows_and_folds_alike_changes_nothing():
+    X, _, ranges = table(300)
+    order = np.random.default_rng(1).permutation(300)
+    move = np.random.default_rng(2).permutation(300)  # row i of the new table is row move[i]
+    moved = np.argsort(move)[order]
+    learner = OrderedBoosting(classes=range(4), max_iter=15)
+    one = clone(learner).set_params(random_state=Given(order)).fit(X, ranges)
+    other = clone(learner).set_params(random_state=Given(moved)).fit(X[move], ranges[move])
+    np.testing.assert_allclose(other.latent(X), one.latent(X), atol=1e-6)
+    np.testing.assert_allclose(other.thresholds_, one.thresholds_, atol=1e-6)
+
+
+def test_the_scale_of_weights_does_not_matter():
+    X, _, ranges = table(300)
+    weight = np.random.default_rng(0).uniform(0.1, 3, size=300)
+    learner = OrderedBoosting(classes=range(4), **QUICK)
+    one, ten = (clone(learner).fit(X, ranges, weight * c).latent(X) for c in (1, 8))
+    np.testing.assert_array_equal(one, ten)
+    assert not np.allclose(one, clone(learner).fit(X, ranges).latent(X), atol=0.01)
+
+
+def test_rows_without_label_or_weight_change_nothing():
+    X, _, ranges = table(300)
+    more = np.insert(X, [7, 200], 50.0, axis=0)
+    labels = np.insert(ranges.astype(float), [7, 200], [[np.nan] * 2, [3, 3]], axis=0)
+    weight = np.insert(np.ones(300), [7, 200], [1.0, 0.0])
+    learner = OrderedBoosting(classes=range(4), **QUICK)
+    one = clone(learner).fit(X, ranges)
+    other = clone(learner).fit(more, labels, weight)
+    np.testing.assert_array_equal(one.latent(X), other.latent(X))
+
+
+@pytest.mark.parametrize("n_jobs", [2, -1])
+def test_threads_change_no_bit(model, n_jobs):
+    X, _, ranges = table()
+    other = clone(model).set_params(n_jobs=n_jobs).fit(X, ranges)
+    np.testing.assert_array_equal(other.latent(X), model.latent(X))
+    np.testing.assert_array_equal(other.validation_loss_, model.validation_loss_)
+
+
+def test_many_rows_need_no_boosters_kept(model, monkeypatch):
+    X, _, ranges = table()
+    kept = clone(model).set_params(max_iter=2).fit(X, ranges)
+    monkeypatch.setattr(ordered_boosting, "MOST_KEPT", 100)
+    other = clone(kept).fit(X, ranges)  # from the third tree on, sums are rounded differently
+    np.testing.assert_array_equal(other.latent(X), kept.latent(X))
+
+
+def test_threads_change_no_bit_with_many_rows(model, monkeypatch):
+    X, _, ranges = table()
+    monkeypatch.setattr(ordered_boosting, "MOST_KEPT", 100)
+    one, two = (clone(model).set_params(n_jobs=n).fit(X, ranges).latent(X) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+# --- Features ---
+
+
+def mixed_table(n=500):
+    """Return a DataFrame with gaps and categories that decide, and exact labels."""
+    rng = np.random.default_rng(0)
+    towns = np.array(["Rome", "Oslo", "Bonn", "Bath", "Cork", "Lyon"])
+    town, size = rng.integers(0, 6, n), rng.normal(size=n)
+    y = np.digitize(np.array([0, 2, 0, 2, 1, 1])[town] + size, [0.0, 1.0, 2.0])
+    size = np.where(rng.random(n) < 0.2, np.nan, size)
+    frame = pd.DataFrame({"town": pd.Categorical(towns[town]), "size": size, "noise": size[::-1]})
+    frame.loc[::17, "town"] = None
+    return frame, y
+
+
+def test_categories_and_gaps_are_used():
+    X, y = mixed_table()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    blind = OrderedBoosting(**QUICK).fit(X[["size", "noise"]], y)
+    assert model.score(X, y) > blind.score(X[["size", "noise"]], y) + 0.2
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.feature_importances_.argmin() == 2
+
+
+@pytest.mark.parametrize("frame", ["polars", "indices", "mask", "names", "reordered"])
+def test_categories_may_come_in_other_ways(frame):
+    X, y = mixed_table()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    codes = X.assign(town=X["town"].cat.codes.where(X["town"].notna()))
+    options, other = {}, codes
+    if frame == "polars":
+        other = pl.from_pandas(X).with_columns(pl.col("town").cast(pl.Categorical))
+    elif frame == "reordered":  # the values count, not their codes
+        other = X.assign(town=X["town"].cat.reorder_categories(X["town"].cat.categories[::-1]))
+    else:
+        chosen = {"indices": [0], "mask": [True, False, False], "names": ["town"]}[frame]
+        options = {"categorical_features": chosen}
+        other = codes if frame == "names" else codes.to_numpy()
+    again = OrderedBoosting(**QUICK, **options).fit(other, y)
+    np.testing.assert_array_equal(again.latent(other), model.latent(X))
+
+
+def test_a_category_that_was_not_seen_counts_as_missing():
+    X, y = mixed_table()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    rows = X.head(3).assign(town=pd.Categorical(["Cork", "Pisa", None]))
+    scores = model.latent(rows.assign(size=0.5, noise=0.5))
+    assert scores[1] == scores[2] != scores[0]
+
+
+def test_a_gap_where_none_was_learned_goes_with_the_larger_part(model):
+    gap = np.array([[np.nan, 0.0, 0.0, 0.0]])
+    assert np.isfinite(model.latent(gap)).all()
+    assert np.abs(model.latent(gap)[0]) < 10
+
+
+@pytest.mark.parametrize("leaves", [2, 31, 64, 65, 200])
+def test_trees_say_what_lightgbm_says(leaves):
+    """Gaps, sets of categories, trees with more leaves than a word has bits."""
+    X, y = mixed_table(3000)
+    X["town"] = X["town"].cat.codes.where(X["town"].notna())
+    X["many"] = np.random.default_rng(0).integers(0, 90, len(X))
+    options = {"num_leaves": leaves, "min_data_in_leaf": 2, "min_data_per_group": 5}
+    data = lightgbm.Dataset(X.to_numpy(), y, categorical_feature=[0, 3])
+    booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
+    rows = X.to_numpy().copy()
+    rows[::5, 0] = 77.0  # a category that it does not know
+    scores = np.zeros(len(rows))
+    forest = ordered_boosting.plant(ordered_boosting.read_trees(booster))
+    _boosting_pass.add_trees(rows, forest, scores)
+    np.testing.assert_allclose(scores, booster.predict(rows), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [([7], "indices"), ([True], "a mask of the 3 features"), (["place"], "names")],
+)
+def test_categorical_features_that_are_not_there(asked, message):
+    X, y = mixed_table(50)
+    with pytest.raises(ValueError, match=message):
+        OrderedBoosting(categorical_features=asked).fit(X, y)
+
+
+# --- Bad input ---
+
+
+def test_too_many_classes():
+    with pytest.raises(ValueError, match="at most 64 classes, got 65"):
+        OrderedBoosting().fit(np.zeros((65, 1)), np.arange(65))
+
+
+def test_no_exact_label():
+    X, _, _ = table(100)
+    with pytest.warns(UserWarning, match="no label is exact"):
+        model = OrderedBoosting(classes=[1, 2, 3], **QUICK).fit(X, [(1, 2), (2, 3)] * 50)
+    assert np.isfinite(model.latent(X)).all()
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 3], [0, 1, 7, 2, 3]])
+def test_a_class_without_rows(labels):
+    X, y, _ = table(200)
+    model = OrderedBoosting(classes=labels, **QUICK).fit(X, y)
+    assert set(model.predict(X)) <= {0, 1, 2, 3}
+    assert model.score(X, y) > 0.6
+
+
+def test_fewer_rows_than_folds():
+    with pytest.warns(UserWarning, match="n_folds=8, but only 4 rows have a label"):
+        model = OrderedBoosting(random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [1, 1, 2, 2])
+    assert model.predict([[0.0], [3.0]]).tolist() == [1, 2]
+
+
+def test_weights_that_are_all_zero():
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        OrderedBoosting().fit([[0.0], [1.0]], [1, 2], [0.0, 0.0])
+
+
+def test_one_column_and_constant_columns():
+    X, y, _ = table(200)
+    one = OrderedBoosting(**QUICK).fit(X[:, :1], y)
+    both = OrderedBoosting(**QUICK).fit(np.column_stack([X[:, 0], np.ones(200)]), y)
+    rows = np.column_stack([X[:, 0], np.zeros(200)])
+    np.testing.assert_allclose(one.latent(X[:, :1]), both.latent(rows), atol=1e-9)
+    flat = OrderedBoosting(**QUICK).fit(np.ones((200, 2)), y)
+    assert len(set(flat.latent(X[:, :2]))) == 1
+    assert flat.feature_importances_.tolist() == [0.0, 0.0]
+
+
+def test_very_many_columns():
+    rng = np.random.default_rng(0)
+    X = np.zeros((60, 100_000), dtype=np.float32)
+    X[:, ::1000] = rng.normal(size=(60, 100))
+    y = (X[:, 5000] > 0) * 1
+    model = OrderedBoosting(max_iter=3, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_is_refused_with_its_row(value):
+    X, y, _ = table(50)
+    X[7, 2] = value
+    with pytest.raises(ValueError, match=re.escape(f"X, row 7: feature 2 is {value}")):
+        OrderedBoosting().fit(X, y)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_words_and_dates_are_refused_with_their_column(frame):
+    X, y, _ = table(50)
+    for cells in (["old"] * 50, pd.date_range("2020", periods=50).to_list()):
+        rows = frame({"size": X[:, 0], "age": cells})
+        with pytest.raises(ValueError, match=r"X, column 'age' has .* ColumnEncoder"):
+            OrderedBoosting().fit(rows, y)
+
+
+def test_masked_cells_and_columns_without_a_value_are_missing():
+    X, y, _ = table(200)
+    hidden = np.random.default_rng(0).random(X.shape) < 0.2
+    one = OrderedBoosting(**QUICK).fit(np.ma.masked_array(X, hidden), y)
+    two = OrderedBoosting(**QUICK).fit(np.where(hidden, np.nan, X), y)
+    np.testing.assert_array_equal(one.latent(X), two.latent(X))
+    empty = pd.DataFrame({"a": X[:, 0], "b": np.nan, "c": pd.Categorical([None] * 200)})
+    assert np.isfinite(OrderedBoosting(**QUICK).fit(empty, y).latent(empty)).all()
+
+
+def test_huge_features():
+    X, y, _ = table(200)
+    model = OrderedBoosting(**QUICK).fit(X * [1e300, 1e-300, 1.0, 1.0], y)
+    assert np.isfinite(model.latent(X * [1e300, 1e-300, 1.0, 1.0])).all()
+    assert np.isfinite(OrderedBoosting(**QUICK).fit(X, y).latent(X * 1e300)).all()
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(model):
+    other = copy.deepcopy(model)
+    X, _, _ = table(50)
+    with pytest.raises(ValueError, match="row 3"):
+        other.fit(X[:, :2], [(0, 1)] * 3 + [(2, 1)] + [(0, 1)] * 46)
+    rows = table()[0]
+    np.testing.assert_array_equal(other.latent(rows), model.latent(rows))
+
+
+def test_progress(capsys, monkeypatch):
+    monkeypatch.setattr(ordered_boosting, "PROGRESS_SECONDS", 0.0)
+    X, y, _ = table(100)
+    OrderedBoosting(max_iter=3, random_state=0, verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["round 1", "round 2", "round 3"]
+
+
+# --- Files ---
+
+
+def copied(model, arrays):
+    """Return a model of arrays, as a file would hold them."""
+    other = clone(model)
+    for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(other, name, getattr(model, name))
+    other._import_arrays(arrays)
+    return other
+
+
+def test_a_model_is_its_arrays():
+    X, y = mixed_table()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    arrays = {name: np.array(part) for name, part in model._export_arrays().items()}
+    other = copied(model, arrays)
+    np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
+
+
+def test_damaged_arrays_are_refused_or_harmless():
+    """Compiled code trusts every index: none that is wrong may get there."""
+    X, y = mixed_table(500)
+    model = OrderedBoosting(max_iter=4, random_state=0).fit(X, y)
+    arrays = {n: a for n, a in model._export_arrays().items() if not n.startswith("categories")}
+    categories = {n: a for n, a in model._export_arrays().items() if n.startswith("categories")}
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(1500):
+        name = rng.choice(sorted(arrays))
+        damaged = {n: np.array(a) for n, a in arrays.items()}
+        part = damaged[name]
+        if rng.random() < 0.1:
+            damaged[name] = part[..., :-1] if part.ndim else part.astype(complex)
+        else:
+            cell = rng.integers(part.size)
+            if part.dtype.kind == "b":
+                part.flat[cell] ^= True
+            elif part.dtype.kind == "f":
+                part.flat[cell] = rng.choice([np.nan, np.inf, -1.0, 1e300, 0.5, 3.0])
+            else:
+                part.flat[cell] = rng.choice([-1, 0, 1, 7, 2**31 - 1])
+        try:
+            other = copied(model, damaged | categories)
+        except ValueError as error:
+            refused += str(error).startswith("the model is damaged")
+        else:
+            assert np.isfinite(other.predict_proba(X)).all()
+    assert refused > 700
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"thresholds": np.array([1.0, 0.0, 2.0])}, "thresholds must be ascending"),
+        ({"mean": np.array([1.0, np.nan, 0.0])}, "mean must be finite"),
+        ({"slope": np.zeros(2)}, "slope must be float64, of"),
+        ({"categories.9": np.array(["a"])}, "categories.9 is of no feature"),
+        ({"n_boosters": np.array(0)}, "n_boosters must be positive"),
+        ({"forest.first": None}, "forest.first must be"),
+    ],
+)
+def test_damage_is_named(change, message):
+    X, y = mixed_table(200)
+    model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        copied(model, model._export_arrays() | change)
+
+
+# --- At home with the others ---
+
+
+def test_probabilities_posterior_and_decisions(model):
+    X, _, ranges = table()
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(np.cumsum(proba, axis=1), model.predict_cumulative(X), atol=1e-12)
+    median = (model.predict_cumulative(X) < 0.5).sum(axis=1)
+    np.testing.assert_array_equal(model.predict(X), median)
+    mode = copy.copy(model).set_params(decision="mode")
+    np.testing.assert_array_equal(mode.predict(X), proba.argmax(axis=1))
+    posterior = model.posterior(X, ranges)
+    outside = np.arange(4) < ranges[:, :1]
+    outside |= np.arange(4) > ranges[:, 1:]
+    assert (posterior[outside] == 0).all()
+    np.testing.assert_allclose(posterior.sum(axis=1), 1)
+    wide = model.posterior(X[:5], [(0, 3)] * 5)  # a range that it has not seen says nothing
+    np.testing.assert_allclose(wide, proba[:5])
+
+
+def test_it_has_a_report(model, tmp_path):
+    X, _, ranges = table()
+    pril.report(model, X, ranges, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "What moves the score" in page
+    assert f"{model.feature_importances_.max():.1%}" in page
+    assert "30 rounds" in page
+
+
+@pytest.mark.parametrize("decision", ["median", "mode"])
+def test_onnx_says_the_same(decision):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    X, _, ranges = table()
+    X[::5, 1] = np.nan
+    model = OrderedBoosting(classes=list("abcd"), decision=decision, **QUICK)
+    model.fit(X, np.array(list("abcd"))[ranges])
+    graph = pril.onnx.to_onnx(model).SerializeToString()
+    label, proba = onnxruntime.InferenceSession(graph).run(None, {"X": X})
+    np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(label, model.predict(X))
+
+
+def test_where_it_cannot_go_a_sentence_names_what_can(model):
+    X, y, _ = table(20)
+    with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
+        pril.dask.fit(OrderedBoosting(), X, y)
+    with pytest.raises(TypeError, match="use OrderedLogit"):
+        pril.evaluate.progressive(OrderedBoosting(), X, y)
+    assert not hasattr(model, "partial_fit")
+
+
+def test_ranges_with_coverage():
+    X, y, _ = table(1200)
+    ranges = PredictionRanges(OrderedBoosting(**QUICK), random_state=0).fit(X[:800], y[:800])
+    assert ranges.coverage_report(X[800:], y[800:])["exact"] > 0.85
+
+
+def test_pipelines_searches_and_pickles():
+    X, _, ranges = table(200)
+    pipeline = make_pipeline(StandardScaler(), OrderedBoosting(max_iter=3, random_state=0))
+    grid = {"orderedboosting__max_leaf_nodes": [2, 8]}
+    found = GridSearchCV(pipeline, grid, cv=3).fit(X, ranges).best_estimator_
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)).predict(X), found.predict(X))  # noqa: S301
