@@ -165,31 +165,31 @@ class Memory:
         """Return a copy that predicts with the last iterate."""
         return self.with_layout(self.layout._replace(average=False))
 
+    def _wide(self) -> Array:
+        """Return the weights of the features and the sums of their mean, one below the other."""
+        n_matrices, width = 1 + self.layout.average, self.layout.n_features + 1
+        n_rows = n_matrices * self.layout.n_scores
+        return self.numbers[: n_rows * width].reshape(n_rows, width)
+
     def tail(self) -> Array:
         """Return the numbers after the weights and the sums of their mean."""
-        n_scores, width = self.integers[loop.N_SCORES], self.integers[loop.WIDTH]
-        return self.numbers[n_scores * width * (1 + self.integers[loop.AVERAGES]) :]
+        return self.numbers[self._wide().size :]
 
     def is_finite(self, columns: Array | None = None) -> bool:
         """Tell whether no number has overflowed: of these features, None: of all."""
         if columns is None:
             return bool(loop.all_bounded(self.numbers))
-        state = self.state
-        wide = (part[:, columns].ravel() for part in (state.u, state.mean_u))
-        return all(map(loop.all_bounded, (*wide, self.tail())))
+        return all(map(loop.all_bounded, (self._wide()[:, columns].ravel(), self.tail())))
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
         """Put back what a failure has changed: of these features, and of all but features."""
-        state, tail = self.state, self.tail()
-        wide = [(part, part[:, columns]) for part in (state.u, state.mean_u)]
-        kept, integers = tail.copy(), self.integers.copy()
+        wide, tail = self._wide(), self.tail()
+        before = wide[:, columns], tail.copy(), self.integers.copy()
         try:
             yield
         except BaseException:
-            for part, before in wide:
-                part[:, columns] = before
-            tail[:], self.integers[:] = kept, integers
+            wide[:, columns], tail[:], self.integers[:] = before
             raise
 
     def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
