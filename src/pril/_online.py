@@ -175,6 +175,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
+    _memory_type: ClassVar[Any] = Memory
     _may_lose_mean: ClassVar[bool] = False
     # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
     _whole_steps: ClassVar[bool] = True
@@ -487,12 +488,17 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return float(2.0 ** (1.0 / half_life))
 
     def __getstate__(self) -> Any:
-        """Return what a copy has: a memory of its own, and a lock of its own."""
+        """Return what copies and files have, as plain data; a copy has a lock of its own."""
         state = dict(super().__getstate__())
         state.pop("_lock", None)
         if "_memory" in state:
-            state["_memory"] = state["_memory"].copy()
+            state["_memory"] = state["_memory"].to_plain()
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_memory" in state:
+            self._memory = self._memory_type.of(self._layout(), state["_memory"])
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:

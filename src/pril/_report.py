@@ -16,7 +16,7 @@ import numpy as np
 from pril import _page, _ranks, io
 from pril._evaluation import Evaluation, Outcomes, pick_scores
 from pril._page import Block, Grid, Heading, Paragraph, Picture
-from pril._parts import Parts
+from pril._parts import Parts, model_name
 from pril._sklearn import safe_indexing
 from pril._words import count, evaluation_lines
 from pril.errors import shown
@@ -521,7 +521,7 @@ class Report:
         learner = self.learner
         given = learner.get_params(deep=False).items()
         facts = {
-            "model": io.model_name(self.model),
+            "model": model_name(self.model),
             "parameters": ", ".join(f"{name}={_parameter(value)}" for name, value in given),
             "classes": " < ".join(map(str, self.classes)),
             "learned": f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
-from pril._memory import Memory
+from pril._memory import Layout, Memory
 from pril._sklearn import convert_to_numpy, get_namespace
 
 if TYPE_CHECKING:
@@ -26,6 +26,17 @@ class Support(NamedTuple):
     origin: int  # the source of the first row of the next call
     place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
     base: Memory  # thresholds and counters, for no features
+
+    @classmethod
+    def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
+        """Return the support that `to_plain` gave."""
+        base = Memory.of(layout._replace(n_features=0), plain["base"])
+        return cls(**{**plain, "base": base}, origin=0, place=None)  # which `copy` sets anew
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what was learned as plain data, for files and copies."""
+        learned = {name: getattr(self, name) for name in ("rows", "coef", "sums", "source")}
+        return {**learned, "base": self.base.to_plain()}
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""

@@ -161,6 +161,7 @@ class KernelPRIL(ThresholdClassifier):
     }
     _parameter_constraints.pop("half_life")
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
+    _memory_type = Support
     _may_lose_mean = True  # when a budget drops a support row
 
     _memory: Support

@@ -25,6 +25,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise ImportError("pril.onnx needs skl2onnx: pip install 'pril[onnx]'") from error
 
+from pril._parts import Parts
 from pril._registry import LEARNERS
 from pril.features import PolynomialMap
 from pril.kernel import KernelPRIL
@@ -84,8 +85,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
 
 
 def _converted(model: Any, X: Any) -> Any:
-    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    first = steps[0]
+    parts = Parts.of(model)
+    first = parts.steps[0][1] if parts.steps else parts.learner
     if type(first).__name__ == "ColumnEncoder":
         inputs = [(name, DoubleTensorType([None, 1])) for name in first.numbers_]
         inputs += [(name, StringTensorType([None, 1])) for name in first.words_]

@@ -10,7 +10,6 @@ import numpy as np
 
 from pril import _ranks
 from pril._parts import Parts
-from pril.io import learner_of
 from pril.metrics import Reliability, calibration_error, reliability_curves
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class ScoreAxisDisplay:
         display : ScoreAxisDisplay
             What was drawn.
         """
-        learner = learner_of(estimator)
+        learner = Parts.of(estimator).learner
         if not hasattr(learner, "latent"):
             raise TypeError(f"{type(learner).__name__} has no score axis to draw")
         learner, rank, scores, thresholds, intervals = _rated(estimator, X, y)

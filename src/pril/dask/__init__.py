@@ -27,13 +27,13 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _ranks
-from pril._online import OnlineClassifier
+from pril._parts import Parts
 from pril.dask._blocks import Blocks, blocks_of, declared_classes, empty_features
 from pril.dask._cluster import Cluster as Cluster
 from pril.dask._cluster import ClusterLost
 from pril.dask._mix import Mode, learn
 from pril.dask._predict import predict_lazily, score_lazily
-from pril.dask._steps import fitted_steps, split_pipeline, transformed
+from pril.dask._steps import fitted_steps, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -239,7 +239,7 @@ def latent(estimator: Any, X: Any) -> Any:
     True
     """
     _check_fitted(estimator)
-    learner = split_pipeline(estimator)[1]
+    learner = Parts.of(estimator).learner
     if not hasattr(learner, "latent"):
         raise TypeError(
             f"{type(learner).__name__} has a score for each class, not one latent score"
@@ -279,8 +279,13 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def _clone(estimator: Any) -> Any:
-    _check_learner(estimator)
-    model = clone(split_pipeline(estimator)[1])
+    wrappers, _, learner = Parts.of(estimator)
+    if len(wrappers) > 1 or not all(hasattr(part, "steps") for part in wrappers):
+        raise TypeError(
+            "estimator must be a learner of this package, or a Pipeline that ends in one, got "
+            f"{type(wrappers[-1]).__name__}"
+        )
+    model = clone(learner)
     model._validate_params()
     return model
 
@@ -297,14 +302,4 @@ def _checked_classes(model: Any) -> Any:
 
 
 def _check_fitted(estimator: Any) -> None:
-    _check_learner(estimator)
-    check_is_fitted(split_pipeline(estimator)[1])
-
-
-def _check_learner(estimator: Any) -> None:
-    learner = split_pipeline(estimator)[1]
-    if not isinstance(learner, OnlineClassifier):
-        raise TypeError(
-            "estimator must be a learner of this package, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
-        )
+    check_is_fitted(Parts.of(estimator).learner)

@@ -69,7 +69,9 @@ class LoadedModel:
     def use(self, model: Any) -> None:
         """Replace the model, for example by one that has learned more."""
         self.model = model
-        self.steps, self.learner, self.ranges, self.is_frozen = Parts.of(model)
+        parts = Parts.of(model)
+        self.steps, self.learner = parts.pipeline, parts.learner
+        self.ranges, self.is_frozen = parts.ranges, parts.is_frozen
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 

@@ -15,9 +15,9 @@ import skops.io
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from pril import _archive
-from pril._fields import Record, Type, type_name
-from pril._schema import RECORDS, TYPES
+from pril.io import _archive
+from pril.io._types import TYPES, check, describe, type_of
+from pril.io._values import to_plain, type_name
 
 
 def pack(estimators: list[Any]) -> bytes:
@@ -31,9 +31,34 @@ def unknown_types(member: bytes) -> list[str]:
     return sorted(set(skops.io.get_untrusted_types(data=member)) - set(trusted_types()))
 
 
-def unpack(member: bytes) -> Any:
-    """Return the estimators of a member."""
-    return skops.io.loads(member, trusted=list(trusted_types()))
+def unpack(member: bytes, n: int) -> list[Any]:
+    """Return the n estimators of a member."""
+    estimators = skops.io.loads(member, trusted=list(trusted_types()))
+    if type(estimators) is not list or len(estimators) != n:
+        raise ValueError(f"it has other than {n} foreign steps")
+    _check_inside(estimators)
+    return estimators
+
+
+def _check_inside(objects: list[Any]) -> None:
+    """Check objects of ours that objects of other libraries hold: the compiled loop trusts them."""
+    rest, seen = list(objects), set()
+    while rest:
+        item = rest.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if type_of(item) is not None:
+            value, file = describe(item)
+            check(to_plain(value), file.members)
+        if isinstance(item, dict):
+            rest.extend(item.values())
+        elif isinstance(item, list | tuple | set):
+            rest.extend(item)
+        elif isinstance(item, np.ndarray):
+            rest.extend(item.flat if item.dtype == object else ())
+        else:
+            rest.extend(getattr(item, "__dict__", {}).values())
 
 
 # What a search keeps besides estimators: how it cut the rows, and how it scored.
@@ -72,8 +97,7 @@ def trusted_types() -> tuple[str, ...]:
     They are our own, and what scikit-learn's transformers and searches keep. Building them runs no
     code of the file's choosing.
     """
-    described: list[Type | Record] = [*TYPES.values(), *RECORDS]
-    ours = (f"{kind.module}.{kind.name}" for kind in described)
+    ours = (f"{kind.module}.{kind.name}" for kind in TYPES.values())
     metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
     kept = map(type_name, (csr_array, csr_matrix, np.dtype))
     return (*ours, *kept, *SEARCHES, *sorted(metrics))

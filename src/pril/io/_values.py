@@ -1,0 +1,409 @@
+"""The values of a header, and how Python values become such values and come back.
+
+Null, true, false, numbers, strings and lists are JSON's own. Everything else is an object with a
+key "type": one of the structs here. A struct says which keys there are and what they may hold;
+`Reader.open` checks the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from numbers import Real
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from pril.errors import shown
+from pril.io._archive import DTYPES, from_npy, to_npy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Member = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.npy$")]
+NOT_IN_JSON = ("inf", "-inf", "nan")  # numbers
+NUMPY_SCALARS = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+ScalarName = Literal["float", *NUMPY_SCALARS]  # type: ignore[valid-type]
+LabelName = Literal["str", "object", "interval", *NUMPY_SCALARS]  # type: ignore[valid-type]
+NO_CODE = "data of known types, no code"
+SCALARS: dict[str, Any] = {"float": float} | {n: np.dtype(n).type for n in NUMPY_SCALARS}
+
+
+class Header(Struct, forbid_unknown_fields=True):
+    """What `pril.json` holds."""
+
+    format: Size
+    kind: Literal["model", "checkpoint"]
+    versions: dict[str, str]
+    notes: dict[str, Any]
+    content: Any
+
+
+class _Object(Struct, tag_field="type", forbid_unknown_fields=True):
+    pass
+
+
+class ArrayNode(_Object, tag="array"):
+    """An array of numbers, in a member of its own."""
+
+    member: Member
+
+
+class CsrNode(_Object, tag="csr"):
+    """A sparse matrix."""
+
+    data: Member
+    indices: Member
+    indptr: Member
+    columns: Size
+
+
+class LabelsNode(_Object, tag="labels"):
+    """A short array of numbers, strings or ranges of numbers."""
+
+    dtype: LabelName
+    values: list[Any]
+
+
+class NumberNode(_Object, tag="number"):
+    """A number of NumPy ("float" is Python's), or one that JSON does not have."""
+
+    dtype: ScalarName
+    value: bool | int | float | str
+
+
+class DictNode(_Object, tag="dict"):
+    """A dict with strings as keys."""
+
+    items: dict[str, Any]
+
+
+class RandomStateNode(_Object, tag="RandomState"):
+    """The state of a Mersenne Twister."""
+
+    key: Member
+    pos: Annotated[int, Meta(ge=0, le=624)]
+    has_gauss: Literal[0, 1]
+    gauss: float
+
+
+class EstimatorNode(_Object, tag="estimator"):
+    """An estimator; `learned` is null before `fit`."""
+
+    name: str
+    parameters: dict[str, Any]
+    learned: dict[str, Any] | None
+
+
+class ForeignNode(_Object, tag="foreign"):
+    """An estimator of another library, by its position in `foreign.skops`."""
+
+    position: Size
+
+
+Node = (
+    ArrayNode
+    | CsrNode
+    | LabelsNode
+    | NumberNode
+    | DictNode
+    | RandomStateNode
+    | EstimatorNode
+    | ForeignNode
+)
+
+
+class Place(NamedTuple):
+    """Where in the file a value is.
+
+    `sizes` has the dimensions of the estimator around it, such as "features": the first value that
+    has a dimension sets its size, and the others must agree.
+    """
+
+    name: str
+    sizes: dict[str, int]
+
+    def inside(self, key: Any) -> Place:
+        """Return a place in the same estimator."""
+        return self._replace(name=f"{self.name}.{key}")
+
+    def wrong(self, expected: str, value: Any) -> ValueError:
+        """Return an error that names the place."""
+        return ValueError(f"{self.name} must be {expected}, not {shown(value)}")
+
+    def agreed(self, dimension: int | str | None, size: int) -> int:
+        """Return the size that a dimension such as 2 or "features" must have."""
+        if not isinstance(dimension, str):
+            return size if dimension is None else dimension
+        return self.sizes.setdefault(dimension, size)
+
+
+def convert(plain: Any, kind: Any, at: str) -> Any:
+    """Return JSON as one of the structs, if it is one; `at` names the place in errors."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        reason, _, inside = str(error).partition(" - at ")
+        raise ValueError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
+
+
+def to_json(header: Header) -> bytes:
+    """Return the text of a header."""
+    return json.dumps(to_plain(header), allow_nan=False).encode()
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value of a header as JSON."""
+    return msgspec.to_builtins(value)
+
+
+def from_json(text: bytes) -> Header:
+    """Return the header of a text that is spelled as `to_json` spells it.
+
+    So no key can be there twice, and no number can be infinite.
+    """
+    plain = json.loads(text)
+    if json.dumps(plain, allow_nan=False).encode() != text:
+        raise ValueError("its header is not spelled as pril spells it")
+    header: Header = convert(plain, Header, "header")
+    return header
+
+
+# --- Writing -------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Packs values; arrays and estimators of other libraries go beside the header."""
+
+    def __init__(self, type_of: Callable[[Any], Any]) -> None:
+        self.type_of = type_of  # returns what describes the type of an estimator, None: nothing
+        self.members: dict[str, bytes] = {}
+        self.foreign: list[Any] = []
+
+    def pack(self, value: Any) -> Any:
+        """Return a value as JSON or a struct."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, np.generic | float):
+            return self._pack_number(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, list | tuple):
+            return [self.pack(item) for item in value]
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise TypeError(f"it has the key {shown(key)}, and keys are kept as strings")
+            return DictNode({str(key): self.pack(item) for key, item in value.items()})
+        if isinstance(value, np.ndarray):
+            is_long = value.dtype.newbyteorder("<").str in DTYPES
+            return ArrayNode(self._member(value)) if is_long else pack_labels(value)
+        if getattr(value, "format", None) == "csr":
+            parts = (self._member(part) for part in (value.data, value.indices, value.indptr))
+            return CsrNode(*parts, columns=value.shape[1])
+        if type(value) is np.random.RandomState:
+            kind, key, pos, has_gauss, gauss = value.get_state()
+            if kind != "MT19937":
+                raise TypeError(f"it holds a RandomState of {kind}, not of MT19937")
+            return RandomStateNode(self._member(key), int(pos), int(has_gauss), float(gauss))
+        if (described := self.type_of(value)) is not None:
+            return described.pack(value, self)
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            self.foreign.append(value)
+            return ForeignNode(len(self.foreign) - 1)
+        what = f"it holds {shown(value)} of type {type_name(type(value))}, and a file holds "
+        is_array = hasattr(value, "__array_namespace__")
+        raise TypeError(what + ("NumPy arrays: fit on those" if is_array else NO_CODE))
+
+    def _member(self, array: Array) -> str:
+        """Return the name of the member that holds an array."""
+        name = f"{len(self.members)}.npy"
+        self.members[name] = to_npy(array)
+        return name
+
+    def _pack_number(self, value: Any) -> Any:
+        is_numpy = isinstance(value, np.generic)
+        number, dtype = (value.item(), value.dtype.name) if is_numpy else (value, "float")
+        if dtype not in SCALARS:
+            raise TypeError(f"it holds a number of type {dtype}")
+        if isinstance(number, float) and not math.isfinite(number):
+            return NumberNode(dtype, str(number))
+        return NumberNode(dtype, number) if is_numpy else number
+
+
+def pack_labels(labels: Any) -> LabelsNode:
+    """Return numbers, strings or ranges of numbers in the header itself, not in a member."""
+    from pril import _ranks
+
+    array = labels if isinstance(labels, np.ndarray) else _ranks.check_classes(labels)
+    values = [_ranks.plain(label) for label in array.tolist()]
+    if values and all(_ranks.is_range(one) and isinstance(one.left, Real) for one in values):
+        ends = [[repr(_ranks.plain(end)) for end in (one.left, one.right)] for one in values]
+        pairs = zip(ends, values, strict=True)
+        return LabelsNode("interval", [[*texts, one.closed] for texts, one in pairs])
+    for label in values:
+        if not isinstance(label, str | int | float):
+            kind = type_name(type(label))
+            raise TypeError(f"it holds {kind}, and classes are kept as numbers or strings")
+    return LabelsNode("str" if array.dtype.kind == "U" else array.dtype.name, values)
+
+
+def type_name(kind: type) -> str:
+    """Return a type as messages name it."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """Something that cannot be built before all of the file is checked."""
+
+    make: Callable[..., Any]
+    parts: dict[str, Any]  # what to call it with, once that is built
+
+
+def build(item: Any) -> Any:
+    """Build what was checked, from the inside out."""
+    if isinstance(item, Plan):
+        return item.make(**build(item.parts))
+    if isinstance(item, list):
+        return [build(part) for part in item]
+    if isinstance(item, dict):
+        return {name: build(part) for name, part in item.items()}
+    return item
+
+
+class Reader:
+    """Opens values: every array is used once, foreign estimators in their order."""
+
+    def __init__(self, members: dict[str, bytes], types: dict[str, Any]) -> None:
+        self.types = types
+        self.unused = dict(members)
+        self.n_foreign = 0
+        self.foreign: list[Any] = []  # filled in when all is checked
+
+    def open(self, plain: Any, at: Place) -> Any:
+        """Return the value, or the plan of it, that a header holds at a place."""
+        if isinstance(plain, list):
+            return [self.open(item, at.inside(i)) for i, item in enumerate(plain)]
+        if not isinstance(plain, dict):
+            return plain
+        match convert(plain, Node, at.name):
+            case ArrayNode(member):
+                return self.array(member, at)
+            case CsrNode() as node:
+                return self._csr(node, at)
+            case LabelsNode(dtype, values):
+                return _labels(dtype, values, at)
+            case NumberNode(dtype, value):
+                return _scalar(dtype, value, at)
+            case DictNode(items):
+                return {key: self.open(item, at.inside(key)) for key, item in items.items()}
+            case RandomStateNode() as node:
+                return self._random_state(node, at)
+            case EstimatorNode() as node:
+                if node.name not in self.types:
+                    raise ValueError(f"{at.name} is a {shown(node.name)}, which is unknown")
+                return self.types[node.name].open(node, self, Place(at.name, {}))
+            case ForeignNode(position):
+                if position != self.n_foreign:
+                    raise at.wrong(f"foreign object {self.n_foreign}", position)
+                self.n_foreign += 1
+                return Plan(lambda: self.foreign[position], {})
+
+    def array(self, member: str, at: Place) -> Array:
+        """Return an array, which nothing else may use."""
+        if member not in self.unused:
+            raise at.wrong("the name of an array that nothing else uses", member)
+        try:
+            return from_npy(self.unused.pop(member))
+        except ValueError as error:
+            raise ValueError(f"{at.name}: {error}") from None
+
+    def _csr(self, node: CsrNode, at: Place) -> Any:
+        from scipy.sparse import csr_array
+
+        names = ("data", "indices", "indptr")
+        data, indices, indptr = (self.array(getattr(node, n), at.inside(n)) for n in names)
+        kinds = (data.dtype.kind, indices.dtype.kind, indptr.dtype.kind)
+        if kinds != ("f", "i", "i") or any(part.ndim != 1 for part in (data, indices, indptr)):
+            raise ValueError(
+                f"{at.name} must be three lists: numbers, columns and where rows begin"
+            )
+        if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+            raise ValueError(f"{at.name}.indptr must ascend from 0")
+        if indptr[-1] != len(data) or len(indices) != len(data):
+            raise ValueError(f"{at.name} must have as many indices as numbers")
+        if ((indices < 0) | (indices >= node.columns)).any():
+            raise ValueError(f"{at.name}.indices must be columns within 0..{node.columns - 1}")
+        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, node.columns))
+
+    def _random_state(self, node: RandomStateNode, at: Place) -> Any:
+        key = self.array(node.key, at.inside("key"))
+        if key.dtype != np.uint32 or key.shape != (624,):
+            raise ValueError(f"{at.name}.key must be uint32 of shape (624,)")
+        random_state = np.random.RandomState()
+        random_state.set_state(("MT19937", key, node.pos, node.has_gauss, node.gauss))
+        return random_state
+
+
+def _scalar(dtype: str, plain: Any, at: Place) -> Any:
+    """Return a number of the type named."""
+    kind, is_float = SCALARS[dtype], "float" in dtype
+    if is_float and type(plain) is str and plain in NOT_IN_JSON:
+        return kind(plain)
+    allowed = (bool,) if dtype == "bool" else (int, float) if is_float else (int,)
+    if type(plain) not in allowed:
+        raise at.wrong(f"a number of type {dtype}", plain)
+    try:
+        with np.errstate(over="raise"):
+            return kind(plain)
+    except (OverflowError, FloatingPointError):
+        raise at.wrong(f"within the range of {dtype}", plain) from None
+
+
+def _labels(dtype: str, values: list[Any], at: Place) -> Array:
+    """Return an array of labels."""
+    if dtype == "interval":
+        return _object_array([_range(label, at) for label in values])
+    if dtype in ("str", "object"):
+        allowed = (str,) if dtype == "str" else (str, bool, int, float)
+        if not all(type(label) in allowed for label in values):
+            raise at.wrong(f"labels of type {dtype}", values)
+        return np.array(values, dtype=dtype)
+    return np.array([_scalar(dtype, label, at) for label in values], dtype=dtype)
+
+
+def _range(plain: Any, at: Place) -> Any:
+    """Return a range of numbers from its two ends and the name of the ends that it holds."""
+    try:
+        left, right, closed = plain
+        low, high = (
+            int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
+        )
+        from pandas import Interval
+
+        if math.isnan(low) or math.isnan(high):
+            raise ValueError("NaN is no end")
+        return Interval(low, high, closed=closed)
+    except (TypeError, ValueError):
+        raise at.wrong("a range of numbers", plain) from None
+
+
+def _object_array(items: list[Any]) -> Array:
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
