@@ -707,8 +707,8 @@ def _hinge_best(rule, scores, cut, lo, hi):
 hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 
-# `step` moves the thresholds, sets `model.work.alpha`, and returns how many constraints were violated
-# and whether the weights are to move.
+# `step` moves the thresholds, sets `model.work.alpha`, and returns how many constraints were
+# violated and whether the weights are to move.
 
 
 def _step_pril(rule, model, score, squared, lo, hi, now):
@@ -1067,7 +1067,7 @@ def note(rule, model, record, i, rows, t, scores, lo, hi, before):
 @_njit(nogil=True, cache=True, _nrt=False)
 def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
-    state, cut, alpha = model.state, model.cut, model.work.alpha
+    state, alpha = model.state, model.work.alpha
     before = state.clock[0]
     scale = state.clock[1]
     rounds = state.counts[0]
@@ -1323,9 +1323,9 @@ def shuffle_rounds(intervals, seed, order):
 
 
 # --- One row at a time ---------------------------------------------------------------------------
-# A stream has two arrays besides the memory: a desk of numbers (the row, its weight and the constant
-# feature; what predicts; the working space of a pass; a copy of what the row may change) and a note
-# of integers.
+# A stream has two arrays besides the memory: a desk of numbers (the row, its weight, the constant
+# feature; what predicts; the working space of a pass; a copy of what the row may change) and a
+# note of integers.
 
 LOW, KEPT, RANK, RATED, NOTE_SIZE = 0, 2, 6, 7, 8
 

@@ -141,9 +141,15 @@ class Memory:
     def state(self) -> loop.State:
         """What all learners have, as the loop sees it."""
         parts = self.parts()
+        n_own = sum(parts[part.name].size for part in self.layout.own)
         return loop.State(
-            *(parts[name] for name in ("u", "mean_u", "n", "mean_n", "shift", "clock")),
-            own=self.numbers[self.numbers.size - sum(parts[part.name].size for part in self.layout.own) :],
+            u=parts["u"],
+            mean_u=parts["mean_u"],
+            n=parts["n"],
+            mean_n=parts["mean_n"],
+            shift=parts["shift"],
+            clock=parts["clock"],
+            own=self.numbers[self.numbers.size - n_own :],
             counts=self.integers[: loop.LATTICE],
             lattice=self.integers[loop.LATTICE : loop.LATTICE + 1],
             fading=int(self.integers[loop.FADING]),
@@ -194,7 +200,7 @@ class Memory:
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
-        """Put back what a failure has changed, of these features and all that is not a feature's."""
+        """Put back what a failure has changed: of these features, and of all but features."""
         state, tail = self.state, self.tail()
         wide = [(part, part[:, columns]) for part in (state.u, state.mean_u)]
         kept, integers = tail.copy(), self.integers.copy()

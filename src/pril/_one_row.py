@@ -103,8 +103,8 @@ class Stream:
         self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
         self._importance = desk[width - 1 : width]
         self._importance[0], desk[width] = 1.0, float(getattr(model, "fit_intercept", False))
-        start = width + 1 + n_scores * width
-        self._rating = np.split(desk[start : start + rating - n_scores * width], [n_classes + 1, -1])
+        start, stop = width + 1 + n_scores * width, width + 1 + rating
+        self._rating = np.split(desk[start:stop], [n_classes + 1, -1])  # cuts, scores, divisor
         arrays = (memory.numbers, memory.integers, desk, self._note)
         self._learning = (rule, geometry, growth, *arrays)
         self._learn = self._compiled(growth)
@@ -256,7 +256,7 @@ class Stream:
             self._follow_model()
             check_is_fitted(self.model)
             self._row[:] = self._read_row(x, learning=False)[0]
-        rank = self._rate()
+        rank: int = self._rate()
         if rank < 0:
             raise self._not_finite()
         return rank

@@ -12,6 +12,7 @@ from functools import update_wrapper
 from numbers import Integral, Real
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 NO_WEIGHTS = np.empty(0)
-NO_RECORD = loop.Record(np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1)))
+NO_RECORD = loop.Record(
+    np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
+)
 SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
 
 
@@ -140,19 +143,24 @@ class Patience:
         return self.stale >= self.n_iter_no_change
 
 
-class Lock:
-    """A reentrant lock. A forked process begins it anew: the thread that held it is not there."""
+class Aside:
+    """What belongs to one estimator, and neither to its copies nor to its files."""
 
     def __init__(self) -> None:
-        self._lock, self._process = threading.RLock(), os.getpid()
+        self.lock = threading.RLock()  # held by the thread that learns
 
-    def __enter__(self) -> None:
-        if self._process != os.getpid():
-            self.__init__()  # type: ignore[misc]
-        self._lock.acquire()
 
-    def __exit__(self, *raised: object) -> None:
-        self._lock.release()
+_asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
+
+
+def _aside(estimator: Any) -> Aside:
+    found = _asides.get(estimator)
+    return _asides.setdefault(estimator, Aside()) if found is None else found
+
+
+if hasattr(os, "register_at_fork"):
+    # In a forked process, the threads that hold the locks do not exist.
+    os.register_at_fork(after_in_child=_asides.clear)
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -488,9 +496,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return float(2.0 ** (1.0 / half_life))
 
     def __getstate__(self) -> Any:
-        """Return what copies and files have, as plain data; a copy has a lock of its own."""
+        """Return the attributes for copies and files, as plain data."""
         state = dict(super().__getstate__())
-        state.pop("_lock", None)
         if "_memory" in state:
             state["_memory"] = state["_memory"].to_plain()
         return state
@@ -498,12 +505,13 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_memory" in state:
+            # A copy: a stream learns in place.
             self._memory = self._memory_type.of(self._layout(), state["_memory"])
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
         """Let one thread at a time learn, and undo what a call that fails has changed."""
-        with vars(self).setdefault("_lock", Lock()):
+        with _aside(self).lock:
             before = vars(self).copy()
             try:
                 yield before

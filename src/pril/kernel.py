@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pril import _loop as loop
 from pril._kernel_values import Kernel
+from pril._memory import Memory
 from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
 from pril._rows import batches, check_sparse, not_finite_error
 from pril._sklearn import Interval, StrOptions, get_namespace

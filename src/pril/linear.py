@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._one_row import ProbabilityStream, Stream, StreamMixin
 from pril._memory import Memory
+from pril._one_row import ProbabilityStream, Stream, StreamMixin
 from pril._online import OnlineClassifier, Ratings, ThresholdClassifier
 from pril._sklearn import Interval, StrOptions
 from pril.errors import FeatureRangeWarning, RowError
