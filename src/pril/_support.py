@@ -48,6 +48,11 @@ class Support(NamedTuple):
         """Counts and sizes, as those of `Memory`."""
         return self.base.integers
 
+    @property
+    def averages(self) -> bool:
+        """Whether there are sums of a mean."""
+        return self.base.averages
+
     def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
         """Return no weights, the thresholds that predict, and 1."""
         return self.base.predicting(geometry)

@@ -1,9 +1,10 @@
 """Models in files, without pickle.
 
-A file is a zip archive (`_archive`) with a header, ``pril.json`` (`_values`), and an ``.npy`` member
-for each array: `docs/reference/model-files.md` describes it. `_types` says what is kept of each of
-our types, in `_kinds`. Estimators of other libraries, such as a StandardScaler before a learner, go
-together into one member that skops reads and writes (`_foreign`); nothing else needs skops.
+A file is a zip archive (`_archive`) with a header, ``pril.json`` (`_values`), and an ``.npy``
+member for each array: `docs/reference/model-files.md` describes it. `_types` says what is kept of
+each of our types, in terms of `_kinds`. Estimators of other libraries, such as a StandardScaler
+before a learner, go together into one member that skops reads and writes (`_skops`); nothing else
+needs skops.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def trusted_types() -> list[str]:
     >>> skops.io.loads(data, trusted=trusted_types()).predict([[2.0]])
     array([1])
     """
-    return list(_foreign().trusted_types())
+    return list(_with_skops().trusted_types())
 
 
 # --- Files of any kind ---------------------------------------------------------------------------
@@ -165,7 +166,7 @@ def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) ->
         header = _values.Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
         members = {HEADER: _values.to_json(header), **file.members}
         if file.foreign:
-            members[FOREIGN] = _foreign().pack(file.foreign)
+            members[FOREIGN] = _with_skops().pack(file.foreign)
         _check(members)  # what could not be read is not written
     except ImportError:
         raise
@@ -205,7 +206,7 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
         raise ValueError(f"{path} is a {header.kind}, not a {kind}")
     with _as_damage(path):
         if file.n_foreign:
-            file.foreign = _foreign().unpack(members[FOREIGN], file.n_foreign)
+            file.foreign = _with_skops().unpack(members[FOREIGN], file.n_foreign)
         content = _values.build(opened)
         if kind == "model":
             _check_fitted(content)
@@ -224,19 +225,19 @@ def _check(members: dict[str, bytes]) -> tuple[_values.Header, Any, _values.Read
     if (FOREIGN in members) != (file.n_foreign > 0):
         raise ValueError(f"it holds {file.n_foreign} foreign steps")
     if file.n_foreign:
-        unknown = _foreign().unknown_types(members[FOREIGN])
+        unknown = _with_skops().unknown_types(members[FOREIGN])
         if unknown:
             raise UnknownTypes(", ".join(unknown))
     return header, opened, file
 
 
-def _foreign() -> ModuleType:
+def _with_skops() -> ModuleType:
     """Return the module that needs skops."""
     try:
-        from pril.io import _foreign
+        from pril.io import _skops
     except ImportError as error:
         raise ImportError("steps of other libraries need skops: pip install 'pril[io]'") from error
-    return _foreign
+    return _skops
 
 
 @contextmanager

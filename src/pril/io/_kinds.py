@@ -107,7 +107,7 @@ class Rows(NamedTuple):
     def check(self, value: Any, at: Place) -> None:
         floats, shape = "float64 float32", ("rows", "features")
         if is_csr(value):
-            Numbers(floats, (None,)).check(value.data, at)
+            Numbers(floats, (None,)).check(value.data, at.inside("data"))
             if value.shape != (agreed := tuple(map(at.agreed, shape, value.shape))):
                 raise ValueError(f"{at.name} must be of shape {agreed}, not {value.shape}")
         elif self.may_be_positions and isinstance(value, np.ndarray) and value.ndim == 1:

@@ -249,7 +249,10 @@ def _columns(dimension: str, **low: float) -> dict[str, Any]:
 MOMENTS = _columns("numbers", count=0, mean=-math.inf, squares=0) | {
     name: Numbers("float64", ("numbers",), finite=False) for name in ("low", "high")
 }
-SPARSE_COLUMN = {"rows": Size, **_columns("width", mean=-math.inf, variance=0, scale=0)}
+SPARSE_COLUMN = {
+    "rows": Annotated[float, Meta(ge=0, le=2**53)],
+    **_columns("width", mean=-math.inf, variance=0, scale=0),
+}
 
 TYPES = {
     described.name: described

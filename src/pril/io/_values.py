@@ -36,7 +36,7 @@ NUMPY_SCALARS = (
 ScalarName = Literal["float", *NUMPY_SCALARS]  # type: ignore[valid-type]
 LabelName = Literal["str", "object", "interval", *NUMPY_SCALARS]  # type: ignore[valid-type]
 NO_CODE = "data of known types, no code"
-SCALARS: dict[str, Any] = {"float": float} | {n: np.dtype(n).type for n in NUMPY_SCALARS}
+OBJECTS = [("object", kind) for kind in (bool, int, float)]  # labels that are objects
 
 
 class Header(Struct, forbid_unknown_fields=True):
@@ -82,6 +82,12 @@ class NumberNode(_Object, tag="number"):
     value: bool | int | float | str
 
 
+class TupleNode(_Object, tag="tuple"):
+    """A tuple."""
+
+    items: list[Any]
+
+
 class DictNode(_Object, tag="dict"):
     """A dict with strings as keys."""
 
@@ -116,6 +122,7 @@ Node = (
     | CsrNode
     | LabelsNode
     | NumberNode
+    | TupleNode
     | DictNode
     | RandomStateNode
     | EstimatorNode
@@ -201,7 +208,8 @@ class Writer:
         if isinstance(value, int):
             return int(value)
         if isinstance(value, list | tuple):
-            return [self.pack(item) for item in value]
+            items = [self.pack(item) for item in value]
+            return items if isinstance(value, list) else TupleNode(items)
         if isinstance(value, dict):
             for key in value:
                 if not isinstance(key, str):
@@ -236,7 +244,7 @@ class Writer:
     def _pack_number(self, value: Any) -> Any:
         is_numpy = isinstance(value, np.generic)
         number, dtype = (value.item(), value.dtype.name) if is_numpy else (value, "float")
-        if dtype not in SCALARS:
+        if dtype not in ("float", *NUMPY_SCALARS):
             raise TypeError(f"it holds a number of type {dtype}")
         if isinstance(number, float) and not math.isfinite(number):
             return NumberNode(dtype, str(number))
@@ -279,8 +287,8 @@ def build(item: Any) -> Any:
     """Build what was checked, from the inside out."""
     if isinstance(item, Plan):
         return item.make(**build(item.parts))
-    if isinstance(item, list):
-        return [build(part) for part in item]
+    if isinstance(item, list | tuple):
+        return type(item)(build(part) for part in item)
     if isinstance(item, dict):
         return {name: build(part) for name, part in item.items()}
     return item
@@ -309,7 +317,9 @@ class Reader:
             case LabelsNode(dtype, values):
                 return _labels(dtype, values, at)
             case NumberNode(dtype, value):
-                return _scalar(dtype, value, at)
+                return _number(dtype, value, at)
+            case TupleNode(items):
+                return tuple(self.open(items, at))
             case DictNode(items):
                 return {key: self.open(item, at.inside(key)) for key, item in items.items()}
             case RandomStateNode() as node:
@@ -336,19 +346,19 @@ class Reader:
     def _csr(self, node: CsrNode, at: Place) -> Any:
         from scipy.sparse import csr_array
 
-        names = ("data", "indices", "indptr")
-        data, indices, indptr = (self.array(getattr(node, n), at.inside(n)) for n in names)
-        kinds = (data.dtype.kind, indices.dtype.kind, indptr.dtype.kind)
-        if kinds != ("f", "i", "i") or any(part.ndim != 1 for part in (data, indices, indptr)):
-            raise ValueError(
-                f"{at.name} must be three lists: numbers, columns and where rows begin"
-            )
+        parts: list[Array] = []
+        for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
+            part = self.array(getattr(node, name), at.inside(name))
+            if part.ndim != 1 or part.dtype.kind != kind:
+                raise ValueError(f"{at.name}.{name} must be a list of numbers of another type")
+            parts.append(part)
+        data, indices, indptr = parts
         if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
             raise ValueError(f"{at.name}.indptr must ascend from 0")
-        if indptr[-1] != len(data) or len(indices) != len(data):
+        if not indptr[-1] == len(data) == len(indices):
             raise ValueError(f"{at.name} must have as many indices as numbers")
         if ((indices < 0) | (indices >= node.columns)).any():
-            raise ValueError(f"{at.name}.indices must be columns within 0..{node.columns - 1}")
+            raise ValueError(f"{at.name}.indices must be within the {node.columns} columns")
         return csr_array((data, indices, indptr), shape=(len(indptr) - 1, node.columns))
 
     def _random_state(self, node: RandomStateNode, at: Place) -> Any:
@@ -360,50 +370,52 @@ class Reader:
         return random_state
 
 
-def _scalar(dtype: str, plain: Any, at: Place) -> Any:
+def _number(dtype: str, value: Any, at: Place) -> Any:
     """Return a number of the type named."""
-    kind, is_float = SCALARS[dtype], "float" in dtype
-    if is_float and type(plain) is str and plain in NOT_IN_JSON:
-        return kind(plain)
-    allowed = (bool,) if dtype == "bool" else (int, float) if is_float else (int,)
-    if type(plain) not in allowed:
-        raise at.wrong(f"a number of type {dtype}", plain)
+    if "float" in dtype and value in NOT_IN_JSON:
+        return float(value) if dtype == "float" else np.dtype(dtype).type(value)
+    return _numbers(dtype, [value], at)[0]
+
+
+def _numbers(dtype: str, values: list[Any], at: Place) -> Array:
+    """Return an array of the type named, if all numbers are of that type."""
+    kind = {"b": bool, "f": float}.get(np.dtype(dtype).kind, int)
+    if dtype == "float" or not all(type(value) is kind for value in values):
+        raise at.wrong(f"of type {dtype}", values)
     try:
-        with np.errstate(over="raise"):
-            return kind(plain)
-    except (OverflowError, FloatingPointError):
-        raise at.wrong(f"within the range of {dtype}", plain) from None
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype=dtype)
+    except OverflowError:
+        array = np.empty(0)
+    if array.tolist() != values:
+        raise at.wrong(f"within the range of {dtype}", values)
+    return array
 
 
 def _labels(dtype: str, values: list[Any], at: Place) -> Array:
     """Return an array of labels."""
+    if dtype not in ("str", "object", "interval"):
+        return _numbers(dtype, values, at)
     if dtype == "interval":
-        return _object_array([_range(label, at) for label in values])
-    if dtype in ("str", "object"):
-        allowed = (str,) if dtype == "str" else (str, bool, int, float)
-        if not all(type(label) in allowed for label in values):
-            raise at.wrong(f"labels of type {dtype}", values)
-        return np.array(values, dtype=dtype)
-    return np.array([_scalar(dtype, label, at) for label in values], dtype=dtype)
+        values = [_range(label, at) for label in values]
+    elif not all(type(x) is str or (dtype, type(x)) in OBJECTS for x in values):
+        raise at.wrong(f"labels of type {dtype}", values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.astype(str) if dtype == "str" else array
 
 
 def _range(plain: Any, at: Place) -> Any:
     """Return a range of numbers from its two ends and the name of the ends that it holds."""
+    from pandas import Interval
+
     try:
         left, right, closed = plain
         low, high = (
             int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
         )
-        from pandas import Interval
-
         if math.isnan(low) or math.isnan(high):
             raise ValueError("NaN is no end")
         return Interval(low, high, closed=closed)
     except (TypeError, ValueError):
         raise at.wrong("a range of numbers", plain) from None
-
-
-def _object_array(items: list[Any]) -> Array:
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
