@@ -48,7 +48,7 @@ def main():
             ensure_all_finite=False,
         ),
         "— reading the label": lambda: _ranks.read(label),
-        "— ranks and their checks": lambda: _ranks.to_intervals(known, model.classes_),
+        "— ranks and their checks": lambda: _ranks.to_intervals(known, model.order_),
         "— copying the memory, so that a failure changes nothing": model._memory.copy,
         "— the compiled loop, its arguments unpacked": lambda: _loop.run(
             rows, label, None, None, model._rule(), model._geometry(), None, *memory, None

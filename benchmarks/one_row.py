@@ -178,7 +178,7 @@ def dict_learner(model, label, target=lambda rank: rank):
 
 def model_has_learned(model):
     """Tell whether a model can predict; those of River always can."""
-    return not hasattr(model, "model") or hasattr(model.model, "classes_")
+    return not hasattr(model, "model") or hasattr(model.model, "order_")
 
 
 def line_learner(vw):

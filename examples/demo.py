@@ -68,7 +68,7 @@ def main():
     only = fitted(OrderedLogit(classes=GRADES, random_state=0), exact)
     pril = model[-1]
     print("PRIL learned a score, and thresholds that cut it into grades:")
-    print("  classes     ", " < ".join(pril.classes_))
+    print("  classes     ", " < ".join(pril.order_))
     print("  thresholds  ", "  ".join(f"{threshold:.1f}" for threshold in pril.thresholds_))
     for name, weight in zip(FEATURES, pril.coef_, strict=True):
         print(f"  {'weight of ' + name:<22}{weight:7.1f}")
@@ -95,7 +95,8 @@ def main():
     print("  " + "".join(f"{grade:>7}" for grade in GRADES) + "   range, 90 %      truth")
     for row, chances in enumerate(logit.predict_proba(X_new[:4])):
         spoken = lower[row] if lower[row] == upper[row] else f"{lower[row]} to {upper[row]}"
-        shown = "".join(f"{chance:7.0%}" for chance in chances)
+        chance = dict(zip(logit.classes_, chances, strict=True))
+        shown = "".join(f"{chance[grade]:7.0%}" for grade in GRADES)
         print(f"  {shown}   {spoken:<16} {grades[row]}")
     print("  made to hold 90 % of the raters' grades, who err themselves;")
     print(f"  they hold {np.mean(inside):.0%} of the true ones")

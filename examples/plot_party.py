@@ -57,7 +57,7 @@ for name, guess in (("OrderedLogit from ranges", predicted), ("always 'leans Dem
 model.fit(X, y)
 place = np.linspace(1, 7, 100)
 typical = X.mean().to_frame().T.loc[np.zeros(100)].assign(selfLR=place)
-proba = model.predict_proba(typical)
+proba = model.predict_proba(typical)[:, np.searchsorted(model.classes_, steps)]
 
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 colors = plt.get_cmap("RdBu_r")(np.linspace(0.05, 0.95, 7))

@@ -1,6 +1,6 @@
 """Stream a data set of River: ratings of a president, of which only ranges are known.
 
-Run: python examples/river_stream.py (needs ``pip install 'pril[river]'``)
+Run: python examples/river_stream.py (needs the extra ``river``)
 """
 
 from river import datasets, evaluate, preprocessing

@@ -1,34 +1,12 @@
-import hashlib
 import os
-import platform
 import shutil
 import sys
-from importlib.metadata import version
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-
-
-def compiled_code():
-    """Return the folder of this worker's compiled code, which is kept between runs.
-
-    It is named by all that the code depends on. numba numbers the files in it without a lock, so
-    every worker has a folder of its own.
-    """
-    loop = (ROOT / "src/pril/_loop.py").read_bytes()
-    machine = f"{version('numba')} {platform.python_version()} {platform.processor()}"
-    name = hashlib.sha256(loop + machine.encode()).hexdigest()[:16]
-    folders, worker = ROOT / "output/numba", os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None and folders.exists():
-        for old in folders.iterdir():
-            if old.name != name:
-                shutil.rmtree(old, ignore_errors=True)
-    return str(folders / name / (worker or "main"))
-
+import compiled
 
 # Workers inherit the environment of the process that starts them.
 if "NUMBA_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["NUMBA_CACHE_DIR"] = compiled_code()
+    os.environ["NUMBA_CACHE_DIR"] = compiled.folder()
 os.environ.setdefault("MPLBACKEND", "agg")
 
 import numpy as np

@@ -109,23 +109,36 @@ def multiclass(X, intervals, K):
     return predictions, models
 
 
-def above(f, theta):
-    """p_-1 = 1, p_i = sigma(f - theta_i), p_K-1 = 0: the chance to lie above each threshold."""
-    return np.array([1.0, *(1 / (1 + np.exp(theta - f))), 0.0])
+def sigma(z):
+    """The logistic function, without overflow and exact in both tails."""
+    e = np.exp(-np.abs(z))
+    return np.where(z > 0, 1.0, e) / (1 + e)
+
+
+def between(f, theta):
+    """The thresholds below and above each class, less f."""
+    cut = np.array([-np.inf, *theta, np.inf]) - f
+    return cut[:-1], cut[1:]
+
+
+def chances(f, theta):
+    """P(y) = sigma(b) - sigma(a), as a product, of which no digit cancels."""
+    a, b = between(f, theta)
+    return sigma(b) * sigma(-a) * -np.expm1(a - b)
 
 
 def likelihood(f, theta, q):
     """Sum of q_y P(y): how likely the label is, if q_y is its chance for a row of class y."""
-    return q @ np.maximum(-np.diff(above(f, theta)), 1e-12)
+    return q @ np.maximum(chances(f, theta), 1e-12)
 
 
 def slopes(f, theta, q):
     """Derivatives of log `likelihood` by f, and by minus each theta."""
-    p = above(f, theta)
-    parts = q * np.maximum(-np.diff(p), 1e-12)
-    a = parts @ (1 - p[:-1] - p[1:]) / parts.sum()
-    tau = p[1:-1] * (1 - p[1:-1]) * np.diff(q) / parts.sum()
-    return a, tau
+    a, b = between(f, theta)
+    parts = q * np.maximum(chances(f, theta), 1e-12)
+    slope = parts @ (sigma(a) - sigma(-b)) / parts.sum()
+    tau = sigma(b[:-1]) * sigma(-b[:-1]) * np.diff(q) / parts.sum()
+    return slope, tau
 
 
 def label_chances(left, right, K, ranges, total, exact, trust, outside):
@@ -158,7 +171,9 @@ def ordered_logit(X, intervals, K, rate=10, cut_rate=2, trust=30, noise=0, weigh
         outside = noise * (1 - 1 / math.sqrt(1 + t / 1000))
         q = label_chances(left, right, K, ranges, total, exact, trust, outside)
         inside = (np.arange(1, K + 1) >= left) & (np.arange(1, K + 1) <= right)
-        share = inside * q * np.maximum(-np.diff(above(f, theta)), 1e-12)
+        chance = chances(f, theta)
+        share = inside * q * np.where(chance > 1e-12, chance, 0.0)
+        share = share if share.any() else inside * q
         share *= c * t / share.sum()
         total = total + share
         if left == right:

@@ -39,7 +39,7 @@ def in_words(rows):
     words = []
     for row, (lo, hi) in zip(rows, bins, strict=True):
         known = row["from"] is not None or row["until"] is not None
-        ends = (NAMES[lo], NAMES[hi]) if known else (None, None)
+        ends = (NAMES[int(lo)], NAMES[int(hi)]) if known else (None, None)
         words.append(row | dict(zip(("from", "until"), ends, strict=True)))
     return words
 
@@ -47,7 +47,7 @@ def in_words(rows):
 def same_model(one, other):
     """Tell whether two model files hold the same model."""
     one, other = pril.load(one)[-1], pril.load(other)[-1]
-    assert one.classes_.tolist() == other.classes_.tolist()
+    assert one.order_.tolist() == other.order_.tolist()
     return (
         one.coef_.tobytes() == other.coef_.tobytes()
         and one.thresholds_.tobytes() == other.thresholds_.tobytes()

@@ -260,7 +260,7 @@ def test_fit_with_workers(call, bad, tmp_path):
     code, out, _ = call("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
     assert code == 0
     assert "200 rows of *.csv" in out
-    assert pril.load("m.pril").classes_.tolist() == GRADES
+    assert pril.load("m.pril").order_.tolist() == GRADES
     many = [{**row, "low": "bad"} if t == 7 else row for t, row in enumerate(make_rows(50))]
     write(tmp_path / "1.csv", many)
     said = bad("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
@@ -480,6 +480,26 @@ def test_cells_that_cannot_be_used(bad, good, tmp_path, suffix):
         assert "there is a column 'score' already" in bad("predict", "t.pril", "new.csv")
 
 
+def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
+    """They are neither learned, nor evaluated, nor called rows without a label."""
+    rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
+    rows[0] |= {"low": "unknown", "high": "unknown"}  # of weight zero: its label says nothing
+    write(tmp_path / "t.csv", rows)
+    for options in ([], ["--coverage", "0.8"], ["--holdout", "0"], ["--seed", "5"]):
+        command = ["fit", "t.csv", *RANGES, "--weight", "w", "--epochs", "1", *options]
+        result = json.loads(good(*command, "--json"))
+        used = [row for row in rows if row["w"]]
+        labelled = sum(bool(row["low"] or row["high"]) for row in used)
+        assert result["zero_weight_rows"] == 100
+        assert result["unlabelled_rows"] == 200 - labelled
+        assert sum(result["widths"].values()) == labelled
+        assert result["learned_rows"] == json.loads(good("show", "t.pril", "--json"))["rounds"]
+        if options == ["--holdout", "0"]:
+            assert result["learned_rows"] == labelled
+    lines = good(*command)
+    assert f"no label {200 - labelled}, weight zero 100\n" in lines
+
+
 def test_weights_and_half_life(good, bad, tmp_path):
     rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
     write(tmp_path / "t.csv", rows)
@@ -672,7 +692,7 @@ def test_a_full_disk(tmp_path):
     model = made_model(tmp_path)
     (tmp_path / "out.csv").write_bytes(b"old")
     for command, output in (
-        (["fit", str(table), *RANGES, "-o"], tmp_path / "m.pril"),
+        (["fit", str(table), *RANGES, "--overwrite", "-o"], tmp_path / "m.pril"),
         (["predict", str(model), str(table), "-o"], tmp_path / "out.csv"),
     ):
         before = snapshot(tmp_path)
@@ -800,6 +820,30 @@ def test_labels_that_are_no_ratings(call, bad, tmp_path):
     )
 
 
+def test_a_terminal_obeys_no_name_or_value(good, call, bad, tmp_path):
+    """Names and cells may hold escapes that clear the screen, or turn the text round."""
+    evil = "a\x1b[2J\x07\u202e"
+    rows = [
+        {evil: k, "town\nRome": "x\x1b]0;t\x07", "k": ["lo\x1b[31m", "hi"][k % 2]}
+        for k in range(120)
+    ]
+    write(tmp_path / "t.jsonl", rows)
+    code, out, err = call(
+        "fit", "t.jsonl", "--label", "k", "--classes", "lo\x1b[31m,hi", "--verbose"
+    )
+    assert code == 0
+    write(tmp_path / "new.jsonl", [{**row, "town\nRome": "never\x1b[1m"} for row in rows])
+    seen = [out, err, good("show", "t.pril"), good("evaluate", "t.pril", "t.jsonl")]
+    seen += call("predict", "t.pril", "new.jsonl", "-o", "out.csv")[1:]
+    write(tmp_path / "new.jsonl", [{**row, evil: "\x1b[0m"} for row in rows])
+    seen.append(bad("predict", "t.pril", "new.jsonl"))
+    seen.append(bad("fit", "t.jsonl", "--label", "none\x1b[5m"))
+    for text in seen:
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert r"a\x1b[2J\x07\u202e" in out
+    assert r"town\nRome" in out
+
+
 def test_long_values_are_cut(call, bad, tmp_path):
     word = "long" * 10**5
     rows = [{"x": k, "w": "a" if k % 2 else "b", "k": k % 3} for k in range(40)]
@@ -885,7 +929,15 @@ def test_closed_and_full_outputs(tmp_path):
         (f"{command} show t.pril 2>&- >&-", 0, ""),
         (
             f"{command} show t.pril >/dev/full", 2,
-            "pril: all is done, but standard output: No space left on device\n",
+            "pril: Finished, but writing to standard output failed: No space left on device\n",
+        ),
+        (
+            f"{command} predict t.pril t.csv >/dev/full", 2,
+            "pril: standard output: No space left on device\n",
+        ),
+        (
+            f"head -2 t.csv | {command} stream t.pril -q >/dev/full", 2,
+            "pril: standard output: No space left on device\n",
         ),
     ):  # fmt: skip
         ended = subprocess.run(

@@ -1,17 +1,22 @@
 """Columns to features: scikit-learn's own ColumnTransformer is the twin."""
 
+from decimal import Context, Decimal
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from pril import PRIL, load, save
 from pril.errors import RowError
 from pril.tables.cells import read_sparse, read_words, to_batch
 from pril.tables.encoder import ColumnEncoder
@@ -19,6 +24,7 @@ from pril.tables.labels import read_labels
 from tables import make_rows
 
 USED = ["size", "age", "town"]
+WIDE = Context(prec=100)
 
 
 def frame(n=300, seed=0):
@@ -104,7 +110,7 @@ def test_columns_of_an_array_are_numbered():
     assert encoder.feature_names_in_.tolist() == ["x0", "x1", "x2"]
     assert encoder.get_feature_names_out()[2] == "x2=Bern, old"
     mixed = np.array([[1.0, "a"], ["b", "c"]], dtype=object)
-    with pytest.raises(TypeError, match="X, column 0: every argument must be a string or a number"):
+    with pytest.raises(RowError, match=r"row 1: column 'x0' is 'b', but 1\.0 in a row before"):
         ColumnEncoder().fit(mixed)
 
 
@@ -254,3 +260,109 @@ def test_the_column_of_a_bad_number_is_named_among_many():
     bad = table.set_column(7, "c7", pa.array([1.0, np.inf, 2.0]))
     with pytest.raises(RowError, match=r"row 1.*'c7' is inf, which is not finite"):
         ColumnEncoder().fit(table).transform(bad)
+
+
+# --- The index of a DataFrame ---------------------------------------------------------------------
+
+INDEXES = {
+    "shuffled": np.random.default_rng(0).permutation(60),
+    "named": pd.Index(range(100, 160), name="number"),
+    "dates": pd.date_range("2024-01-01", periods=60, name="day"),
+    "levels": pd.MultiIndex.from_product([list("abcdef"), range(10)], names=["site", None]),
+    "objects": pd.Index([1, "a", 2.5] * 20),  # Arrow has no such column
+}
+
+
+@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES)
+def test_an_index_is_no_feature(index):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) // 20  # the table is sorted by label: row numbers tell it
+    plain = pd.DataFrame({"a": rng.normal(size=60), "w": rng.choice(["x", "y"], 60)})
+    table = plain.set_index(index)
+    names = ["a", "w=x", "w=y"]
+    encoder = ColumnEncoder().fit(table)
+    assert encoder.get_feature_names_out().tolist() == names
+    expected = ColumnEncoder().fit(plain).transform(plain)
+    for other in (table, plain, pl.from_pandas(plain)):
+        np.testing.assert_array_equal(encoder.transform(other), expected)
+    train, _, y_train, _ = train_test_split(table, y, random_state=0)
+    assert ColumnEncoder().fit(train, y_train).get_feature_names_out().tolist() == names
+    model = make_pipeline(ColumnEncoder(), PRIL(random_state=0))
+    scores = [cross_val_score(model, X, y, cv=3) for X in (table, plain, pl.from_pandas(plain))]
+    np.testing.assert_array_equal(scores[0], scores[1])
+    np.testing.assert_array_equal(scores[0], scores[2])
+
+
+def test_an_index_in_an_arrow_table_is_no_feature():
+    table = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.Index([7, 5], name="number"))
+    for kept in (pa.Table.from_pandas(table), pa.RecordBatch.from_pandas(table)):
+        assert kept.schema.names == ["a", "number"]
+        assert ColumnEncoder().fit(kept).numbers_ == ["a"]
+        assert ColumnEncoder(numbers=["number"]).fit(kept).numbers_ == ["a", "number"]
+
+
+# --- Ordered categories, and columns of several kinds ---------------------------------------------
+
+
+def test_ordered_categories_are_ranks(tmp_path):
+    sizes, seen = ["small", "medium", "large", "huge"], ["large", None, "small", "medium", "small"]
+    ordered = pd.Categorical(seen, sizes, ordered=True)
+    ranks = pd.DataFrame({"x": [1.0, 2, 3, 4, 5], "size": [2.0, None, 0, 1, 0]})
+    expected = ColumnEncoder().fit(ranks).transform(ranks)
+    enum = pl.DataFrame({"x": ranks["x"].to_numpy(), "size": pl.Series(seen, dtype=pl.Enum(sizes))})
+    for table in (ranks.assign(size=ordered), enum):
+        encoder = ColumnEncoder().fit(table)
+        np.testing.assert_array_equal(encoder.transform(table), expected)
+        assert encoder.get_feature_names_out().tolist() == ["x", "size"]
+        assert encoder.ranks_ == {"size": sizes}
+        save(make_pipeline(encoder, PRIL().fit(expected, range(5))), tmp_path / "m.pril")
+        words = ranks.assign(size=seen)  # strings, not categories
+        np.testing.assert_array_equal(load(tmp_path / "m.pril")[0].transform(words), expected)
+        unseen = encoder.transform(ranks.assign(size=["never seen"] * 5))
+        assert (unseen[:, 1] == 0.0).all()
+    words = ColumnEncoder(words=["size"]).fit(ranks.assign(size=ordered))
+    assert words.get_feature_names_out().tolist() == [
+        "x", "size=large", "size=medium", "size=small"
+    ]  # fmt: skip
+    turned = pd.DataFrame({"grade": pd.Categorical([1, 2, 3], [3, 2, 1], ordered=True)})
+    assert (np.diff(ColumnEncoder().fit(turned).transform(turned)[:, 0]) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["a", None, 2.5], "row 2: column '{}' is 2.5, but 'a' in a row before: a column holds"),
+        ([None, 1, 2, "b"], "row 3: column '{}' is 'b', but 1 in a row before: a column holds"),
+    ],
+)
+def test_a_column_of_numbers_and_words_is_refused(cells, said):
+    table = pd.DataFrame({"x": range(len(cells)), "mixed": pd.Series(cells, dtype=object)})
+    with pytest.raises(RowError, match=said.format("mixed")):
+        ColumnEncoder().fit(table)
+    with pytest.raises(RowError, match=said.format("x1")):
+        ColumnEncoder().fit(table.to_numpy(dtype=object))
+
+
+def test_a_column_of_objects_is_refused():
+    table = pd.DataFrame({"x": [0, 1], "odd": [1.0, {2}]})
+    with pytest.raises(TypeError, match="row 1, column 'odd': every argument must be a string"):
+        ColumnEncoder().fit(table)
+
+
+# --- Decimals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.decimal128(38, 20), pa.decimal128(12, 2), pa.decimal256(76, 40), pa.decimal128(9, -3)],
+)
+def test_decimals_are_the_nearest_floats(kind):
+    rng = np.random.default_rng(0)
+    digits = ["".join(map(str, rng.integers(0, 10, kind.precision))) for _ in range(300)]
+    numbers = [
+        Decimal(f"-{d}" if rng.random() < 0.5 else d).scaleb(-kind.scale, WIDE) for d in digits
+    ]
+    table = pa.table({"x": pa.array([*numbers, None], kind)})
+    exact = pa.table({"x": [*map(float, numbers), None]})
+    raw = ColumnEncoder(scale=False, bounded=False)
+    np.testing.assert_array_equal(raw.fit(table).transform(table), raw.fit(exact).transform(exact))

@@ -1,5 +1,6 @@
 """Kernel PRIL: compared with a slow reference, with PRIL, between blocks and kinds of array."""
 
+import copy
 import os
 import pickle
 import subprocess
@@ -167,14 +168,39 @@ def test_blocks_change_last_bits_elsewhere(block):
 @pytest.mark.parametrize("budget", [None, 3])
 @given(data=st.data())
 def test_any_chunking_is_one_call_where_kernel_values_are_exact(budget, data):
+    """Also with rows that are not learned: they have no label, or a weight of zero."""
     stream = data.draw(exact_streams())
+    n, y = len(stream.X), stream.y.astype(float)
+    kinds = np.array(data.draw(st.lists(st.sampled_from("ring"), min_size=n, max_size=n)))
+    y[kinds == "n"] = np.nan
+    weight = np.where(kinds == "r", 0.0, 1.0)
     options = {"budget": budget, "average": False, "classes": stream.classes, **EXACT[1]}
-    whole = KernelPRIL(**options).partial_fit(stream.X, stream.y)
+    whole = KernelPRIL(**options).partial_fit(stream.X, y, sample_weight=weight)
     chunked = KernelPRIL(**options)
-    for start, stop in data.draw(cuts(len(stream.X))):
-        chunked.partial_fit(stream.X[start:stop], stream.y[start:stop])
+    for start, stop in data.draw(cuts(n)):
+        part = slice(start, stop)
+        chunked.partial_fit(stream.X[part], y[part], sample_weight=weight[part])
     np.testing.assert_array_equal(whole.support_, chunked.support_)
     np.testing.assert_array_equal(functions(whole, stream.X), functions(chunked, stream.X))
+    np.testing.assert_array_equal(stream.X[chunked.support_], chunked.support_vectors_)
+
+
+def saved(model, folder):
+    pril.save(model, folder / "model.pril")
+    return pril.load(folder / "model.pril")
+
+
+@pytest.mark.parametrize("copied", [saved, lambda model, _: copy.copy(model)], ids=["file", "copy"])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_a_model_goes_on_to_count_rows_that_are_not_learned(method, copied, tmp_path):
+    X, y = rows_of(K=3, n=30)
+    y = y.astype(float)
+    y[5:20] = np.nan
+    model = getattr(KernelPRIL(classes=[1, 2, 3], random_state=0), method)(X[:20], y[:20])
+    model = copied(model, tmp_path)
+    model.partial_fit(X[20:], y[20:])
+    assert model.support_.max() > 20
+    np.testing.assert_array_equal(X[model.support_], model.support_vectors_)
 
 
 @pytest.mark.parametrize("budget", [None, 5])

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
@@ -22,6 +22,7 @@ from pril.labels import (
     make_intervals,
     to_ranks,
 )
+from pril.metrics import interval_absolute_error, interval_accuracy
 
 NAN, NONE = np.nan, None
 NO_LABEL = list(_ranks.NO_LABEL)
@@ -231,7 +232,7 @@ def test_classes_against_the_order_of_a_categorical_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = PRIL(classes=["XS", *SIZES, "XL"]).fit(X, y).partial_fit(X, y)
-    assert model.classes_.tolist() == ["XS", *SIZES, "XL"]
+    assert model.order_.tolist() == ["XS", *SIZES, "XL"]
 
 
 def test_named_or_declared_classes_do_not_warn():
@@ -415,7 +416,7 @@ def test_bounds_fall_into_bins():
         (NAN, 18): (0, 0),
         (NAN, 19): (0, 1),
         (-np.inf, np.inf): (0, 4),
-        (NAN, NAN): (0, 4),
+        (NAN, NAN): (NAN, NAN),
     }
     lower, upper = zip(*cases, strict=True)
     np.testing.assert_array_equal(from_bounds(lower, upper, edges), list(cases.values()))
@@ -429,8 +430,7 @@ def test_bounds_fall_into_bins():
 def test_a_bin_inside_the_range_is_inside_the_interval(a, b, share):
     lower, upper = sorted((a, b))
     inside = lower + share * (upper - lower) if upper > lower else lower
-    if lower < upper and inside >= upper:
-        return
+    assume(lower == upper or inside < upper)
     edges = [1, 2.5, 7]
     lo, hi = from_bounds([lower], [upper], edges)[0]
     assert lo <= np.digitize(inside, edges) <= hi
@@ -465,8 +465,8 @@ def test_intervals_of_pandas_fall_into_bins_that_share_a_value_with_them():
             bins = np.digitize([v for v in values if v in interval], edges)
             assert (lo, hi) == (bins.min(), bins.max()), interval
     ages = pd.cut([5, np.nan, 15], [0, 10, 20], right=False)
-    assert from_bounds(ages, edges=edges).tolist() == [[0, 0], [0, 2], [1, 1]]
-    assert from_bounds([pd.Interval(0, 1), None], edges=edges).tolist() == [[0, 0], [0, 2]]
+    np.testing.assert_array_equal(from_bounds(ages, edges=edges), [[0, 0], [NAN, NAN], [1, 1]])
+    assert from_bounds([pd.Interval(0, 1)], edges=edges).tolist() == [[0, 0]]
     with pytest.raises(TypeError, match="needs upper=, unless lower holds Intervals"):
         from_bounds([1, 2], edges=edges)
     with pytest.raises(TypeError, match="needs edges="):
@@ -521,7 +521,6 @@ def test_intervals_keep_the_spelling_and_the_seed():
     [
         (([1, 2], 3), "kind must be 1 or 2, got 3"),
         (([1, 2], 1, 1.5), "fraction must be between 0 and 1, got 1.5"),
-        (([1, None], 1), "y, row 1: the label is missing"),
         (([(1, 2)], 1), "y should be a 1d array"),
     ],
 )
@@ -546,10 +545,10 @@ def test_ranges_do_not_come_first_in_a_learner_with_the_same_seed(kind):
 # --- to_ranks ---
 
 
-def test_ranks_close_open_ends_and_give_unlabelled_rows_the_whole_scale():
-    y = [("poor", "fair"), ("good", None), (None, "fair"), (None, None), ("great", None)]
+def test_ranks_close_open_ends():
+    y = [("poor", "fair"), ("good", None), (None, "fair"), ("great", None)]
     ranks = to_ranks(y, GRADES)
-    assert ranks.tolist() == [[0, 1], [2, 3], [0, 1], [0, 3], [3, 3]]
+    assert ranks.tolist() == [[0, 1], [2, 3], [0, 1], [3, 3]]
     assert ranks.dtype == np.int64
     assert to_ranks(ordered(["good", "poor"], GRADES), exact=True).tolist() == [2, 0]
     assert to_ranks([("great", None), ("fair", "fair")], GRADES, exact=True).tolist() == [3, 1]
@@ -577,7 +576,69 @@ def test_labels_numbered_by_others_point_to_to_ranks(classes):
         encoded(np.array([3, 0, 2, 1]), classes)
 
 
-@pytest.mark.parametrize("y", [[3, 0, 9], [0.5, 0.0], ["0", "1"], [-1, 0]])
-def test_other_strange_labels_do_not_point_to_to_ranks(y):
-    with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
+@pytest.mark.parametrize("y", [[3, 0, 9], [-1, 0]])
+def test_any_whole_numbers_in_place_of_words_point_to_to_ranks(y):
+    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*to_ranks"):
         encoded(y, GRADES)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        ([3, 0, 9], [1, 2, 3, 4]),
+        ([-1, 0], [1, 2, 3, 4]),
+        ([0.5, 0.0], GRADES),
+        (["0", "1"], GRADES),
+    ],
+)
+def test_other_strange_labels_do_not_point_to_to_ranks(y, classes):
+    with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
+        encoded(y, classes)
+
+
+# --- Rows without a label ---
+
+WITHOUT = {
+    "to_ranks": lambda: to_ranks([("poor", "fair"), (None, None), ("great", None)], GRADES),
+    "to_ranks, exact labels": lambda: to_ranks(["poor", None, "great"], GRADES),
+    "from_bounds": lambda: from_bounds([0, NAN, 30], [15, NAN, NONE], edges=[10, 20, 30]),
+    "from_bounds, Intervals": lambda: from_bounds(
+        pd.arrays.IntervalArray.from_tuples([(0, 15), NAN, (30, 40)]), edges=[10, 20, 30]
+    ),
+    "from_votes": lambda: from_votes([[0, 1], [NONE, NONE], [3, 3]], classes=range(4)),
+    "from_strings": lambda: from_strings(["0-1", "", "3"], classes=range(4)),
+    "make_intervals": lambda: make_intervals([0, NONE, 3], 1, 1.0, classes=range(4)),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT)
+def test_a_row_without_a_label_stays_one(case):
+    y = WITHOUT[case]()
+    assert np.isnan(y[1]).all()
+    assert not np.isnan(y[[0, 2]]).any()
+    X = np.array([[-1.0], [0.0], [1.0]])
+    model = PRIL(classes=range(4), max_iter=1).fit(X, y)
+    assert model.t_ == 2
+    wrong = [3, 1, 0]  # outside of both labels
+    assert interval_accuracy(y, wrong, classes=range(4)) == 0.0
+    assert interval_absolute_error(y, wrong, classes=range(4)) >= 2.0
+    low, high = y[[0, 2]].T
+    predicted = model.predict(X)[[0, 2]]
+    assert model.score(X, y) == ((low <= predicted) & (predicted <= high)).mean()
+    again = to_ranks(y, range(4))
+    np.testing.assert_array_equal(again, y)
+
+
+def test_ranks_and_bins_are_integers_if_every_row_has_a_label():
+    for y in (to_ranks([(1, None), (None, 2)], [1, 2]), from_bounds([NAN], [1.0], [0.0, 2.0])):
+        assert y.dtype == np.int64
+
+
+def test_making_intervals_draws_the_same_beside_rows_without_a_label():
+    y = np.array([0, 1, 2, 3] * 5)
+    with_gaps = np.insert(y.astype(float), [0, 7, 20], np.nan)
+    made = make_intervals(with_gaps, 1, 0.5, classes=range(4), random_state=0)
+    labelled = ~np.isnan(with_gaps)
+    assert np.isnan(made[~labelled]).all()
+    expected = make_intervals(y, 1, 0.5, classes=range(4), random_state=0)
+    np.testing.assert_array_equal(made[labelled], expected)

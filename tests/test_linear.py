@@ -22,9 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from learners import LINEAR, linear
+from learners import ALL, LINEAR, linear
 from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
 from pril.errors import FeatureRangeWarning
+from pril.evaluate import progressive
 from pril.labels import ClassOrderWarning
 from pril.linear import MOST_CLASSES
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
@@ -402,6 +403,50 @@ def test_wrong_number_of_features(cls):
             call([[0.1, 0.2, 0.3]])
 
 
+INVALID = {"max_iter": 0, "rate": -5, "noise": 7, "decision": "best", "eta": 0.0, "half_life": -1.0,
+           "gamma": -1.0, "budget": 0, "tol": "x", "shuffle": 3}  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_parameters_that_change_later_are_validated(cls):
+    X, y, _ = table(K=3)
+    for name, value in INVALID.items():
+        if name not in cls().get_params():
+            continue
+        model = cls(classes=[1, 2, 3]).partial_fit(X, y)
+        usual, before = model.get_params()[name], pickle.dumps(model._memory)
+        model.set_params(**{name: value})
+        calls = [
+            partial(model.partial_fit, X, y),
+            partial(progressive, model, X, y),
+            partial(model.fit, X, y),
+            partial(model.predict, X),
+            *([model.stream] if hasattr(model, "stream") else []),
+        ]
+        for call in calls * 2:
+            with pytest.raises(ValueError, match=f"'{name}' parameter"):
+                call()
+        assert pickle.dumps(model._memory) == before
+        assert model.set_params(**{name: usual}).partial_fit(X, y).t_ == 2 * len(X)
+
+
+def test_a_stream_keeps_the_parameters_it_began_with():
+    """Also when a new feature comes; what is invalid is refused as soon as it would be used."""
+    changed, twin = (OrderedLogit(classes=[1, 2, 3]).stream() for _ in range(2))
+    rows = [({"a": 1.0}, 3), ({"a": 0.5}, 1), ({"a": -1.0, "b": 2.0}, 2), ({"a": 1.0, "b": 1.0}, 1)]
+    for t, (x, label) in enumerate(rows):
+        if t == 1:
+            changed.model.set_params(rate=-5)
+        for stream in (changed, twin):
+            stream.learn_one(x, label)
+    assert changed.model.set_params(rate=10.0).coef_.tolist() == twin.model.coef_.tolist()
+    fresh = OrderedLogit(classes=[1, 2, 3]).stream()
+    fresh.model.set_params(average="yes")
+    with pytest.raises(ValueError, match="'average' parameter"):
+        fresh.learn_one({"a": 1.0}, 3)
+    assert not hasattr(fresh.model, "classes_")
+
+
 def test_prank_refuses_intervals_and_skips_what_is_not_labelled():
     X, y, intervals = table(K=2)
     t = int(np.argmax(intervals[:, 0] < intervals[:, 1]))
@@ -508,7 +553,7 @@ def test_strings_without_an_order_warn():
     with pytest.warns(ClassOrderWarning, match=r"sorted as strings, \['high', 'low', 'mid'\]"):
         PRIL().fit(X3, ["low", "mid", "high"])
     model = PRIL(classes=["low", "mid", "high"]).fit(X3, ["low", "mid", "high"])
-    assert model.classes_.tolist() == ["low", "mid", "high"]
+    assert model.order_.tolist() == ["low", "mid", "high"]
 
 
 # --- What cannot change once something was learned ---

@@ -26,13 +26,8 @@ pytestmark = pytest.mark.filterwarnings(
 
 def bits(model):
     """Return all that a model has learned, comparable bit for bit."""
-
-    def parts(item):
-        if isinstance(item, np.ndarray):
-            return item.shape, item.tobytes()
-        return tuple(map(parts, item)) if isinstance(item, tuple) else item
-
-    return parts(model._memory) if hasattr(model, "_memory") else None
+    memory = getattr(model, "_memory", None)
+    return memory and (memory.numbers.tobytes(), memory.integers.tobytes())
 
 
 def everything(model):
@@ -393,7 +388,28 @@ def pickled(item):
     return pickle.loads(pickle.dumps(item))  # noqa: S301
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+COPIES = [copy.copy, copy.deepcopy, pickled]
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("cls", LINEAR)
+def test_a_model_copied_in_a_stream_goes_on_alone(cls, copied):
+    model = cls(classes=[1, 2, 3])
+    stream = model.stream()
+    stream.learn_one([1.0, 0.5], 3)
+    twin, before = copied(model), bits(model)
+    stream.learn_one([0.5, 1.0], 1)
+    assert bits(twin) == before
+    twin.partial_fit([[0.5, 1.0]], [1])
+    assert bits(twin) == bits(model)
+    later, after = copied(model).stream(), bits(model)
+    later.learn_one([-1.0, 1.0], 2)
+    assert bits(model) == after
+    stream.learn_one([-1.0, 1.0], 2)  # no copy has ended the stream
+    assert bits(later.model) == bits(model)
+
+
+@pytest.mark.parametrize("copied", COPIES)
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_copied_stream_goes_on_alone(copied, rows):
     stream = OrderedLogit(classes=[1, 2, 3]).stream(unknown="ignore")

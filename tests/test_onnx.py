@@ -65,11 +65,13 @@ def test_labels_and_scores_agree(learner, dtype, classes):
     found = run(to_onnx(model, X), {"X": X})
     assert (found["label"] == model.predict(X)).all()
     if isinstance(learner, OrderedLogit):
-        np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-12)
+        cumulative = np.cumsum(found["probabilities"], axis=1)  # lowest class first
+        np.testing.assert_allclose(cumulative, model.predict_cumulative(X), atol=1e-12)
+    elif hasattr(model, "latent"):
+        np.testing.assert_allclose(found["scores"][:, 0], model.latent(X), rtol=1e-9, atol=1e-12)
     else:
-        scores = (
-            model.latent(X)[:, None] if hasattr(model, "latent") else model.decision_function(X)
-        )
+        columns = np.searchsorted(model.classes_, model.order_)
+        scores = model.decision_function(X)[:, columns]
         np.testing.assert_allclose(found["scores"], scores, rtol=1e-9, atol=1e-12)
 
 
@@ -113,11 +115,14 @@ def test_pipelines_and_the_polynomial_map(dtype, options):
 @pytest.mark.parametrize("options", [{}, {"scale": False}, {"bounded": True}])
 def test_columns_are_inputs(options):
     table = pd.DataFrame(make_rows(200, 0))[["size", "age", "town"]]
+    grades = np.array(["poor", "fair", "good"], dtype=object)[np.arange(200) % 3]
+    table["grade"] = pd.Categorical(grades, ["poor", "fair", "good"], ordered=True)
     y = np.arange(200) % 4
     model = make_pipeline(ColumnEncoder(**options), PRIL(random_state=0)).fit(table, y)
-    table.loc[0, "town"] = "never seen"
+    table = table.astype({"grade": object})
+    table.loc[0, ["town", "grade"]] = "never seen"
     inputs = {name: table[[name]].to_numpy(np.float64) for name in ("size", "age")}
-    inputs["town"] = table[["town"]].fillna("").to_numpy(object)
+    inputs |= {name: table[[name]].fillna("").to_numpy(object) for name in ("town", "grade")}
     found = run(to_onnx(model), inputs)
     scores = model[-1].latent(model[:-1].transform(table))
     np.testing.assert_allclose(found["scores"][:, 0], scores, rtol=1e-9, atol=1e-9)

@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,38 @@ def run(*arguments, **options):
 
 
 def test_all_names_are_there():
-    for name in pril.__all__:
+    for name in dir(pril):
         assert getattr(pril, name) is not None
-        assert name in dir(pril)
+    assert set(pril.__all__) < set(dir(pril))
     for module in MODULES:
         loaded = importlib.import_module(f"pril.{module}")
         assert set(loaded.__all__) <= set(dir(loaded))
     with pytest.raises(AttributeError, match="has no attribute 'PRILL'"):
         pril.PRILL  # noqa: B018
+
+
+def test_a_star_import_hides_no_other_module():
+    """Names of modules, such as io and dask, are also names of others."""
+    said = run(
+        "-c",
+        "import io, dask, river, onnx\n"
+        "before = io, dask, river, onnx\n"
+        "from pril import *\n"
+        "import types, pril\n"
+        "assert before == (io, dask, river, onnx)\n"
+        "assert PRIL is pril.PRIL and load is pril.io.load and pril.dask.fit\n"
+        "print(*(name for name in pril.__all__ if isinstance(globals()[name], types.ModuleType)))",
+    )
+    assert said == "\n"
+
+
+def test_all_brings_every_extra_of_users():
+    """The learners' library for graphics cards has gigabytes; two extras are for developers."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (everything,) = extras["all"]
+    assert set(everything[5:-1].split(",")) == set(extras) - {"all", "gpu", "test", "docs"}
 
 
 def test_import_is_light_until_something_is_used():
@@ -90,8 +115,19 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
         "except ImportError as error: print(error)",
     )
     for extra in ("plot", "io", "dask", "onnx"):
-        assert f"pip install 'pril[{extra}]'" in said
-    assert "a report needs jinja2: pip install 'pril[plot]'" in said
+        assert f"in a clone of pril run pip install '.[{extra}]'" in said
+    assert "a report needs jinja2: in a clone of pril run pip install '.[plot]'" in said
+
+
+def test_errors_that_are_raised_on_purpose_are_ours():
+    """The command takes any other ValueError or TypeError for a bug."""
+    found = []
+    for path in Path(pril.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in ("ValueError", "TypeError"):
+                found.append(f"{path}:{called.lineno}")
+    assert found == []
 
 
 def private_sklearn_imports(path):

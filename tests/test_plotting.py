@@ -100,7 +100,11 @@ def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
 @pytest.mark.parametrize("K", [1, 2, 40])
 def test_few_and_many_classes_can_be_drawn(ax, K):
     X, y = np.linspace(-1, 1, 2 * K).reshape(-1, 1), np.repeat(np.arange(K), 2)
-    plot_scores(PRIL(random_state=0).fit(X, y), X, y, ax=ax).figure.canvas.draw()
+    model = PRIL(random_state=0).fit(X, y)
+    plot_scores(model, X, y, ax=ax).figure.canvas.draw()
+    assert sum(drawn[:, 2].sum() for drawn in bars(ax) if len(drawn)) == pytest.approx(2 * K)
+    lines = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":"]
+    np.testing.assert_allclose(lines, model.thresholds_)
 
 
 @pytest.mark.parametrize("K", [4, 12, 60])
@@ -156,7 +160,8 @@ def test_reliability_curves_are_means_of_bins(ax):
     names = np.array(
         ["_low", "$x_{", "high"]
     )  # matplotlib would hide the first, and read the second
-    same = ReliabilityDisplay.from_predictions(names[y], model.predict_proba(X), classes=names)
+    proba = model.predict_proba(X)[:, np.argsort(names)]  # columns follow the sorted classes
+    same = ReliabilityDisplay.from_predictions(names[y], proba, classes=names)
     same.figure_.canvas.draw()
     said = [text.get_text() for text in same.ax_.get_legend().get_texts()]
     assert said == ["at or below _low", r"at or below \$x_{"]

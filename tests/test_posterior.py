@@ -24,7 +24,7 @@ def slow_posterior(model, x, left, right):
     q = reference.label_chances(
         left, right, K, ranges, evidence.total, evidence.exact, model.trust, outside=0.0
     )
-    joint = q * -np.diff(reference.above(model.coef_ @ x, model.thresholds_))
+    joint = q * reference.chances(model.coef_ @ x, model.thresholds_)
     return joint / joint.sum() if joint.sum() > 1e-6 else None  # differences of 1 are not exact
 
 

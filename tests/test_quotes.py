@@ -36,7 +36,7 @@ def is_well_formed(text):
 @example('""x', 1)
 @example('a"b,"', 2)
 def test_the_check_is_that_of_rfc_4180_in_any_chunks(text, size):
-    stream = CheckedCsv(io.BytesIO(text.encode()), ",")
+    stream = CheckedCsv(io.BytesIO(text.encode()), ",", size)
     try:
         read = b"".join(iter(lambda: stream.read(size), b""))
     except QuoteError:

@@ -66,7 +66,8 @@ finite = st.floats(-10, 10)
 )
 def test_a_range_is_all_classes_whose_distance_is_within_the_margin(scores, theta, margin):
     cut = np.array([-math.inf, *theta, math.inf])
-    ranges = rank_ranges(np.array(scores)[:, np.newaxis], cut, margin)
+    rank = np.searchsorted(theta, scores, side="right")
+    ranges = rank_ranges(rank, np.array(scores)[:, np.newaxis], cut, margin)
     for f, (low, high) in zip(scores, ranges, strict=True):
         s = [max(cut[y] - f, f - cut[y + 1]) for y in range(len(cut) - 1)]
         assert list(range(low, high + 1)) == [y for y, far in enumerate(s) if far <= margin]
@@ -193,6 +194,19 @@ def test_a_precomputed_kernel_is_calibrated_when_it_is_frozen():
     frozen = FrozenEstimator(kernel.fit(X @ X.T, LABELS))
     ranges = PredictionRanges(frozen).fit(MORE @ X.T, MORE_LABELS)
     assert ranges.predict_range(MORE @ X.T).shape == (300, 2)
+
+
+@pytest.mark.parametrize("decision", ["median", "mode"])
+def test_a_range_contains_the_prediction(decision):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3000, 3))
+    score = rows @ [0.5, -0.5, 0.3] + rng.logistic(size=3000)
+    y = np.digitize(score, [-0.6, -0.4, 0.0, 0.3])  # classes 1 and 3 are rare
+    learner = OrderedLogit(classes=range(5), decision=decision, random_state=0)
+    ranges = PredictionRanges(learner, coverage=0.3, random_state=0).fit(rows, y)
+    low, high = ranges.predict_range(rows).T
+    predicted = ranges.predict(rows)
+    assert ((low <= predicted) & (predicted <= high)).all()
 
 
 def test_labels_of_any_kind():

@@ -3,28 +3,34 @@
 import copy
 import datetime
 import errno
+import gzip
 import json
 import os
 import pickle
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 from scipy import sparse
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import pril
+from learners import ALL
 from pril import _ranks, io
-from pril.metrics import interval_accuracy
+from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import hold, lock_of
 from pril.tables.opening import open_table
@@ -133,7 +139,7 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
         patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
-    assert "Input/output error" in err
+    assert err == "pril: t.csv: Input/output error\n"
     assert (tmp_path / "state" / "checkpoint.pril").exists()
     good("fit", "t.csv", *RANGES, *keep)  # once the disk works, the run goes on
     assert (tmp_path / "t.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
@@ -149,6 +155,7 @@ def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
     monkeypatch.setattr(formats.pa.parquet.ParquetFile, "iter_batches", fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         list(table.blocks())
+    assert caught.value.filename == str(path)
     assert not isinstance(caught.value, files.TableError)
 
 
@@ -220,23 +227,85 @@ def test_a_masked_label_is_a_missing_one():
     assert pril.PRIL().fit(X, unmasked).classes_.tolist() == [LARGE, LARGE + 1]
 
 
+DAYS = np.array([["2020-01-01", "2021-01-01"], ["2022-01-01", "2023-01-01"]], dtype="M8[ns]")
+NOT_NUMBERS = {
+    "masked": (np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], [[0, 0], [0, 1]]), "row 1: a value is masked"),
+    "masked rows": ([np.ma.masked_array([1.0, 2.0], [0, 0]), np.ma.masked_array([3.0, 4.0], [1, 0])], "row 1: a value is masked"),
+    "dates": (DAYS, "got datetime64"),
+    "spans": (DAYS - DAYS[0], "got timedelta64"),
+    "listed dates": ([list(row) for row in DAYS], "row 0: got a time"),
+    "spans among objects": (np.array([[1.0, np.timedelta64(5, "s")], [2.0, 3.0]]), "got object"),
+    "a date column": (pd.DataFrame({"a": [1.0, 2.0], "when": DAYS[:, 0]}), "feature 'when': got datetime64"),
+    "with a time zone": (pd.DataFrame({"a": [1.0, 2.0], "when": pd.DatetimeIndex(DAYS[0], tz="UTC")}), "feature 'when': got datetime64"),
+    "a span column": (pd.DataFrame({"a": [1.0, 2.0], "took": (DAYS - DAYS[0])[:, 0]}), "feature 'took': got timedelta64"),
+    "polars": (pl.DataFrame({"a": [1.0, 2.0], "when": DAYS[:, 0]}), "feature 'when': got Datetime"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_NUMBERS)
+@pytest.mark.parametrize("cls", [*ALL, pril.PolynomialMap, pril.LandmarkFeatures])
+def test_masked_values_and_times_are_no_features(cls, case):
+    X, message = NOT_NUMBERS[case]
+    for method in ("fit", "partial_fit", "predict", "latent", "transform"):
+        for model in (cls(), cls().fit(np.eye(2), [1, 2])):
+            before = pickle.dumps(model)
+            if hasattr(model, method) and (
+                method.endswith("fit") or hasattr(model, "n_features_in_")
+            ):
+                y = [[1, 2]] if method.endswith("fit") else []
+                with pytest.raises((ValueError, TypeError), match=f"X, {message}|X: {message}"):
+                    getattr(model, method)(X, *y)
+            assert pickle.dumps(model) == before
+    if hasattr(cls, "stream") and isinstance(X, np.ndarray):
+        stream = cls(classes=[1, 2]).stream()
+        with pytest.raises((ValueError, TypeError), match=r"x, feature [01]: .* is not a number"):
+            stream.learn_one(X[-1] if case == "masked" else X[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ma.masked_array([1.0, 2.0], [0, 1]), "sample_weight, row 1: a value is masked"),
+        (np.ma.masked, "sample_weight, row 0: a value is masked"),
+        (DAYS[0], "sample_weight: got datetime64"),
+        (pd.Series(DAYS[0] - DAYS[1]), "sample_weight: got timedelta64"),
+        ([2.0, np.timedelta64(5, "s")], "sample_weight, row 1: got a time"),
+    ],
+)
+def test_masked_values_and_times_are_no_weights(weights, message):
+    model = pril.PRIL(random_state=0).fit(np.eye(2), [1, 2])
+    for call in (
+        lambda: model.fit(np.eye(2), [1, 2], weights),
+        lambda: model.partial_fit(np.eye(2), [1, 2], sample_weight=weights),
+        lambda: model.score(np.eye(2), [1, 2], weights),
+        lambda: interval_accuracy([1, 2], [1, 2], sample_weight=weights),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+    kept = np.ma.masked_array([1.0, 2.0])  # nothing is masked
+    assert (
+        model.fit(np.ma.masked_array(np.eye(2)), [1, 2], kept).score(np.eye(2), [1, 2], kept) == 1
+    )
+
+
 def test_large_labels_stay_apart(good, bad, tmp_path):
-    rows = [{"x": k, "y": LARGE + k % 3} for k in range(60)]
+    rows = [{"x": k % 7, "y": LARGE + k % 3} for k in range(60)]
     for suffix in ("csv", "tsv", "parquet"):
         write(tmp_path / f"t.{suffix}", rows)
         good("fit", f"t.{suffix}", "--label", "y")
         assert pril.load("t.pril").classes_.tolist() == [LARGE, LARGE + 1, LARGE + 2]
     order = [str(LARGE + k) for k in (2, 0, 1)]
     good("fit", "t.csv", "--label", "y", "--classes", ",".join(order))
-    assert pril.load("t.pril").classes_.tolist() == [int(name) for name in order]
+    assert pril.load("t.pril").order_.tolist() == [int(name) for name in order]
     write(tmp_path / "t.jsonl", rows)  # its numbers are read as floats
-    assert "too large for a label" in bad("fit", "t.jsonl", "--label", "y")
+    said = bad("fit", "t.jsonl", "--label", "y")
+    assert f"column 'y' is about {int(float(LARGE))}, which is too large for a label" in said
     write(tmp_path / "gap.csv", [*rows, {"x": 1, "y": ""}])
     assert "too large for a label" in bad("fit", "gap.csv", "--label", "y")
 
 
 def test_unsigned_labels(good, bad, tmp_path):
-    x = list(range(60))
+    x = [k % 7 for k in range(60)]
     small = pa.array([k % 3 for k in x], pa.uint64())
     pq.write_table(pa.table({"x": x, "y": small}), tmp_path / "t.parquet")
     good("fit", "t.parquet", "--label", "y")
@@ -285,6 +354,37 @@ def test_a_damaged_matrix_is_refused(X, learner):
 
 
 # --- Threads -------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Rows that are read while another thread does something."""
+
+    def __init__(self):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def __array__(self, dtype=None, copy=None):
+        self.begun.set()
+        self.may_end.wait()
+        return np.array([[1.0, 2.0]])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_forked_while_a_thread_learns_can_learn():
+    model = pril.PRIL(classes=[1, 2]).partial_fit([[1.0, 0.0]], [1])
+    rows = Slow()
+    thread = threading.Thread(target=model.partial_fit, args=(rows, [2]))
+    thread.start()
+    rows.begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends a child that hangs
+        model.partial_fit([[0.0, 1.0]], [2])
+        os._exit(model.t_)
+    rows.may_end.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert model.t_ == 2
 
 
 def test_threads_take_turns_to_learn():
@@ -394,10 +494,89 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
         code, _, err = call("fit", "t.csv", "--label", "y", "-q")
         assert code == 0
         assert err == (
-            "pril: warning: t.csv: the column 'rownames' holds another whole number in every row; a "
-            "number of the row says nothing about new rows; leave it out with --drop\n"
+            "pril: warning: t.csv: the column 'rownames' looks like a row id: no whole number in it "
+            "occurs twice; a row id says nothing about new rows; leave it out with --drop\n"
         )
         good("fit", "t.csv", "--label", "y", "--drop", "rownames")
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "warns"),
+    [
+        ("n", np.arange(40) + 1000, True),
+        ("n", np.random.default_rng(0).permutation(40), True),
+        ("user_id", np.random.default_rng(0).permutation(10**6)[:40], True),
+        ("income", np.random.default_rng(0).permutation(10**6)[:40], False),
+        ("n", np.arange(40) % 39, False),
+        ("n", np.arange(40) + 0.5, False),
+    ],
+)
+def test_row_ids_of_small_tables_are_warned_of(call, tmp_path, name, cells, warns):
+    table = pd.DataFrame({name: cells, "x": np.arange(40) % 7, "y": np.arange(40) // 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+    assert code == 0
+    assert (f"the column {name!r} looks like a row id" in err) == warns
+
+
+def test_two_words_in_alphabetical_order_are_warned_of(call, good, tmp_path):
+    table = pd.DataFrame({"x": np.arange(40) % 7, "y": ["good", "bad"] * 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = call("fit", "t.csv", "--label", "y", "-q")
+    assert code == 0
+    assert err.startswith(
+        "pril: warning: t.csv: column 'y': the classes are ['bad', 'good'], lowest"
+    )
+    assert "alphabetical" in err
+    assert "--classes" in err
+    good("fit", "t.csv", "--label", "y", "--classes", "bad,good")
+
+
+def test_words_among_the_features_of_a_learner_are_named():
+    table = pd.DataFrame({"x": [1.0, 2.0, 3.0], "town": ["1", "Rome", "Oslo"]})
+    advice = "encode words, for example with pril.ColumnEncoder"
+    with pytest.raises(
+        ValueError, match=f"row 1: feature 'town' is 'Rome', not a number; {advice}"
+    ):
+        pril.PRIL().fit(table, [0, 1, 2])
+    with pytest.raises(ValueError, match=f"row 1: feature 1 is 'Rome', not a number; {advice}"):
+        pril.PRIL().fit(table.to_numpy(), [0, 1, 2])
+    model = pril.PRIL().fit(table[["x"]], [0, 1, 2])
+    with pytest.raises(ValueError, match=f"row 0: feature 'x' is 'big', not a number; {advice}"):
+        model.predict(table.assign(x="big")[["x"]])
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/t.csv", "https://example.org/t.parquet"])
+def test_tables_elsewhere_are_not_read(bad, place):
+    said = bad("fit", place, "--label", "y")
+    assert said == f"{place}: only local files are read: copy the table to this machine first"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "CSV.GZ"])
+def test_byte_order_marks_are_no_part_of_a_name(good, tmp_path, suffix):
+    table = pd.DataFrame({"x": np.arange(40) % 7, "y": np.arange(40) % 2})
+    text = table.to_csv(index=False)
+    if suffix == "jsonl":
+        text = table.to_json(orient="records", lines=True)
+    raw = b"\xef\xbb\xbf" * 2 + text.encode()
+    (tmp_path / f"t.{suffix}").write_bytes(gzip.compress(raw) if "GZ" in suffix else raw)
+    good("fit", f"t.{suffix}", "--label", "y", "-o", "m.pril")
+    assert pril.load("m.pril")[0].numbers_ == ["x"]
+
+
+def test_ordered_categories_of_a_model_from_python(good, tmp_path):
+    sizes = ["small", "medium", "large"]
+    table = pd.DataFrame({"x": np.arange(30) % 7, "size": [sizes[k % 3] for k in range(30)]})
+    ordered = table.assign(size=pd.Categorical(table["size"], sizes, ordered=True))
+    model = make_pipeline(pril.ColumnEncoder(), pril.PRIL()).fit(ordered, np.arange(30) % 3)
+    pril.save(model, tmp_path / "m.pril")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    ordered.to_parquet(tmp_path / "t.parquet")
+    for suffix in ("csv", "jsonl", "parquet"):
+        good("predict", "m.pril", f"t.{suffix}", "-o", "out.csv")
+        found = pd.read_csv(tmp_path / "out.csv")["prediction"]
+        np.testing.assert_array_equal(found, model.predict(ordered))
 
 
 def test_text_of_other_libraries(good, tmp_path):
@@ -528,11 +707,110 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
     assert err.endswith(f"{line}\n")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("never"),
+        ValueError("never"),
+        KeyError("never"),
+        OSError("never"),
+        ImportError("never"),
+        AttributeError("never"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("pril.tables.training.Run._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril.tables.encoder.ColumnEncoder.partial_fit", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
+        ("pril._online.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
+        ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
+        ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
+        ("pril._report.Report._verdict", ["report", "t.pril", "t.csv", "-o", "r.html"]),
+        ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
+        ("pril._one_row.Stream.answer_rows", ["stream", "t.pril"]),
+    ],
+)
+def test_an_error_inside_is_never_the_users(
+    good, call, table, tmp_path, monkeypatch, place, command, error
+):
+    """Only errors that are raised on purpose are the user's; here they arise in the middle."""
+
+    def fail(*_, **__):
+        raise error
+
+    if command[0] != "fit":
+        good("fit", "t.csv", *RANGES, "-q")
+        write(tmp_path / "rows.jsonl", make_rows(5))
+    with (tmp_path / "t.csv" if command[0] == "fit" else tmp_path / "rows.jsonl").open() as rows:
+        monkeypatch.setattr("sys.stdin", rows)
+        monkeypatch.setattr(place, fail)
+        code, _, err = call(*command, "--traceback")
+    assert code == 70, err
+    assert "this is a bug in pril" in err
+    assert "in fail\n" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file that cannot be read")
+def test_input_that_cannot_be_read_is_named(good, table, tmp_path):
+    """The first bytes of a process's memory are not there: reading gives EIO."""
+    good("fit", "t.csv", *RANGES, "-q")
+    program = [sys.executable, "-c", "from pril.cli.main import main; main()"]
+    for command in (["stream", "t.pril", "-q"], ["predict", "t.pril", "-"]):
+        with open("/proc/self/mem", "rb") as unreadable:
+            ended = subprocess.run(
+                [*program, *command], stdin=unreadable, capture_output=True, text=True, check=False
+            )
+        assert (ended.returncode, ended.stderr) == (2, "pril: <stdin>: Input/output error\n")
+
+
 def test_errors_are_json_where_results_are(call, table):
     for arguments in (["fit", "t.csv", "--label", "none"], ["fit"], ["fit", "t.csv", "--nothing"]):
         code, out, err = call(*arguments, "--json")
         assert (code, out) == (2, "")
         assert list(json.loads(err)) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"),
+    [
+        (["fit", "t.csv", *RANGES, "-q", "-o"], ".pril"),
+        (["stream", "t.pril", "-q", "-o"], ".pril"),
+        (["report", "t.pril", "t.csv", "-q", "-o"], ".html"),
+        (["export", "t.pril", "-q", "-o"], ".onnx"),
+        (["show", "t.pril", "-q", "--plot"], ".png"),
+        (["show", "t.pril", "-q", "--plot"], ".svg"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv.gz"),
+        (["predict", "t.pril", "t.csv", "-q", "-o"], ".parquet"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_replaced(
+    good, bad, table, tmp_path, monkeypatch, request, command, suffix
+):
+    good("fit", "t.csv", *RANGES, "-q")
+    nothing = (tmp_path / "new.csv").open("wb+")
+    request.addfinalizer(nothing.close)
+    monkeypatch.setattr("sys.stdin", nothing)
+    other = "t.pril" if suffix == ".csv" else "t.csv"
+    precious = shutil.copy(tmp_path / other, tmp_path / f"precious{suffix}")
+    for target in (precious.name, *(["precious.csv"] if suffix in (".pril", ".html") else [])):
+        if target != precious.name:
+            shutil.copy(tmp_path / "t.csv", tmp_path / target)
+        said = bad(*command, target)
+        assert said.startswith(f"{target} exists and is not ")
+        assert "--overwrite" in said
+    if suffix == ".pril":  # an archive of somebody else
+        with zipfile.ZipFile(precious, "w") as archive:
+            archive.writestr("letter.txt", "Dear Ada")
+        assert "is not a model file" in bad(*command, precious.name)
+    (tmp_path / f"new{suffix}").touch()  # an empty file holds nothing
+    good(*command, f"new{suffix}")
+    good(*command, f"new{suffix}")  # the same kind
+    good(*command, precious.name, "--overwrite")
+    assert precious.read_bytes()[:4] == (tmp_path / f"new{suffix}").read_bytes()[:4]
 
 
 def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):
@@ -556,8 +834,15 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     assert 0 < fitted["constant_accuracy"] < 1
     constant = f"(always {result['constant']!r} {max(shares):.1%})"
     assert constant in good("evaluate", "t.pril", "t.csv")
-    assert f"(always {fitted['constant']!r} " in good("fit", "t.csv", *RANGES)
-    assert model.classes_.tolist() == GRADES
+    errors = [interval_absolute_error(y, [name] * len(y), classes=GRADES) for name in GRADES]
+    assert result["nearest_constant"] == GRADES[int(np.argmin(errors))]
+    assert result["nearest_constant_error"] == pytest.approx(min(errors))
+    nearest = f"ranks on average (always {result['nearest_constant']!r} {min(errors):.4f})"
+    assert nearest in good("evaluate", "t.pril", "t.csv")
+    said = good("fit", "t.csv", *RANGES)
+    assert f"(always {fitted['constant']!r} " in said
+    assert f"(always {fitted['nearest_constant']!r} {fitted['nearest_constant_error']:.4f})" in said
+    assert model.order_.tolist() == GRADES
 
 
 def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
@@ -639,14 +924,6 @@ def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch
     assert "pril: words: town, as in the model\n" in err
 
 
-def test_a_very_long_cell(bad, tmp_path):
-    rows = [{"x": k % 7, "w": "a", "y": k % 2} for k in range(60)]
-    rows[30]["w"] = "z" * 3_000_000
-    write(tmp_path / "t.csv", rows)
-    said = bad("fit", "t.csv", "--label", "y")
-    assert said.startswith("t.csv, row 31: column 'w' has 3,000,000 characters")
-
-
 def test_more_text_than_a_block_can_hold(bad, table, monkeypatch):
     def overflow(batches):
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
@@ -722,3 +999,105 @@ def test_labels_without_rows_have_no_values():
     assert empty.seen().tolist() == []
     with pytest.raises(ValueError, match="every label in y is missing"):
         _ranks.order_classes(empty)
+
+
+# --- Extreme numbers -----------------------------------------------------------------------------
+
+EXPONENTS = [
+    -320,
+    -310,
+    -200,
+    -160,
+    -155,
+    -101,
+    -99,
+    -50,
+    0,
+    20,
+    99,
+    101,
+    152,
+    154,
+    160,
+    250,
+    300,
+    308,
+]
+
+
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("cls", ALL)
+def test_extreme_numbers_are_refused_or_learned_and_kept(cls, average, tmp_path):
+    """Finite in: a finite model that can be saved, or an error that names the argument."""
+    options = {"average": average} if "average" in cls().get_params() else {}
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (6, 2)), [1, 2, 3, 3, 1, 2]
+    usual = cls(classes=[1, 2, 3], **options).partial_fit(X, y)
+    cases = [(e, 0) for e in EXPONENTS] + [(0, e) for e in EXPONENTS]
+    cases += [(-400, 20), (150, 90), (-90, -90), (90, 90), (99, -99), (-150, 99)]
+    for feature, weight in cases:
+        scale, w = float(f"1e{feature}"), float(f"1e{weight}")
+        extreme, weights = X.copy(), np.ones(6)
+        extreme[3:] *= scale
+        weights[3:] = w
+        model = copy.copy(usual)
+        before = pickle.dumps(model)
+        said = ""
+        try:
+            model.partial_fit(extreme, y, sample_weight=weights)
+            model.partial_fit(extreme, y, sample_weight=weights)
+        except ValueError as error:
+            said = str(error)
+        if said:
+            assert said.startswith("sample_weight" if abs(weight) > 100 else ("X", "sample_weight"))
+            if said.startswith("X"):
+                assert feature != 0, said
+                assert feature > 0 or "large" not in said
+            assert model.t_ > usual.t_ or pickle.dumps(model) == before
+            continue
+        pril.save(model, tmp_path / "model.pril")
+        loaded = pril.load(tmp_path / "model.pril")
+        assert (loaded.predict(X) == model.predict(X)).all()
+        assert np.isfinite(np.asarray(model.decision_function(X))).all()
+        if hasattr(model, "coef_"):
+            assert np.isfinite(model.coef_).all()
+
+
+# --- Rows that no reader should take --------------------------------------------------------------
+
+LINES = [f'{{"x": {k}, "t": "12:{k:02}", "y": {k % 3}}}' for k in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('{"x": 1, "y": 0, "y": 2}', "y"),
+        ('{"x" : 1, "x" :2, "t": ": a :", "y": 0}', "x"),
+        ('{"x": 1, "t": {"a": 1, "a": 2}, "y": 1}', "a"),
+        ('{"x": null, "t": "12:00", "t": "13:00", "y": 1}', "t"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
+    (tmp_path / "t.jsonl").write_text("\n".join([*LINES, line, ""]))
+    said = bad("fit", "t.jsonl", "--label", "y")
+    assert said == f"t.jsonl, row 31: the key {key!r} is there twice"
+
+
+def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
+    cell = "a" * (files.LONGEST_ROW + 1)
+    fits = "b" * (files.LONGEST_ROW - 100)
+    said = "longer than 16,777,216 bytes, the most that a row may have"
+    for name, text, place in (
+        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "line 3: the row is "),
+        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "line 4: the row is "),
+        ("u.csv", f"x,{cell}\n1,2\n", "the line is "),
+        ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
+        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 2: "),
+    ):
+        for suffix, opener in (("", open), (".GZ", gzip.open)):
+            with opener(tmp_path / f"{name}{suffix}", "wt") as file:
+                file.write(text)
+            refused = bad("fit", f"{name}{suffix}", "--label", "y", "--features", "x")
+            assert refused.startswith(f"{name}{suffix}")
+            assert refused.endswith(f"{place}{said}")

@@ -227,6 +227,34 @@ def test_a_model_that_learned_nothing_is_told_so(tmp_path):
     )
 
 
+def test_a_model_that_is_nearer_but_not_inside_more_often_helps(tmp_path):
+    """It is off by less than a constant, and inside its range as often."""
+    X = np.tile([[-1.0], [0.0], [1.0]], (100, 1))
+    model = pril.PRIL(classes=[1, 2, 3, 4, 5], random_state=0).fit(X, np.tile([2, 3, 4], 100))
+    np.testing.assert_array_equal(model.predict(X[:3]), [2, 3, 4])
+    said = pril.report(model, X, np.tile([1, 3, 5], 100), tmp_path / "report.html")
+    assert said["interval_accuracy"] == said["constant_accuracy"] == pytest.approx(1 / 3)
+    assert said["interval_absolute_error"] == pytest.approx(2 / 3)
+    assert said["nearest_constant"] == 3
+    assert said["nearest_constant_error"] == pytest.approx(4 / 3)
+    text = " ".join(read(tmp_path / "report.html").texts)
+    assert "The features help" in text
+    assert "always 3 1.3333" in text
+    found = re.search(r"ranks off is 0.6667 ranks better .*?: ([-0-9.]+) to ([-0-9.]+)\)", text)
+    gain = np.tile([1, 0, 1], 100)
+    error = 1.96 * gain.std() / np.sqrt(len(gain))
+    ends = [gain.mean() - error, gain.mean() + error]
+    np.testing.assert_allclose([float(end) for end in found.groups()], ends, atol=0.01)
+
+
+def test_chance_is_not_called_a_gain(tmp_path):
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(60, 2)), rng.integers(1, 4, 60)
+    model = pril.PRIL(random_state=0).fit(X[:30], y[:30])
+    pril.report(model, X[30:], y[30:], tmp_path / "report.html")
+    assert "The features help" not in " ".join(read(tmp_path / "report.html").texts)
+
+
 # --- Every model, every kind of rows ---
 
 
@@ -355,7 +383,7 @@ def test_what_cannot_be_reported_is_refused(bad, good, flats, tmp_path):
     rows = make_rows(20)
     write(tmp_path / "none.csv", [{**row, "low": None, "high": None} for row in rows])
     (tmp_path / "empty.csv").write_text("id,size,age,town,low,high\n")
-    (tmp_path / "old.html").write_text("old")
+    (tmp_path / "old.html").write_text("<!doctype html>old")
     out = ("-o", "old.html")
     assert "none.csv: no row has a label" in bad("report", flats, "none.csv", *out)
     assert "empty.csv has a header, but no rows" in bad("report", flats, "empty.csv", *out)
@@ -376,7 +404,7 @@ def test_what_cannot_be_reported_is_refused(bad, good, flats, tmp_path):
     ):
         with pytest.raises(ValueError, match=reason):
             pril.report(model, rows, labels, tmp_path / "old.html")
-    assert (tmp_path / "old.html").read_text() == "old"
+    assert (tmp_path / "old.html").read_text() == "<!doctype html>old"
 
 
 # --- In a browser ---

@@ -72,6 +72,17 @@ def test_pipelines_are_scored_cloned_and_pickled(cls):
         assert [twin.predict_one(x) for x in dicts] == [model.predict_one(x) for x in dicts]
 
 
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_a_copy_learns_alone(cls):
+    model = cls(classes=[1, 2])
+    model.learn_one({"a": 1.0}, 2)
+    twin = copy.copy(model)
+    twin.learn_one({"a": -1.0}, 1)
+    assert (model.model.t_, twin.model.t_) == (1, 2)
+    model.learn_one({"a": -1.0}, 1)
+    assert model.model.coef_ == twin.model.coef_
+
+
 def test_ranges_come_from_a_file(tmp_path):
     """A file holds strings only; an empty one is an open end, two are no label."""
     path = tmp_path / "rows.csv"

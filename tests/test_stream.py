@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril import io
-from pril.tables.files import TableError
+from pril.tables.files import LONGEST_ROW, TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import Stopped, Stream, chunks
@@ -64,7 +64,7 @@ def piped(data, seed=0):
         at = 0
         with suppress(BrokenPipeError):  # a reader who met a bad row leaves early
             while at < len(data):
-                size = rng.choice([1, 100, 1000, 5000])
+                size = rng.choice([1, 100, 1000, 5000]) if at < 1 << 20 else 1 << 20
                 at += os.write(writing, data[at : at + size])
         os.close(writing)
 
@@ -179,6 +179,9 @@ def test_losses_are_reported_as_counts_double(tmp_path):
         (b'{"size": 1e308, "age": 1e308, "high": "fair"}\n', "too large for its square"),
         (b'{"town": "\xff"}\n', "not UTF-8"),
         (b'{"size": 1e999}\n', "Number too big|not finite"),
+        (b'{"size": 1, "low": "fair", "low": "poor"}\n', "the key 'low' is there twice"),
+        (b'{"x": 1e999, "x": "12:30", "low": "fair"}\n', "the key 'x' is there twice"),
+        (b'{"size": "%s"}\n' % (b"a" * (LONGEST_ROW + 1)), "longer than 16,777,216 bytes"),
     ],
 )
 def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):
@@ -443,3 +446,126 @@ def test_stream_survives_kill_9(tmp_path):
     run_and_kill(command, data, tmp_path / "state" / "checkpoint.pril", seed=2)
     assert (tmp_path / "killed.pril").read_bytes() == (tmp_path / "whole.pril").read_bytes()
     assert list((tmp_path / "state").iterdir()) == []
+
+
+# --- In place: no row is learned twice -----------------------------------------------------------
+
+
+@pytest.fixture
+def stream_in_place(tmp_path, monkeypatch, call):
+    """Return a function that streams rows into m.pril; it returns what is said on stderr."""
+    path = fitted(tmp_path).rename(tmp_path / "m.pril")
+
+    def run(rows, *options, code=0):
+        with (tmp_path / "in.jsonl").open("wb+") as file:
+            file.write(json_lines(rows))
+            file.seek(0)
+            monkeypatch.setattr("sys.stdin", file)
+            ended, _, err = call(
+                "stream", path, "-o", path, "--checkpoint", tmp_path / "state", *options
+            )
+        assert ended == code, err
+        return err
+
+    run.path = path
+    return run
+
+
+def test_the_same_rows_again_are_not_learned_twice(stream_in_place):
+    rows, path = make_rows(60, seed=3), stream_in_place.path
+    first = stream_in_place(rows)
+    done = path.read_bytes()
+    said = stream_in_place(rows)
+    assert path.read_bytes() == done
+    assert said.startswith("pril: warning: ")
+    assert "has learned the first 60 rows already; to learn them once more pass --again" in said
+    assert said.splitlines()[1:] == first.splitlines()[-2:]
+    stream_in_place(rows, "--again")
+    assert path.read_bytes() != done
+
+
+def test_stopped_before_the_rows_were_compared(stream_in_place, monkeypatch):
+    """No checkpoint is left that would hide what the last run has learned."""
+    rows, path = make_rows(60, seed=3), stream_in_place.path
+    stream_in_place(rows)
+    done = path.read_bytes()
+
+    def stop(_):
+        raise Stopped
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pril.tables.stream.chunks", stop)
+        stream_in_place(rows, code=1)
+    assert "already" in stream_in_place(rows)
+    assert path.read_bytes() == done
+
+
+def test_a_longer_input_goes_on_where_the_last_one_ended(stream_in_place, tmp_path):
+    rows, path = make_rows(60, seed=3), stream_in_place.path
+    old = path.read_bytes()
+    stream_in_place(rows[:40])
+    stream_in_place(rows)
+    grown = pril.io.read(path, kind="model")
+    path.write_bytes(old)
+    stream_in_place(rows)
+    whole = pril.io.read(path, kind="model")
+    assert grown[1].notes["streamed"] == whole[1].notes["streamed"]
+    assert grown[1].notes["finished"]["position"] == whole[1].notes["finished"]["position"]
+    np.testing.assert_array_equal(grown[0][-1].coef_, whole[0][-1].coef_)
+
+
+@pytest.mark.parametrize("n_same", [0, 1, 5, 8, 39])
+def test_other_rows_are_learned_whatever_they_begin_with(stream_in_place, tmp_path, n_same):
+    rows, path = make_rows(60, seed=3), stream_in_place.path
+    stream_in_place(rows[:40])
+    before = path.read_bytes()
+    other = rows[:n_same] + make_rows(10, seed=9)
+    said = stream_in_place(other)
+    assert "already" not in said
+    found = path.read_bytes()
+    path.write_bytes(before)
+    stream_in_place(other, "--again")
+    assert path.read_bytes() == found
+
+
+def test_rows_that_differ_late_are_refused(stream_in_place, monkeypatch):
+    monkeypatch.setattr("pril.tables.stream.MOST_HELD", 16)
+    rows, path = make_rows(60, seed=3), stream_in_place.path
+    stream_in_place(rows)
+    before = path.read_bytes()
+    for other in (rows[:50], rows[:50] + make_rows(20, seed=9)):
+        assert "--again" in stream_in_place(other, code=2)
+        assert path.read_bytes() == before
+
+
+def test_killed_when_the_checkpoint_is_gone(tmp_path):
+    """A real process, killed as soon as its checkpoint has been removed."""
+    path = fitted(tmp_path)
+    (tmp_path / "rows.jsonl").write_bytes(json_lines(make_rows(60, seed=3)))
+    program = (
+        "import os, signal\n"
+        "from pril.cli.main import main\n"
+        "from pril.tables.training import Checkpoint\n"
+        "def remove(self, really=Checkpoint.remove):\n"
+        "    really(self)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Checkpoint.remove = remove\n"
+        "main()\n"
+    )
+    command = ["stream", path, "-o", path, "--checkpoint", tmp_path / "state", "--every", "7"]
+    with (tmp_path / "rows.jsonl").open("rb") as rows:
+        ended = subprocess.run(
+            [sys.executable, "-c", program, *map(str, command)],
+            stdin=rows, capture_output=True, check=False,
+        )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL
+    done = path.read_bytes()
+    with (tmp_path / "rows.jsonl").open("rb") as rows:
+        again = subprocess.run(
+            [*PRIL, *map(str, command)],
+            stdin=rows, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert path.read_bytes() == done
+    assert "already" in again.stderr

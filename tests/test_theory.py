@@ -391,14 +391,10 @@ DEGENERATE = {
 @pytest.mark.parametrize("learner", [PRIL(), MPRIL(), MPRIL(signed=False)], ids=repr)
 def test_degenerate_data_gives_an_answer(case, learner):
     X, y = DEGENERATE[case]
+    if np.max(X) > 1 and not isinstance(learner, PRIL):
+        pytest.skip("its bounds assume features within [-1, 1]")
     with np.errstate(all="raise"):
-        found = (
-            audit(X, y, learner, classes=[1, 2, 3])
-            if np.max(X) <= 1 or isinstance(learner, PRIL)
-            else None
-        )
-    if found is None:
-        return
+        found = audit(X, y, learner, classes=[1, 2, 3])
     for bound in found.bounds:
         assert not math.isnan(bound.bound)
         assert not math.isnan(bound.observed)

@@ -182,7 +182,7 @@ def test_a_stream_ranks_each_chunk_once(tmp_path, monkeypatch):
         stream._plain = stream._plain if is_plain else None
         checks.clear()
         stream._answer(
-            JsonRows(stream.model.learner.classes_, stream.model.columns), lines.split(b"\n")[:-1]
+            JsonRows(stream.model.learner.order_, stream.model.columns), lines.split(b"\n")[:-1]
         )
         assert (checks.count("ranks"), checks.count("rows")) == (1, n_rows)
         assert stream.evaluation.rows == sum(bool(row["low"] or row["high"]) for row in mixed)

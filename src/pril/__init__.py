@@ -77,7 +77,8 @@ _MODULES = (
     "theory",
 )
 
-__all__ = sorted([*_HOMES, *_MODULES])
+# No modules: `from pril import *` must not hide the io of Python, or the library dask.
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -90,4 +91,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *__all__]
+    return sorted(["__version__", *_HOMES, *_MODULES])

@@ -43,6 +43,14 @@ def pick_scores(rank: Array, scores: Array) -> Array:
     return scores[:, 0] if scores.shape[1] == 1 else scores[np.arange(len(rank)), rank]
 
 
+class Constant(NamedTuple):
+    """How good it is to predict one rank for every row."""
+
+    rank: int
+    accuracy: float
+    error: float  # mean ranks off
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """How good predictions are: sums over rows that have a label."""
@@ -53,7 +61,8 @@ class Evaluation:
     exact_rows: int = 0
     exact_loss: int = 0
     unlabelled: int = 0
-    inside: tuple[int, ...] = ()  # for each rank, in how many rows it would be a hit
+    lowest: tuple[int, ...] = ()  # for each rank, in how many rows the interval begins there
+    highest: tuple[int, ...] = ()  # and in how many it ends there
 
     @classmethod
     def of(cls, intervals: Array, rank: Array) -> Evaluation:
@@ -69,24 +78,44 @@ class Evaluation:
             exact_rows=int(exact.sum()),
             exact_loss=int(loss[exact].sum()),
             unlabelled=int((~labelled).sum()),
-            inside=_hits_of_constants(intervals),
+            lowest=tuple(np.bincount(intervals[:, 0]).tolist()),
+            highest=tuple(np.bincount(intervals[:, 1]).tolist()),
         )
 
     def __add__(self, other: Evaluation) -> Evaluation:
-        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
-        inside = zip_longest(self.inside, other.inside, fillvalue=0)
-        return Evaluation(**sums | {"inside": tuple(a + b for a, b in inside)})
+        sums: dict[str, Any] = {
+            name: _added(value, getattr(other, name)) for name, value in vars(self).items()
+        }
+        return Evaluation(**sums)
+
+    def best_constants(self) -> tuple[Constant, Constant]:
+        """Return the rank that is inside most often, and the one with the least loss."""
+        size = len(self.highest)
+        ends = np.array(self.highest)
+        begun = np.cumsum([*self.lowest, *[0] * (size - len(self.lowest))])  # at or below a rank
+        ended = np.cumsum(ends) - ends  # below a rank
+        hits = begun - ended
+        above = np.cumsum((self.rows - begun)[::-1])[::-1]  # the labels above a rank, how far
+        loss = np.cumsum(ended) + above
+        first, second = int(np.argmax(hits)), int(np.argmin(loss))
+        return (
+            Constant(first, hits[first] / self.rows, loss[first] / self.rows),
+            Constant(second, hits[second] / self.rows, loss[second] / self.rows),
+        )
 
     def to_dict(self, classes: Any = ()) -> dict[str, Any]:
         """Return the means, None where there is nothing to average.
 
-        With the classes, the result names the class that is most often inside the range: a model
-        that is no better than always to predict it has learned nothing.
+        With the classes, the result names the class that is most often inside the range, and the
+        class that is off by the fewest ranks: a model that is no better than always to predict one
+        of them has learned nothing.
         """
-        best = int(np.argmax(self.inside)) if self.rows and len(classes) else None
+        best = self.best_constants() if self.rows and len(classes) else None
         return {
-            "constant": None if best is None else _ranks.plain(classes[best]),
-            "constant_accuracy": None if best is None else self.inside[best] / self.rows,
+            "constant": best and _ranks.plain(classes[best[0].rank]),
+            "constant_accuracy": best and best[0].accuracy,
+            "nearest_constant": best and _ranks.plain(classes[best[1].rank]),
+            "nearest_constant_error": best and best[1].error,
             "rows": self.rows,
             "unlabelled_rows": self.unlabelled,
             "interval_accuracy": self.hits / self.rows if self.rows else None,
@@ -96,11 +125,7 @@ class Evaluation:
         }
 
 
-def _hits_of_constants(intervals: Array) -> tuple[int, ...]:
-    """Return for each rank how many intervals it lies in."""
-    if len(intervals) == 0:
-        return ()
-    size = int(intervals.max()) + 2
-    begun = np.bincount(intervals[:, 0], minlength=size)
-    ended = np.bincount(intervals[:, 1] + 1, minlength=size)
-    return tuple(np.cumsum(begun - ended)[:-1].tolist())
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, tuple):
+        return tuple(a + b for a, b in zip_longest(one, other, fillvalue=0))
+    return one + other

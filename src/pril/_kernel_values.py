@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 from pril import _ranks
 from pril._rows import batches
 from pril._support import like, namespace, on_host, taken, to_numpy
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class Kernel(NamedTuple):
         known = KERNEL_PARAMS[kernel]
         for name in more:
             if name not in known:
-                raise ValueError(
+                raise InputError(
                     f"kernel_params: kernel={kernel!r} takes no argument {name!r}, "
                     f"only {_ranks.named(sorted(known))}"
                 )
@@ -65,7 +66,9 @@ class Kernel(NamedTuple):
         xp = namespace(values)
         if not bool(xp.all(xp.isfinite(values))):
             host = to_numpy(values)
-            raise ValueError(f"{self} returned {host[~np.isfinite(host)][0]} for two finite rows")
+            raise InputError(
+                f"X: {self} returned {host[~np.isfinite(host)][0]} for two finite rows"
+            )
         return np.ascontiguousarray(to_numpy(values))
 
     def scores(self, A: Any, B: Any, coef: Any, n_jobs: int | None = None) -> Any:
@@ -120,9 +123,9 @@ class Kernel(NamedTuple):
             if on_host(A):
                 values = np.asarray(values, dtype=np.float64)
         except Exception as error:
-            raise ValueError(f"the kernel function raised {error!r}") from error
+            raise InputError(f"the kernel function raised {error!r}") from error
         if np.shape(values) != (A.shape[0], B.shape[0]):
-            raise ValueError(
+            raise InputError(
                 f"the kernel function returned shape {np.shape(values)} for {A.shape[0]} and "
                 f"{B.shape[0]} rows; it should return ({A.shape[0]}, {B.shape[0]})"
             )
@@ -175,6 +178,7 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
     """
     xp, origin = namespace(A), B[:1, ...]
 
+    @np.errstate(all="ignore")  # values that overflow are refused later
     def moved(rows: Any) -> tuple[Any, Any]:
         # Measure from a row of B: far from the origin the squares would round away the differences.
         rows = rows - origin
@@ -187,7 +191,8 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
 
     def between(part: slice) -> Any:
         rows, b = moved(B[part, ...])
-        exponent = left @ xp.concat([2.0 * gamma * rows, xp.ones_like(b), b], axis=1).T
+        with np.errstate(all="ignore"):
+            exponent = left @ xp.concat([2.0 * gamma * rows, xp.ones_like(b), b], axis=1).T
         if far:
             exponent = xp.clip(exponent, max=0.0)
         return np.exp(exponent, out=exponent) if on_host(exponent) else xp.exp(exponent)

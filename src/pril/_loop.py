@@ -659,13 +659,14 @@ def _decode_likelihood(rule, score, cut):
         return rank_of(score, cut)
     best = 0
     most = -1.0
-    above = 1.0
+    above, below = 1.0, 0.0
     for y in range(cut.shape[0] - 1):
-        below = above
-        above = chance_above(score, cut[y + 1])
-        if below - above > most:
-            most = below - above
+        next_above, next_below = sides(score, cut[y + 1])
+        chance = between(above, below, next_above, next_below)
+        if chance > most:
+            most = chance
             best = y
+        above, below = next_above, next_below
     return best
 
 
@@ -673,12 +674,19 @@ decode = on_type({Multiclass: _decode_best, Likelihood: _decode_likelihood}, def
 
 
 @part_of_loop
-def chance_above(score, threshold):
-    """Return the logistic model's chance that the class lies above a threshold."""
+def sides(score, threshold):
+    """Return the logistic model's chances that the class lies above a threshold, and below it."""
     distance = threshold - score
-    if distance > 700.0:  # exp of it has no double: infinite when compiled, an error in Python
-        return 0.0
-    return 1.0 / (1.0 + exp(distance))
+    small = exp(-abs(distance))
+    large = 1.0 / (1.0 + small)
+    small *= large
+    return (small, large) if distance > 0.0 else (large, small)
+
+
+@part_of_loop
+def between(above, below, next_above, next_below):
+    """Return the chance of the class between two thresholds: the difference of small numbers."""
+    return above - next_above if above <= 0.5 else next_below - below
 
 
 @whole_loop
@@ -804,7 +812,9 @@ def range_offset(n_classes, lo, hi):
     return tetrahedral - lo + width * (width + 1) // 2 - 1
 
 
-TINY = 1e-12  # the least probability of a class: nothing is divided by less
+TINY = (
+    1e-12  # the least probability of a class in a gradient; with less, no rows are counted for it
+)
 ROUNDING = 1e-9  # a slope below this is zero, rounded: divided by its own size it would be a step
 
 # The step of the likelihood rule. Classes outside the label all have the same relative chance q of
@@ -835,7 +845,7 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
             chance = share
             if exact[y] > 0.0:
                 own = ranges[np.uintp(first + k)] / total[y]
-                chance += exact[y] / (trust + exact[y]) * (own - share)
+                chance = (exact[y] * own + trust * share) / (exact[y] + trust)
             q[k] = chance
             most = max(most, chance)
         most = 1.0 / most
@@ -857,13 +867,20 @@ def label_chances(trust, own, intervals, q):
 
 
 @part_of_loop
-def count_range(evidence, lo, hi, K, weight, shares):
-    """Add a row to what is known of ranges, divided among its classes by their shares."""
+def count_range(evidence, lo, hi, K, weight, shares, q):
+    """Add a row to what is known of ranges, divided among its classes by their shares.
+
+    A class whose thresholds tie has none; if no class has any, their q are the shares.
+    """
     ranges, total = evidence.ranges, evidence.total
     first = range_offset(K, lo, hi)
     whole = 0.0
     for k in range(hi - lo + 1):
         whole += shares[k]
+    if whole == 0.0:
+        shares = q
+        for k in range(hi - lo + 1):
+            whole += shares[k]
     weight /= whole
     for k in range(hi - lo + 1):
         part = weight * shares[k]
@@ -872,7 +889,7 @@ def count_range(evidence, lo, hi, K, weight, shares):
 
 
 @part_of_loop
-def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
+def climb(rule, score, cut, lo, hi, t, weight, evidence, above, below, q, tau):
     """Write the gradient by the thresholds of lo..hi to tau; return the one by the score.
 
     Both are of log sum_y q_y P(y). The row is then counted, with its weight in the evidence.
@@ -882,20 +899,20 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
     if rule.noise > 0.0:
         outside = rule.noise * (1.0 - 1.0 / sqrt(1.0 + t / 1000.0))
     for k in range(hi - lo + 2):
-        above[k] = chance_above(score, cut[np.uintp(lo + k)])
+        above[k], below[k] = sides(score, cut[np.uintp(lo + k)])
     q[0] = 1.0
     if lo < hi:
         weigh_classes(rule.trust, evidence, lo, hi, K, q)
     whole = outside
     a = 0.0
     for k in range(hi - lo + 1):
-        chance = max(above[k] - above[k + 1], TINY)
-        tau[k] = q[k] * chance
-        part = (q[k] - outside) * chance
+        chance = between(above[k], below[k], above[k + 1], below[k + 1])
+        tau[k] = q[k] * chance if chance > TINY else 0.0
+        part = (q[k] - outside) * max(chance, TINY)
         whole += part
-        a += part * (1.0 - above[k] - above[k + 1])
+        a += part * (below[k] - above[k + 1])
     if lo < hi:
-        count_range(evidence, lo, hi, K, weight, tau)
+        count_range(evidence, lo, hi, K, weight, tau, q)
     else:
         evidence.exact[lo] += 1.0
         evidence.total[lo] += weight
@@ -903,7 +920,7 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, q, tau):
     before = outside
     for k in range(hi - lo + 2):
         after = q[k] if k <= hi - lo else outside
-        slope = above[k] * (1.0 - above[k]) * (after - before) * whole
+        slope = above[k] * below[k] * (after - before) * whole
         tau[k] = min(2.0, max(-2.0, slope))  # it has no bound where thresholds tie
         before = after
     return a * whole  # within -1..1, even there
@@ -913,10 +930,10 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     cut, tau, c = model.cut, model.work.tau, now.weight
     K = cut.shape[0] - 1
     evidence = evidence_of(model.state.own, K)
+    above, q = model.work.above, model.work.q
+    below = model.work.cut  # which is free: nothing is recorded in a step
     weight = c * now.omega
-    a = climb(
-        rule, score, cut, lo, hi, now.number, weight, evidence, model.work.above, model.work.q, tau
-    )
+    a = climb(rule, score, cut, lo, hi, now.number, weight, evidence, above, below, q, tau)
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
@@ -931,7 +948,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     alpha = model.work.alpha
     alpha[0] = 0.0
     if (size[0] > 0.0) & (slopes[0] > 0.0):
-        alpha[0] = rule.rate * c * a * size[1] / (size[0] * sqrt(slopes[0]))
+        alpha[0] = rule.rate * (c * a / sqrt(slopes[0])) * (size[1] / size[0])
     length = 4.0
     if slopes[1] > 0.0:
         length = min(length, c * rule.cut_rate / sqrt(slopes[1]))
@@ -1335,19 +1352,22 @@ def rating_size(n_scores: int, width: int, n_classes: int) -> int:
     return n_scores * width + n_classes + 1 + n_scores + 1
 
 
+MOST = 1e300  # the largest number of a state: means and their sums stay finite
+
+
 @any_order
-def is_finite(values):
-    """Tell whether every number is finite."""
-    total = 0.0
+def is_bounded(values):
+    """Tell whether every number is finite and no larger than `MOST`."""
+    bad = 0
     for i in range(values.shape[0]):
-        total += 0.0 * values[i]
-    return total == 0.0
+        bad += not abs(values[i]) <= MOST
+    return bad == 0
 
 
 @_njit(nogil=True, cache=True, _nrt=False)
-def all_finite(values):
-    """Tell whether every number is finite: `is_finite`, to be called from Python."""
-    return is_finite(values)
+def all_bounded(values):
+    """Tell whether every number is bounded: `is_bounded`, to be called from Python."""
+    return is_bounded(values)
 
 
 @part_of_loop
@@ -1393,7 +1413,7 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
         extras = Extras(desk[width - 1 : width], growth, record)
         bad = walk(rows, intervals, NO_ORDER, rule, model, extras)
     if bad < 0:
-        if is_finite(numbers[:size]) and is_finite(numbers[first : first + count]):
+        if is_bounded(numbers[:size]):  # ranges are part of the totals
             return -1
         bad = 1
     copy_values(desk, kept, numbers, 0, size)

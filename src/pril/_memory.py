@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril import _loop as loop
-from pril.errors import shown
+from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +48,10 @@ class Layout(NamedTuple):
             return part.shape
         return self.n_classes if part.shape == "classes" else loop.table_size(self.n_classes)
 
+    def size(self) -> int:
+        """Return how many numbers a memory has."""
+        return sum(prod(shape) for shape in self.shapes().values())
+
     def sizes(self) -> tuple[int, int, int]:
         """Return the numbers of scores, of weights for each, and of classes."""
         return self.n_scores, self.n_features + 1, self.n_classes
@@ -81,8 +85,6 @@ class Memory:
         Counts and sizes, see `_loop`.
     """
 
-    __slots__ = ("_predicting", "integers", "layout", "numbers")
-
     def __init__(self, layout: Layout, numbers: Array, integers: Array) -> None:
         self.layout = layout
         self.numbers = numbers
@@ -92,8 +94,7 @@ class Memory:
     @classmethod
     def blank(cls, layout: Layout, *, lattice: bool) -> Memory:
         """Return the zero start."""
-        size = sum(prod(shape) for shape in layout.shapes().values())
-        memory = cls(layout, _aligned_zeros(size), layout.integers())
+        memory = cls(layout, _aligned_zeros(layout.size()), layout.integers())
         memory.state.clock[1] = 1.0
         memory.integers[loop.LATTICE] = lattice
         return memory
@@ -102,16 +103,16 @@ class Memory:
     def of(cls, layout: Layout, plain: dict[str, Any]) -> Memory:
         """Return the memory that `to_plain` gave, if it is right: the compiled loop trusts it."""
         if not isinstance(plain, dict) or not isinstance(plain.get("mean_u"), np.ndarray):
-            raise ValueError(f"the memory must be a dict of arrays, not {shown(plain)}")
+            raise InputError(f"the memory must be a dict of arrays, not {shown(plain)}")
         layout = layout._replace(average=len(plain["mean_u"]) > 0)
         shapes = {**layout.shapes(), "counts": (loop.LATTICE,)}
         if list(plain) != [*shapes, "lattice"] or not isinstance(plain["lattice"], bool):
-            raise ValueError(f"the memory must hold {', '.join(shapes)} and lattice")
+            raise InputError(f"the memory must hold {', '.join(shapes)} and lattice")
         for name, shape in shapes.items():
             _check_part(name, plain[name], np.int64 if name == "counts" else np.float64, shape)
         for name in ("clock", "counts", *(part.name for part in layout.own)):
             if (plain[name] < 0).any():
-                raise ValueError(f"memory.{name} must not be negative")
+                raise InputError(f"memory.{name} must not be negative")
         n, mean_n, rounds = plain["n"], plain["mean_n"], plain["clock"][0]
         _check_order("n", n)
         if layout.average and rounds > 0.0:
@@ -164,8 +165,17 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def __reduce__(self) -> Any:
-        return Memory, (self.layout, self.numbers.copy(), self.integers.copy())
+    def __getstate__(self) -> dict[str, Any]:
+        return {"layout": self.layout, "numbers": self.numbers, "integers": self.integers}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        layout, numbers, integers = state["layout"], state["numbers"], state["integers"]
+        expected, fixed = layout.integers(), slice(loop.N_SCORES, None)
+        fits = numbers.dtype == np.float64 and numbers.shape == (layout.size(),)
+        fits = fits and integers.dtype == np.int64 and integers.shape == expected.shape
+        if not (fits and np.array_equal(integers[fixed], expected[fixed])):
+            raise InputError("a memory is damaged: its arrays do not fit its layout")
+        self.__init__(layout, numbers, integers)  # type: ignore[misc]
 
     def with_layout(self, layout: Layout) -> Memory:
         """Return a copy for other features or without a mean; new features were zero so far."""
@@ -193,10 +203,10 @@ class Memory:
     def is_finite(self, columns: Array | None = None) -> bool:
         """Tell whether no number has overflowed: of these features, None: of all."""
         if columns is None:
-            return bool(loop.all_finite(self.numbers))
+            return bool(loop.all_bounded(self.numbers))
         state = self.state
         wide = (part[:, columns].ravel() for part in (state.u, state.mean_u))
-        return all(map(loop.all_finite, (*wide, self.tail())))
+        return all(map(loop.all_bounded, (*wide, self.tail())))
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
@@ -230,15 +240,15 @@ class Memory:
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
     found = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
     if found != (dtype, shape):
-        raise ValueError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {found}")
+        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {found}")
     if not np.isfinite(part).all():
-        raise ValueError(f"memory.{name} must be finite")
+        raise InputError(f"memory.{name} must be finite")
 
 
 def _check_order(name: str, n: Array) -> None:
     slack = 1e-9 * max(1.0, float(np.abs(n).max(initial=0.0)))  # for the rounding of means
     if (np.diff(n) > slack).any():
-        raise ValueError(f"memory.{name} must not increase: the thresholds would not be in order")
+        raise InputError(f"memory.{name} must not increase: the thresholds would not be in order")
 
 
 def few_columns(rows: Any, width: int) -> Array | None:

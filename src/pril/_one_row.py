@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
-from pril._online import OnlineClassifier, read_weights
-from pril._rows import not_finite_error
-from pril.errors import shown
+from pril._classifier import read_weights
+from pril._online import OnlineClassifier
+from pril._rows import TIMES, not_finite_error
+from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +66,7 @@ class Stream:
         self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
     ) -> None:
         if unknown not in ("error", "ignore"):
-            raise ValueError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
+            raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         self.model = model
         self.unknown = unknown
         self._grows = not model._has_learned()
@@ -73,8 +75,9 @@ class Stream:
     def _begin(self) -> None:
         """Work on the model as it is now."""
         model = self.model
-        model._validate_params()
+        model._check_parameters()
         self._memory: Any = None
+        self._parameters = model._rule(), model._geometry(), model._growth()
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # features of a usual row; before the first, no row is
         self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
@@ -85,7 +88,7 @@ class Stream:
         elif model.classes is not None:
             self._classes = _ranks.check_classes(model.classes)
         else:
-            raise ValueError(
+            raise InputError(
                 "stream() needs the classes of a model that has not learned yet: set them on the "
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
@@ -94,7 +97,7 @@ class Stream:
     def _use(self, memory: Any) -> None:
         """Learn in place, in this memory of the model."""
         model, (n_scores, width, n_classes) = self.model, memory.layout.sizes()
-        rule, geometry, growth = model._rule(), model._geometry(), model._growth()
+        rule, geometry, growth = self._parameters
         rating = loop.rating_size(n_scores, width, n_classes)
         space = loop.desk_size(geometry, n_scores, width, n_classes)
         self._memory = memory
@@ -106,7 +109,7 @@ class Stream:
         start, stop = width + 1 + n_scores * width, width + 1 + rating
         self._rating = np.split(desk[start:stop], [n_classes + 1, -1])  # cuts, scores, divisor
         arrays = (memory.numbers, memory.integers, desk, self._note)
-        self._learning = (rule, geometry, growth, *arrays)
+        self._arrays = arrays
         self._learn = self._compiled(growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
         given = (rule, geometry, *arrays)
@@ -121,9 +124,11 @@ class Stream:
         self._values = values_getter([] if names is None else names.tolist())
 
     def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        rule, geometry, _, *arrays = self._learning
-        given = (rule, geometry, growth, *arrays)
+        given = (*self._parameters[:2], growth, *self._arrays)
         return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
+
+    def __copy__(self) -> Stream:
+        return copy.deepcopy(self)  # a copy learns alone
 
     def __reduce__(self) -> Any:
         return resume, (self.model, self.unknown, self._grows)
@@ -181,12 +186,12 @@ class Stream:
             learn = self._learn
             if weight != 1.0:
                 if self._learn_weighted is None:
-                    self._learn_weighted = self._compiled(model._growth() or 1.0)
+                    self._learn_weighted = self._compiled(self._parameters[2] or 1.0)
                 learn, self._importance[0] = self._learn_weighted, weight
             failed = learn(lo, hi) >= 0
             self._importance[0] = 1.0
             if failed:
-                raise self._not_finite(row)
+                raise self._not_finite(row, weight)
 
     def _make_room(self, n_features: int, names: list[str] | None) -> None:
         """Give the model so many features."""
@@ -195,7 +200,8 @@ class Stream:
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         if self._memory is None:
-            model.classes_ = self._classes
+            model._check_parameters()
+            model.order_ = self._classes
             model._memory = model._blank_memory(None)
         else:
             layout = self._memory.layout._replace(n_features=n_features)
@@ -206,7 +212,7 @@ class Stream:
         """Return the interval of a label, and remember it."""
         if isinstance(y, Mapping):
             if not {"low", "high"} >= set(y):
-                raise ValueError(
+                raise InputError(
                     f"y must have the keys 'low' and 'high' if it is a dict, got {shown(dict(y))}"
                 )
             y = (y.get("low"), y.get("high"))
@@ -272,27 +278,28 @@ class Stream:
         """Return the features of a row, and their names if a dict has given them."""
         if isinstance(x, Mapping):
             names = self._known_names(x, learning)
-            values = [x.get(name, 0.0) for name in names]
-            return self._numbers(values, names), names
-        values = x.tolist() if isinstance(x, ndarray) else x
+            return self._numbers([x.get(name, 0.0) for name in names], names), names
+        values: Any = x
+        if isinstance(x, ndarray):
+            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # which makes dates numbers
         if isinstance(values, str) or not hasattr(values, "__len__"):
-            raise TypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
+            raise InputTypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
         width = len(values) if self._memory is None else self._width
         if len(values) != width or width == 0:
-            raise ValueError(f"x has {len(values)} features, expected {width or 'at least one'}")
+            raise InputError(f"x has {len(values)} features, expected {width or 'at least one'}")
         return self._numbers(list(values), None), None
 
     def _known_names(self, x: Mapping[Any, Any], learning: bool) -> list[str]:
         """Return the names of the features; if a row is to be learned, with its new ones."""
         if self._names is None:
-            raise ValueError(
+            raise InputError(
                 "x is a dict, but the model learned from rows whose features have no names: pass a "
                 "sequence or a 1d array"
             )
         new = [name for name in x if name not in self._names]
         if new and not self._grows:
             if self.unknown == "error":
-                raise ValueError(
+                raise InputError(
                     f"x has a feature {shown(new[0])} that the model does not know; "
                     "stream(unknown='ignore') leaves such features out"
                 )
@@ -301,25 +308,28 @@ class Stream:
             new = []
         for name in new:
             if not isinstance(name, str):
-                raise TypeError(f"names of features must be strings, got {shown(name)} in x")
+                raise InputTypeError(f"names of features must be strings, got {shown(name)} in x")
         names = [*self._names, *new]
         if not names:
-            raise ValueError("x has no features, expected at least one")
+            raise InputError("x has no features, expected at least one")
         return names
 
     def _numbers(self, values: list[Any], names: list[str] | None) -> Array:
         row = np.empty(len(values))
         for i, value in enumerate(values):
             try:
+                if type(value) in TIMES:  # some of them have a float
+                    raise TypeError
                 NUMBER.pack_into(row.data, 8 * i, value)
             except (struct.error, TypeError, ValueError, OverflowError):
                 name = i if names is None else repr(names[i])
-                raise ValueError(f"x, feature {name}: {shown(value)} is not a number") from None
+                raise InputError(f"x, feature {name}: {shown(value)} is not a number") from None
         return row
 
-    def _not_finite(self, row: Array | None = None) -> ValueError:
+    def _not_finite(self, row: Array | None = None, weight: float = 1.0) -> ValueError:
         row = self._row if row is None else row
-        return not_finite_error(loop.Dense(row[np.newaxis], 0.0), self.model, 0)
+        rows = loop.Dense(row[np.newaxis], 0.0)
+        return not_finite_error(rows, self.model, 0, np.array([weight]))
 
 
 class ThresholdStream(Stream):

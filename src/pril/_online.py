@@ -1,31 +1,38 @@
-"""What all learners share: memory, passes over rows, predictions."""
+"""What all online learners share: a memory, and passes over rows."""
 
 from __future__ import annotations
 
-import os
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import update_wrapper
 from numbers import Integral, Real
+from operator import attrgetter, is_
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
+from pril._classifier import (
+    OrdinalClassifier,
+    Ratings,
+    ThresholdClassifier,
+    aside,
+    naming_rows,
+    read_weights,
+)
 from pril._memory import Layout, Memory, few_columns
-from pril._rows import batches, frozen, n_rows, not_finite_error, read_rows, rows_within
+from pril._rows import (
+    frozen,
+    n_rows,
+    not_finite_error,
+    read_rows,
+)
 from pril._sklearn import Interval, fit_context
-from pril.errors import RowError
-from pril.metrics import mean_over_rows
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -79,51 +86,6 @@ class Batch:
         return int(_ranks.interval_loss(visited, record.rank).sum())
 
 
-class Ratings(NamedTuple):
-    """What a model says of some rows."""
-
-    rank: Array  # (n,)
-    scores: Array  # (n, scores)
-    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
-
-
-# Rows are rated in batches of so many, or fewer if an answer has many numbers a row.
-BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22
-
-
-def _batch_size(width: int) -> int:
-    """Return how many rows are rated at once: a power of two, so that kernels cut them alike."""
-    return min(BATCH_ROWS, max(1, 1 << (BATCH_CELLS // width).bit_length() >> 1))
-
-
-def read_weights(sample_weight: Any, n: int) -> Array:
-    """Return the weights of n rows, each of them finite and not negative."""
-    try:
-        weights = np.array(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must be a 1d array of numbers: {error}") from None
-    if weights.ndim == 0:
-        weights = np.full(n, weights)
-    if weights.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weights.shape}, expected ({n},)")
-    good = np.isfinite(weights) & (weights >= 0.0)
-    if not good.all():
-        t = int(np.argmin(good))
-        reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
-        raise RowError("sample_weight", t, reason)
-    return weights
-
-
-@contextmanager
-def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
-    """Let errors about some of the rows name them by their position among all."""
-    try:
-        yield
-    except RowError as error:
-        row = int(rows[error.row])
-        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
-
-
 class Patience:
     """When passes end early: after one without a mistake, or after some without progress."""
 
@@ -143,28 +105,8 @@ class Patience:
         return self.stale >= self.n_iter_no_change
 
 
-class Aside:
-    """What belongs to one estimator, and neither to its copies nor to its files."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # held by the thread that learns
-
-
-_asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
-
-
-def _aside(estimator: Any) -> Aside:
-    found = _asides.get(estimator)
-    return _asides.setdefault(estimator, Aside()) if found is None else found
-
-
-if hasattr(os, "register_at_fork"):
-    # In a forked process, the threads that hold the locks do not exist.
-    os.register_at_fork(after_in_child=_asides.clear)
-
-
-class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """What all learners share: a pass over the rows, passes of `fit`, predictions.
+class OnlineClassifier(OrdinalClassifier):
+    """What all online learners share: a memory, a pass over the rows, passes of `fit`.
 
     A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
     have count as off.
@@ -190,17 +132,15 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Whether a pass without a mistake is the last, because nothing would change any more.
     _stops_without_mistakes: ClassVar[bool] = True
 
-    classes: ArrayLike | None
     max_iter: int
     shuffle: bool
     random_state: Any
     tol: float | None
     n_iter_no_change: int
-    classes_: Array
-    n_features_in_: int
     n_iter_: int
     _memory: Any
     _learned_with: dict[str, Any]
+    _get_parameters: ClassVar[Any]  # a function of an estimator
 
     def __init__(
         self,
@@ -232,6 +172,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+        cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- What a learner is made of ---
 
@@ -241,9 +182,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _geometry(self) -> Any:
         return loop.Additive()
-
-    def _n_scores(self) -> int:
-        return 1
 
     def _inspect_rows(self, rows: Any) -> None:
         """Warn of features that this learner is not made for."""
@@ -309,8 +247,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The estimator.
         """
-        if not self._has_learned():
-            self._validate_params()
         self._partial_fit(X, y, classes, sample_weight)
         return self
 
@@ -324,6 +260,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         recording: bool = False,
     ) -> tuple[Batch, loop.Record | None]:
         """Prepare and learn; return the batch and, if asked, what was predicted before."""
+        self._check_parameters()
         with self._unchanged_on_failure() as before:
             batch = self._prepare(X, y, classes, sample_weight)
             if len(batch) == 0 and not self._has_learned():
@@ -367,7 +304,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             intervals = np.full((n, 2), _ranks.NO_LABEL)
             used = np.flatnonzero(weights)
             if reset and len(used) == 0:
-                raise ValueError("sample_weight is zero for every row: nothing to learn from")
+                raise InputError("sample_weight is zero for every row: nothing to learn from")
             with naming_rows(used):
                 intervals[used] = self._read_intervals(table.take(used), classes, reset)
         self._inspect_rows(rows)
@@ -379,11 +316,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _read_intervals(self, table: _ranks.Labels, classes: Any, reset: bool) -> Array:
         """Set the classes, and return the labels as intervals of them."""
         if not reset:
-            self.classes_ = self._agreed_classes(table, classes)
-            return _ranks.to_intervals(table, self.classes_)
-        self.classes_, intervals = _ranks.encode(table, self.classes)
+            self.order_ = self._agreed_classes(table, classes)
+            return _ranks.to_intervals(table, self.order_)
+        self.order_, intervals = _ranks.encode(table, self.classes)
         if not _ranks.is_labelled(intervals).any():
-            raise ValueError("y has no label in any row: there is nothing to learn from")
+            raise InputError("y has no label in any row: there is nothing to learn from")
         return intervals
 
     def _learn(
@@ -402,9 +339,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             memory.integers[loop.LATTICE] = 0
         bad = self._run_loop(batch.rows, batch.intervals, order, memory, batch.weights, record)
         if bad >= 0:
-            raise not_finite_error(batch.rows, self, int(bad if order is None else order[bad]))
+            row = int(bad if order is None else order[bad])
+            raise not_finite_error(batch.rows, self, row, batch.weights)
         if not memory.is_finite(columns):
-            raise not_finite_error(batch.rows, self, None)
+            raise not_finite_error(batch.rows, self, None, batch.weights)
         return memory
 
     def _run_loop(
@@ -479,7 +417,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _begin(self, X: Any, classes: Any) -> None:
         """Begin to learn with these features and classes, before there is any row."""
         rows = self._read_rows(X, reset=True, min_rows=0)
-        self.classes_ = _ranks.check_classes(classes)
+        self.order_ = _ranks.check_classes(classes)
         self._memory = self._blank_memory(rows)
 
     def _has_learned(self) -> bool:
@@ -488,12 +426,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _growth(self) -> float | None:
         """Return how much more a round weighs than the one before it; None: not at all."""
         half_life = getattr(self, "half_life", None)
-        if half_life is None:
-            return None
-        is_number = isinstance(half_life, (int, float))
-        if not (is_number and half_life >= SHORTEST_HALF_LIFE):  # it may have changed
-            self._validate_params()
-        return float(2.0 ** (1.0 / half_life))
+        return None if half_life is None else float(2.0 ** (1.0 / half_life))
 
     def __getstate__(self) -> Any:
         """Return the attributes for copies and files, as plain data."""
@@ -508,28 +441,26 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             # A copy: a stream learns in place.
             self._memory = self._memory_type.of(self._layout(), state["_memory"])
 
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
-        """Let one thread at a time learn, and undo what a call that fails has changed."""
-        with _aside(self).lock:
-            before = vars(self).copy()
-            try:
-                yield before
-            except BaseException:
-                self.__dict__ = before
-                raise
-
     def _check_ready(self) -> None:
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
             check_is_fitted(self)  # which is slow
+        self._check_parameters()
         self._check_fixed()
+
+    def _check_parameters(self) -> None:
+        """Validate the parameters, unless they are those that were validated last."""
+        now = [*self._get_parameters(self)]
+        known = aside(self)
+        if known.valid is None or not all(map(is_, now, known.valid)):
+            self._validate_params()
+            known.valid = now
 
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():
             now = getattr(self, name)
             if now is not value and now != value:
-                raise ValueError(
+                raise InputError(
                     f"{name} was {value!r} when learning began and is {now!r} now: what was "
                     "learned has no meaning under it; set it back, or fit anew"
                 )
@@ -539,14 +470,14 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
 
     def _agreed_classes(self, table: _ranks.Labels, classes: ArrayLike | None) -> Array:
-        known: Array | None = getattr(self, "classes_", None)
+        known: Array | None = getattr(self, "order_", None)
         agreed = getattr(self, "_agreed", None)  # the very object: checked before
         for named in (self.classes, classes):
             if named is None or named is agreed:
                 continue
             given = _ranks.check_classes(named)
             if known is not None and not np.array_equal(given, known):
-                raise ValueError(
+                raise InputError(
                     f"classes must stay the same: {_ranks.named(known)} were set before, "
                     f"now they are {_ranks.named(given)}"
                 )
@@ -558,12 +489,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
             if known is None:
                 known = table.vocabulary
             elif not _ranks.same_order(table, known):
-                raise ValueError(
+                raise InputError(
                     f"y is a Categorical ordered {_ranks.named(table.vocabulary)}, against the "
                     f"classes {_ranks.named(known)} set before"
                 )
         if known is None:
-            raise ValueError(
+            raise InputError(
                 "classes must be passed on the first call to partial_fit, lowest first (or set "
                 "classes on the estimator, or pass y as an ordered Categorical)"
             )
@@ -578,7 +509,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return Layout(
             self._n_scores(),
             self.n_features_in_,
-            len(self.classes_),
+            len(self.order_),
             average=bool(getattr(self, "average", False)),
             own=loop.OWN_PARTS.get(type(self._rule()), ()),
         )
@@ -589,84 +520,15 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _blank_record(self, n: int, *, with_cuts: bool = False) -> loop.Record:
         rank = np.empty(n, dtype=np.int64)
-        cuts = np.empty((n if with_cuts else 0, len(self.classes_) + 1))
+        cuts = np.empty((n if with_cuts else 0, len(self.order_) + 1))
         return loop.Record(rank, np.empty((n, self._n_scores())), np.empty(n), cuts)
 
     # --- Predicting ---
-
-    def predict(self, X: Any) -> Array:
-        """Predict a label for each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The predicted classes.
-        """
-        return self._answer(self._readable(X), lambda rated, _: self.classes_[rated.rank])
-
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of predictions inside their interval: accuracy, for exact labels.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. A label that the model does not know counts as a miss; a row
-            without a label is left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1.
-        """
-        rows, table = self._readable(X), _ranks.read(y)
-        _ranks.check_length(table.values, range(n_rows(rows)))
-
-        def find_hits(rated: Ratings, batch: slice) -> Array:
-            labels = table.take(batch)
-            intervals = _ranks.to_intervals(labels, self.classes_, allow_unknown=True)
-            known = (intervals != _ranks.UNKNOWN).all(axis=1)
-            hits = known & (_ranks.interval_loss(intervals, rated.rank) == 0)
-            return np.column_stack([hits, labels.labelled()])
-
-        hits, labelled = self._answer(rows, find_hits).T
-        return mean_over_rows(hits, labelled, sample_weight, name="y")
 
     def _readable(self, X: Any) -> Any:
         """Return the rows of X, to be predicted."""
         self._check_ready()
         return self._read_rows(X, reset=False, min_rows=1)
-
-    def _answer(
-        self, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
-    ) -> Array:
-        """Return an answer for each row, made batch by batch so that little memory is needed.
-
-        `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
-        numbers a row.
-        """
-        n, answers = n_rows(rows), np.empty(0)
-        for batch in batches(n, _batch_size(max(width, self._n_scores()))):
-            with naming_rows(range(batch.start, batch.stop)):
-                part = answer(self._rate_rows(rows_within(rows, batch)), batch)
-            if len(part) == n:
-                return part
-            if batch.start == 0:
-                answers = np.empty((n, *part.shape[1:]), dtype=part.dtype)
-            answers[batch] = part
-        return answers
-
-    def _rate(self, X: Any) -> Ratings:
-        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
-        return self._rate_rows(self._readable(X))
 
     def _rate_rows(self, rows: Any) -> Ratings:
         """Do the work of `_rate` for rows that have been checked."""
@@ -716,8 +578,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, ABC):
         return tags
 
 
-class ThresholdClassifier(OnlineClassifier):
-    """A learner with one score and thresholds that cut it into classes."""
+class OnlineThresholdClassifier(ThresholdClassifier, OnlineClassifier):
+    """An online learner with one score and thresholds."""
 
     @property
     def coef_(self) -> Array:
@@ -731,46 +593,8 @@ class ThresholdClassifier(OnlineClassifier):
         w, _, unit = self._parameters()
         return float(w[0, -1] / unit) if getattr(self, "fit_intercept", False) else 0.0
 
-    def latent(self, X: Any) -> Array:
-        """Return the score f(x) that the thresholds cut into classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            Comparable to `thresholds_`.
-        """
-        return self._answer(self._readable(X), lambda rated, _: rated.scores[:, 0])
-
-    def decision_function(self, X: Any) -> Array:
-        """Return how far each score lies inside each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes ``f(x) - threshold``. Otherwise the distance to the nearer threshold
-            of each class, negative outside; the largest is the predicted class, except where the
-            score equals a threshold.
-        """
-
-        def find_margins(rated: Ratings, _: slice) -> Array:
-            scores, cut = rated.scores, rated.cut
-            margins: Array = np.minimum(scores - cut[:-1], cut[1:] - scores)
-            return scores[:, 0] - cut[1] if len(cut) == 3 else margins
-
-        return self._answer(self._readable(X), find_margins, width=len(self.classes_))
-
     @property
-    def thresholds_(self) -> Array:
+    def thresholds_(self) -> Array:  # type: ignore[override]
         """Thresholds between neighbouring classes, ascending."""
         _, cut, unit = self._parameters()
         return cut[1:-1] / unit

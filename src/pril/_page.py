@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from pril.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -128,7 +130,7 @@ def template() -> Any:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("a report needs jinja2: pip install 'pril[plot]'") from error
+        raise MissingExtraError("a report needs jinja2", "plot") from error
     loader = PackageLoader("pril")
     environment = Environment(
         loader=loader,

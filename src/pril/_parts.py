@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from sklearn.frozen import FrozenEstimator
 
-from pril._online import OnlineClassifier
+from pril._classifier import OrdinalClassifier
+from pril.errors import InputTypeError
 
 
 class Parts(NamedTuple):
@@ -26,8 +27,8 @@ class Parts(NamedTuple):
             wrappers.append(part)
             steps += [pair for pair in getattr(part, "steps", [])[:-1] if _does_something(pair[1])]
             part = inner
-        if not isinstance(part, OnlineClassifier):
-            raise TypeError(
+        if not isinstance(part, OrdinalClassifier):
+            raise InputTypeError(
                 "a model must be a learner of pril, or a Pipeline that ends in one, got "
                 f"{type(part).__name__}"
             )

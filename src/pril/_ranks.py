@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from pril.errors import ClassOrderWarning, RowError, shown
+from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,9 +115,9 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
     if isinstance(y, Labels):  # read before
         return y
     if y is None:
-        raise ValueError(f"requires {name} to be passed, but the target {name} is None")
+        raise InputError(f"requires {name} to be passed, but the target {name} is None")
     if hasattr(y, "tocsr"):
-        raise TypeError(
+        raise InputTypeError(
             f"{name} must be a dense table of labels, got a sparse matrix: pass {name}.toarray()"
         )
     if hasattr(y, "__dlpack_device__"):  # labels are read on the host, wherever they come from
@@ -140,7 +140,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
         values = values[:, np.newaxis]
     if values.ndim != 2 or (columns and values.shape[1] not in columns):
         hint = "; pass two arrays as numpy.column_stack([lower, upper])" if len(values) == 2 else ""
-        raise ValueError(
+        raise InputError(
             f"{name} should be a 1d array of labels"
             + (" or have two columns, the lower and the upper end" if 2 in columns else "")
             + f", got an array of shape {np.shape(y)} instead{hint}"
@@ -179,6 +179,10 @@ def _read_array(y: Any, name: str) -> Labels:
     dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
         vocabulary = np.asarray(dtype.categories)
+        if len({_kind(word) for word in vocabulary.tolist()}) > 1:
+            raise InputTypeError(
+                f"{name}: categories must be all numbers or all strings, got {named(vocabulary)}"
+            )
         codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
         return Labels(codes, vocabulary.dtype, vocabulary, bool(dtype.ordered), declared=True)
     if type(dtype).__name__ == "Enum":  # polars
@@ -242,15 +246,15 @@ def _read_values(y: Any, name: str) -> Labels:
     except ValueError:  # rows of different lengths
         return _read_objects(_as_objects(y, name), name)
     if array.ndim == 0:
-        raise ValueError(f"{name} should be a 1d array of labels, got {y!r} instead")
+        raise InputError(f"{name} should be a 1d array of labels, got {y!r} instead")
     kind = array.dtype.kind
     if kind in "mM":
-        raise TypeError(
+        raise InputTypeError(
             f"{name}, row 0: labels must be numbers or strings, got {array.dtype}: cut them into "
             "classes first, for example with pandas.cut"
         )
     if kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name}: {array.max()} is too large for a label")
+        raise InputError(f"{name}: {array.max()} is too large for a label")
     if kind in "biu":
         return Labels(array.astype(np.int64, copy=False), array.dtype)
     if kind == "f":
@@ -276,7 +280,7 @@ def _as_objects(y: Any, name: str) -> Array:
         if pairs[t] and len(row) != width:
             raise RowError(name, t, f"{row!r} has {len(row)} values, others have {width}")
         if not pairs[t] and not is_missing(row):
-            raise TypeError(
+            raise InputTypeError(
                 f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
                 f"{rows[first]!r}; write an exact label as a pair too, such as (4, 4)"
             )
@@ -300,7 +304,7 @@ def _read_objects(array: Array, name: str) -> Labels:
                 t = p // (array.size // len(array))
                 besides = f" besides {next(iter(codes))!r}" if codes else ""
                 advice = ": decode them first" if isinstance(value, bytes) else ""
-                raise TypeError(
+                raise InputTypeError(
                     f"{name}, row {t}: labels must be all numbers or all strings, got {value!r}"
                     f" of type {type(value).__name__}{besides}{advice}"
                 )
@@ -310,7 +314,7 @@ def _read_objects(array: Array, name: str) -> Labels:
         whole = bool(found) and all(isinstance(value, Integral) for value in found)
         if whole and max(map(abs, found)) > 2**53:
             largest = max(found, key=abs)
-            raise ValueError(f"{name}: {largest!r} is too large for a label among Python objects")
+            raise InputError(f"{name}: {largest!r} is too large for a label among Python objects")
         lookup = np.array([*found, np.nan], dtype=np.float64)
         dtype = np.dtype(np.int64 if whole else np.float64)
         return Labels(lookup[flat].reshape(array.shape), dtype)
@@ -346,9 +350,11 @@ def join(parts: list[Labels], name: str) -> Labels:
     first = next((part for part in worded if part.declared), worded[0])
     words = [part.vocabulary for part in worded if part.vocabulary is not None and part.declared]
     if any(part.vocabulary is None and not np.isnan(part.values).all() for part in parts):
-        raise TypeError(f"{name} has a column of numbers beside a column of strings or categories")
+        raise InputTypeError(
+            f"{name} has a column of numbers beside a column of strings or categories"
+        )
     if any(len(word) != len(words[0]) or (word != words[0]).any() for word in words):
-        raise ValueError(
+        raise InputError(
             f"the Categorical columns of {name} must have the same categories, got "
             + " and ".join(named(word) for word in words)
         )
@@ -363,7 +369,7 @@ def join(parts: list[Labels], name: str) -> Labels:
         columns.append(missing if part.vocabulary is None else lookup[part.values])
     if first.declared and first.vocabulary is not None and len(codes) > len(first.vocabulary):
         stranger = list(codes)[len(first.vocabulary)]
-        raise ValueError(
+        raise InputError(
             f"{name}: {stranger!r} is not one of the categories {named(first.vocabulary)}"
         )
     vocabulary = np.array(list(codes), dtype=first.dtype)
@@ -385,7 +391,7 @@ def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
     """Put tables that know their places one below the other, as if they were read at once."""
     for table in tables:
         if table.values.shape[1] != tables[0].values.shape[1]:
-            raise ValueError(
+            raise InputError(
                 f"{name} must have as many columns in every block, got "
                 f"{tables[0].values.shape[1]} and {table.values.shape[1]}"
             )
@@ -408,7 +414,7 @@ def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
         else:
             words = table.vocabulary.tolist()
             if (table.declared or first.declared) and words != list(codes):
-                raise ValueError(
+                raise InputError(
                     f"{name} must be a Categorical of the same categories in every block, got "
                     f"{named(codes)} and {named(words)}"
                 )
@@ -427,7 +433,7 @@ def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
 def _mixed(one: Labels, other: Labels, name: str) -> TypeError:
     spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
     shown = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
-    return TypeError(f"{name}: labels must be all numbers or all strings, got {shown}")
+    return InputTypeError(f"{name}: labels must be all numbers or all strings, got {shown}")
 
 
 # --- Order and ranks -----------------------------------------------------------------------------
@@ -438,14 +444,14 @@ def check_classes(classes: Any, *, name: str = "classes") -> Array:
     given = read(classes, name=name, columns=(1,))
     values = given.values[:, 0]
     if len(values) == 0:
-        raise ValueError(f"{name} is empty: name at least one class, lowest first")
+        raise InputError(f"{name} is empty: name at least one class, lowest first")
     if given.missing().any():
         t = int(np.flatnonzero(given.missing())[0])
-        raise ValueError(f"{name}, entry {t}: a class cannot be missing")
+        raise InputError(f"{name}, entry {t}: a class cannot be missing")
     _, first, count = np.unique(values, return_index=True, return_counts=True)
     if (count > 1).any():
         t = int(first[count > 1].min())
-        raise ValueError(f"{name} names {given.row(t)!r} more than once: {named(classes)}")
+        raise InputError(f"{name} names {given.row(t)!r} more than once: {named(classes)}")
     if given.vocabulary is not None:
         return given.vocabulary[values]
     return values.astype(given.dtype)
@@ -458,16 +464,16 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
         if labels.ordered:
             return labels.vocabulary
         if len(labels.vocabulary) > 2:
-            raise ValueError(
+            raise InputError(
                 f"{name} is an unordered Categorical with {len(labels.vocabulary)} categories "
                 f"{named(labels.vocabulary)}: make it ordered, or pass classes=, lowest first"
             )
     found = [(table, table.seen()) for table in tables]
     spoken = [table for table, seen in found if seen.size]
     if not spoken:
-        raise ValueError(f"every label in {name} is missing: pass classes=, lowest first")
+        raise InputError(f"every label in {name} is missing: pass classes=, lowest first")
     if len({table.vocabulary is None for table in spoken}) > 1:
-        raise TypeError(f"{name} and y_pred must both be numbers or both be strings")
+        raise InputTypeError(f"{name} and y_pred must both be numbers or both be strings")
     classes = np.unique(np.concatenate([seen for _, seen in found if seen.size]))
     if spoken[0].vocabulary is None:
         for table, argument in zip(tables, (name, "y_pred"), strict=False):
@@ -599,22 +605,26 @@ def _check_ranks(
     column = int(np.argmax(ranks[t] == UNKNOWN))
     value = labels.cell(t, min(column, labels.values.shape[1] - 1))
     reason = f"{shown(value)} is not one of the classes {named(classes)}"
-    hint = "ranks" if _are_ranks(labels, len(classes)) else "bounds" if is_range(value) else None
+    hint = "ranks" if _are_ranks(labels, classes) else "bounds" if is_range(value) else None
     raise RowError(name, t, reason, labels.place(t), hint)
 
 
-def _are_ranks(labels: Labels, n_classes: int) -> bool:
-    """Tell whether all labels are whole numbers in 0..K-1, as meta-estimators write them."""
+def _are_ranks(labels: Labels, classes: Array) -> bool:
+    """Tell whether labels look as if a meta-estimator had numbered them.
+
+    These are whole numbers in place of words, or in 0..K-1 in place of other numbers.
+    """
     values = labels.values
     if labels.vocabulary is not None or values.dtype.kind == "f":
         return False
-    return bool((values >= 0).all() and (values < n_classes).all())
+    is_worded = classes.dtype.kind not in "biuf"
+    return is_worded or bool((values >= 0).all() and (values < len(classes)).all())
 
 
 def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
     """Refuse labels that are more or fewer than the rows."""
     if len(labels) != len(rows):
-        raise ValueError(
+        raise InputError(
             f"{other} and {name} have inconsistent numbers of samples: {other} has {len(rows)} "
             f"rows, {name} has {len(labels)} labels"
         )

@@ -19,7 +19,7 @@ from pril._page import Block, Grid, Heading, Paragraph, Picture
 from pril._parts import Parts, model_name
 from pril._sklearn import safe_indexing
 from pril._words import count, evaluation_lines
-from pril.errors import shown
+from pril.errors import InputError, MissingExtraError, shown
 from pril.plotting import (
     INSIDE,
     OUTSIDE,
@@ -45,6 +45,7 @@ N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
 LONGEST_CELL, LONGEST_NOTE = 60, 400  # characters
 NONE = "-"
+N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
 def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
     It shows how good the model is beside the best constant, where the scores of the rows lie, the
     largest weights, hits by the width of the label and by class, the loss along the rows, the worst
     rows, and what the model is made of; for a model with probabilities how far they can be trusted,
-    and for one with ranges how many hold. Needs ``pip install 'pril[plot]'``.
+    and for one with ranges how many hold. Needs the extra ``plot``.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
     parts = Parts.of(model)
     gathered = Report(model, "X and y", "Rows are counted from 0.")
     rank, scores, _ = parts.learner._rate(parts.transform(X))
-    intervals = _ranks.to_intervals(_ranks.read(y), parts.learner.classes_)
+    intervals = _ranks.to_intervals(_ranks.read(y), parts.learner.order_)
     _ranks.check_length(intervals, rank)
     outcomes = Outcomes(intervals, rank, pick_scores(rank, scores))
     gathered.add(outcomes, lambda rows: list(zip(map(str, rows), cells_of(X, rows), strict=True)))
@@ -137,6 +138,39 @@ class WorstRow(NamedTuple):
         return -self.loss, -self.beyond, self.position
 
 
+class Gain(NamedTuple):
+    """By how much a model is better than a constant on the same rows: mean and 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, gains: Array) -> Gain:
+        """Return the mean of integers, one a row, with its bootstrap interval.
+
+        Rows with the same gain are alike, so a resample is one draw of how many of each there are.
+        """
+        values, counts = np.unique(gains, return_counts=True)
+        n = len(gains)
+        drawn = np.random.default_rng(0).multinomial(n, counts / n, N_RESAMPLES)
+        low, high = np.quantile(drawn @ values / n, [0.025, 0.975])
+        return cls(float(gains.mean()), float(low), float(high))
+
+    def times(self, factor: float) -> Gain:
+        """Return it in another unit."""
+        return Gain(*(factor * part for part in self))
+
+    def said(self, unit: str, constant: Any, digits: int) -> str:
+        """Return it in words."""
+        word = "worse" if self.mean < 0 else "better"
+        mean, low, high = (f"{part:.{digits}f}" for part in (abs(self.mean), self.low, self.high))
+        return (
+            f"{mean} {unit} {word} than the best constant, which always says {constant!r} "
+            f"(95% interval of the gain: {low} to {high})"
+        )
+
+
 class Report:
     """What a model says of rows, gathered block by block, and the page about it.
 
@@ -159,7 +193,7 @@ class Report:
         self.model = model
         self.parts = Parts.of(model)
         self.learner = self.parts.learner
-        self.classes = self.learner.classes_
+        self.classes = self.learner.order_
         self.source = source
         self.counting = counting
         self.names = names
@@ -198,7 +232,7 @@ class Report:
     ) -> dict[str, Any]:
         """Write the page, with what is known of the model's origin; return the evaluation."""
         if not self.evaluation.rows:
-            raise ValueError(f"{self.source}: no row has a label, so there is nothing to report")
+            raise InputError(f"{self.source}: no row has a label, so there is nothing to report")
         title = f"{type(self.learner).__name__} on {self.source}"
         blocks = [Heading(1, title), *self._sections(), *self._provenance(versions, notes)]
         page = _page.Page(title, blocks).html().encode(errors="backslashreplace")
@@ -222,10 +256,13 @@ class Report:
         return self.rows.loss
 
     @cached_property
-    def constant_loss(self) -> Array:
-        """The loss of each of these rows, if the prediction were always the best constant."""
-        best = int(np.argmax(self.evaluation.inside))
-        return _ranks.interval_loss(self.rows.intervals, np.full(len(self.loss), best))
+    def constant_losses(self) -> list[Array]:
+        """The losses of two constants: that with the most hits, and that with the least loss."""
+        n = len(self.loss)
+        return [
+            _ranks.interval_loss(self.rows.intervals, np.full(n, constant.rank))
+            for constant in self.evaluation.best_constants()
+        ]
 
     @cached_property
     def cut(self) -> Array | None:
@@ -256,19 +293,27 @@ class Report:
     def _verdict(self) -> list[Block]:
         numbers = self.numbers
         first, *others = evaluation_lines(numbers)
-        gain = (self.loss == 0).astype(float) - (self.constant_loss == 0)
-        error = 2.0 * gain.std() / np.sqrt(len(gain))
-        constant = f"the best constant, which always says {numbers['constant']!r}"
-        if gain.mean() > error:
-            said = f"That is {100 * gain.mean():.1f} points better than {constant}."
-        elif gain.mean() < -error:
-            said = f"That is {-100 * gain.mean():.1f} points worse than {constant}."
+        hits, nearest = self.constant_losses
+        inside = Gain.of((self.loss == 0).astype(np.int64) - (hits == 0)).times(100)
+        ranks = Gain.of(nearest - self.loss)
+        is_better = max(inside.low, ranks.low) > 0
+        is_worse = min(inside.high, ranks.high) < 0
+        if is_better and is_worse:
+            said = "By one measure the model is better than a constant, by the other worse."
+        elif is_better:
+            said = "The features help: the model is better than any constant."
+        elif is_worse:
+            said = "The model is worse than a constant."
         else:
-            said = f"That is about as good as {constant}: on these rows the features did not help."
-        said += f" Chance alone moves this difference by up to {100 * error:.1f} points."
+            said = "On these rows no difference from a constant can be shown."
         return [
             Paragraph(f"{first}.", large=True),
             Paragraph(said, large=True),
+            Paragraph(
+                f"The share inside is {inside.said('points', numbers['constant'], 1)}. The mean "
+                f"of ranks off is {ranks.said('ranks', numbers['nearest_constant'], 4)}. The "
+                f"intervals come from {N_RESAMPLES:,} resamples of the rows."
+            ),
             *(Paragraph(f"{line}.") for line in others),
             Paragraph(
                 "These numbers are honest only if the model has not learned from these rows."
@@ -327,7 +372,7 @@ class Report:
 
     def _widths(self) -> list[Block]:
         lo, hi = self.rows.intervals.T
-        inside, constant = self.loss == 0, self.constant_loss == 0
+        inside, constant = self.loss == 0, self.constant_losses[0] == 0
         width = hi - lo + 1
         rows = []
         for size in np.unique(width)[:N_LISTED]:
@@ -397,7 +442,7 @@ class Report:
         running = np.cumsum(loss)[at] / (at + 1)
         ax.plot(at + 1, running, color=INSIDE, label="all rows so far")
         ax.axhline(
-            self.constant_loss.mean(),
+            self.constant_losses[1].mean(),
             color="black",
             linestyle=":",
             linewidth=1,
@@ -428,7 +473,8 @@ class Report:
         if not len(exact):
             return [heading, Paragraph("No row has an exact label, so this cannot be measured.")]
         scores = self.rows.score[exact, np.newaxis]
-        proba = np.exp(self.learner._log_probabilities(scores, self.cut))
+        logs = self.learner._log_probabilities(scores, self.cut)
+        proba = np.exp(self.learner._by_class(logs))
         ax = _axes(4.2)
         display = ReliabilityDisplay.from_predictions(
             self.classes[lo[exact]], proba, classes=self.classes, ax=ax
@@ -452,7 +498,7 @@ class Report:
         ranges = self.parts.ranges
         if ranges is None or self.cut is None:
             return []
-        ends = rank_ranges(self.rows.score[:, np.newaxis], self.cut, ranges.margin_)
+        ends = rank_ranges(self.rows.rank, self.rows.score[:, np.newaxis], self.cut, ranges.margin_)
         (low, high), (lo, hi) = ends.T, self.rows.intervals.T
         measured = ranges._coverage(ends, self.rows.intervals)
         holds = {
@@ -541,7 +587,7 @@ def _check_packages() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("a report needs matplotlib: pip install 'pril[plot]'") from error
+        raise MissingExtraError("a report needs matplotlib", "plot") from error
 
 
 def _axes(height: float) -> Axes:

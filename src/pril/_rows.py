@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils.validation import validate_data
 
 from pril._loop import Csr, Dense
-from pril.errors import RowError
+from pril._sklearn import validate_data
+from pril.errors import InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+TIMES = {np.datetime64, np.timedelta64}
 
 
 def read_rows(
@@ -26,23 +28,46 @@ def read_rows(
     """
     if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
         return Dense(frozen(X), constant)
-    check_sparse(X)
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        accept_sparse="csr",
-        dtype=(np.float64, np.float32),
-        order="C",
-        ensure_all_finite=False,
-        ensure_min_samples=min_rows,
-    )
+    check_cells(X)
+    try:
+        rows = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
+        )
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise _word_error(X) or error from None
+    X = rows
     if not issparse(X):
         return Dense(frozen(X), constant)
     if not X.has_canonical_format:  # a feature stored twice would have a wrong square
         X = X.copy()
         X.sum_duplicates()
     return Csr(frozen(X.data), frozen(X.indices), frozen(X.indptr), constant)
+
+
+def _word_error(X: Any) -> ValueError | None:
+    """Return the error for the first cell that is a word; None if there is none."""
+    names = getattr(X, "columns", None)
+    cells = np.asarray(X, dtype=object)
+    for row, values in enumerate(cells if cells.ndim == 2 else ()):
+        for j, value in enumerate(values):
+            try:
+                float(value)
+            except ValueError:
+                feature = f"feature {j}" if names is None else f"feature {names[j]!r}"
+                advice = "encode words, for example with pril.ColumnEncoder"
+                return RowError("X", row, f"{feature} is {shown(value)}, not a number; {advice}")
+            except TypeError:
+                continue
+    return None
 
 
 def _is_plain(X: Any, estimator: Any) -> bool:
@@ -57,9 +82,54 @@ def _is_plain(X: Any, estimator: Any) -> bool:
     )
 
 
-def check_sparse(X: Any) -> None:
+def check_cells(X: Any, name: str = "X") -> None:
+    """Refuse cells that NumPy would silently read as numbers, and matrices that crash SciPy."""
+    if issparse(X):
+        _check_sparse(X)
+    elif isinstance(X, list | tuple):
+        for t, row in enumerate([] if {float, int}.issuperset(map(type, X)) else X):
+            cells = row if isinstance(row, list | tuple) else [row]
+            if not TIMES.isdisjoint(map(type, cells)):
+                raise _time_error(f"{name}, row {t}", "a time")
+            if isinstance(row, np.ndarray):
+                _check_array(row, name, t)
+    elif isinstance(X, np.ndarray):
+        _check_array(X, name, None)
+    else:
+        types = getattr(X, "dtypes", None)  # of a DataFrame's columns
+        if types is None or not hasattr(types, "__iter__"):
+            types = [getattr(X, "dtype", None)]
+        for column, dtype in enumerate(types):
+            is_temporal = getattr(dtype, "is_temporal", bool)  # polars
+            if getattr(dtype, "kind", "") in ("m", "M") or is_temporal():
+                columns = getattr(X, "columns", None)
+                where = name if columns is None else f"{name}, feature {columns[column]!r}"
+                raise _time_error(where, str(dtype))
+
+
+def _check_array(X: NDArray[Any], name: str, row: int | None) -> None:
+    """Refuse masked values and times in an array, which may be one row."""
+    if np.ma.is_masked(X):
+        hidden = np.ma.getmaskarray(X)
+        if row is None:
+            row = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1))) if X.ndim else 0
+        reason = "a value is masked: fill it in (numpy.ma.filled), or drop such rows"
+        raise RowError(name, row, reason)
+    is_object = X.dtype.kind == "O"
+    if X.dtype.kind in "mM" or (is_object and not TIMES.isdisjoint(map(type, X.ravel().tolist()))):
+        raise _time_error(name if row is None else f"{name}, row {row}", str(X.dtype))
+
+
+def _time_error(where: str, kind: str) -> TypeError:
+    return InputTypeError(
+        f"{where}: got {kind}, expected numbers; turn times into numbers first, for example into "
+        "days: (times - start) / numpy.timedelta64(1, 'D')"
+    )
+
+
+def _check_sparse(X: Any) -> None:
     """Refuse a sparse matrix whose arrays do not fit together: SciPy's code would crash on it."""
-    if not issparse(X) or len(X.shape) != 2:
+    if len(X.shape) != 2:
         return
     n_rows, n_columns = X.shape
     if X.format == "coo":
@@ -75,13 +145,13 @@ def check_sparse(X: Any) -> None:
             or start[-1] > n_stored
             or (start[1:] < start[:-1]).any()
         ):
-            raise ValueError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
+            raise InputError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
         _check_indices(X.indices[: start[-1]], n_others, "column" if X.format == "csr" else "row")
 
 
 def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
     if len(index) and not 0 <= index.min() <= index.max() < size:
-        raise ValueError(f"X is damaged: a {name} index is not within 0..{size - 1}")
+        raise InputError(f"X is damaged: a {name} index is not within 0..{size - 1}")
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -121,11 +191,15 @@ def rows_within(rows: Any, batch: slice) -> Any:
 
 
 def not_finite_error(
-    rows: Dense | Csr, estimator: Any, row: int | None, block: int = 1 << 16
+    rows: Dense | Csr,
+    estimator: Any,
+    row: int | None,
+    weights: NDArray[Any] | None = None,
+    block: int = 1 << 16,
 ) -> ValueError:
-    """Return the error for scores that are not finite: the first bad cell of X, or an overflow.
+    """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.
 
-    `row` is where it overflowed, if that is known.
+    `row` is where it overflowed, if that is known; else it is taken to be the most extreme row.
     """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
     for start in range(0, len(cells), block):
@@ -146,8 +220,24 @@ def not_finite_error(
                 f"{feature} is {value}; Input X contains NaN or infinity, which "
                 f"{type(estimator).__name__} does not accept: impute or drop such rows",
             )
-    reason = (
-        f"X is finite, but {type(estimator).__name__} overflowed on it: the features are too large "
-        "for sums of their products; scale them, for example with StandardScaler"
+    sizes = np.abs(cells)
+    largest = float(sizes.max(initial=0.0))
+    too_small = largest < 1.0
+    name = type(estimator).__name__
+    if weights is not None and max(largest, 1.0) < weights.max():
+        t = int(np.argmax(weights)) if row is None else row
+        reason = f"{name} overflowed: {weights[t].item()} is too large a weight; divide all weights"
+        return RowError("sample_weight", t, reason)
+    if row is None and len(cells):
+        at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
+        if isinstance(rows, Dense):
+            row = at // rows.X.shape[1]
+        else:
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+    return RowError(
+        "X",
+        row or 0,
+        f"X is finite, but {name} overflowed on it: the features are too "
+        f"{'small' if too_small else 'large'} for sums of their products; scale them, for example "
+        "with StandardScaler",
     )
-    return ValueError(reason) if row is None else RowError("X", row, reason)

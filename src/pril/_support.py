@@ -22,8 +22,8 @@ class Support(NamedTuple):
     rows: Any  # the support rows, or their positions if the kernel is precomputed
     coef: Any  # (m,), on the device of the rows
     sums: Any  # (m,), for the average: each move of a coefficient, times the rounds before it
-    source: Array  # (m,), the row of `fit`, or the round of the stream, that each row came from
-    origin: int  # the source of the first row of the next call
+    source: Array  # (m,), the row of `fit`, or of the stream, that each row came from
+    origin: int  # the source of the first row of this call or, between calls, of the next one
     place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
     base: Memory  # thresholds and counters, for no features
 
@@ -31,17 +31,17 @@ class Support(NamedTuple):
     def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
         """Return the support that `to_plain` gave."""
         base = Memory.of(layout._replace(n_features=0), plain["base"])
-        return cls(**{**plain, "base": base}, origin=0, place=None)  # which `copy` sets anew
+        return cls(**{**plain, "base": base}, place=None)
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
-        learned = {name: getattr(self, name) for name in ("rows", "coef", "sums", "source")}
-        return {**learned, "base": self.base.to_plain()}
+        learned = self._asdict() | {"base": self.base.to_plain()}
+        del learned["place"]  # of the rows of one call
+        return learned
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        origin = max(int(self.integers[0]), 1 + int(self.source.max(initial=-1)))
-        return self._replace(base=self.base.copy(), origin=origin, place=None)
+        return self._replace(base=self.base.copy())
 
     @property
     def integers(self) -> Array:
@@ -116,7 +116,11 @@ class Support(NamedTuple):
         used = to_numpy(self.coef) != 0.0
         if self.base.averages:
             used |= to_numpy(self.sums) != 0.0
-        return self.keep(np.flatnonzero(used))._replace(place=None)
+        return self.keep(np.flatnonzero(used))
+
+    def after(self, n: int) -> Support:
+        """Return the support at the end of a call with n rows, labelled or not."""
+        return self._replace(origin=self.origin + n, place=None)
 
 
 # --- Arrays on any device ------------------------------------------------------------------------

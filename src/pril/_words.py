@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
+def printable(text: str) -> str:
+    """Return text with escapes for what a terminal would obey, or not show."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def count(n: int, thing: str) -> str:
     """Return a number of things in words: 1 row, 2 rows, 3 passes."""
     plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
@@ -16,9 +23,13 @@ def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
     if not evaluation["rows"]:
         return ["no rows with a label"]
     constant = f"always {evaluation['constant']!r} {evaluation['constant_accuracy']:.1%}"
+    nearest = (
+        f"always {evaluation['nearest_constant']!r} {evaluation['nearest_constant_error']:.4f}"
+    )
     lines = [
         f"{count(evaluation['rows'], 'row')}: {evaluation['interval_accuracy']:.1%} inside their "
-        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average"
+        f"range ({constant}), off by {evaluation['interval_absolute_error']:.4f} ranks on average "
+        f"({nearest})"
     ]
     if evaluation["exact_rows"]:
         lines.append(

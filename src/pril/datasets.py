@@ -12,6 +12,8 @@ import numpy as np
 from scipy.stats import zscore
 from sklearn.utils import Bunch, check_random_state
 
+from pril.errors import InputError, MissingExtraError, MissingFileError, UnavailableError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -122,7 +124,7 @@ def load_abalone(
     >>> X, y = load_abalone()  # doctest: +SKIP
     """
     if sex not in ("code", "one-hot"):
-        raise ValueError(f"sex must be 'code' or 'one-hot', got {sex!r}")
+        raise InputError(f"sex must be 'code' or 'one-hot', got {sex!r}")
     raw = np.genfromtxt(_find(ABALONE, folder), delimiter=",", dtype=str)
     flags = raw[:, :1] == ["M", "F", "I"]
     first = flags.astype(float) if sex == "one-hot" else flags.argmax(axis=1)[:, np.newaxis]
@@ -174,9 +176,9 @@ def load_parkinsons(
     >>> X, y = load_parkinsons()  # doctest: +SKIP
     """
     if drop not in ("subject", "motor"):
-        raise ValueError(f"drop must be 'subject' or 'motor', got {drop!r}")
+        raise InputError(f"drop must be 'subject' or 'motor', got {drop!r}")
     if parts not in ("width", "deciles"):
-        raise ValueError(f"parts must be 'width' or 'deciles', got {parts!r}")
+        raise InputError(f"parts must be 'width' or 'deciles', got {parts!r}")
     path = _find(PARKINSONS, folder)
     with path.open(encoding="utf-8") as file:
         names = file.readline().strip().split(",")
@@ -215,20 +217,20 @@ def _find(source: _Source, folder: Any) -> Path:
         if place and (Path(place) / source.name).is_file():
             return _verified(Path(place) / source.name, source)
     if folder is not None:
-        raise FileNotFoundError(f"folder: there is no {source.name} in {str(folder)!r}")
+        raise MissingFileError(f"folder: there is no {source.name} in {str(folder)!r}")
     if os.environ.get("PRIL_DATA") and not Path(os.environ["PRIL_DATA"]).is_dir():
-        raise FileNotFoundError(f"PRIL_DATA: there is no folder {os.environ['PRIL_DATA']!r}")
+        raise MissingFileError(f"PRIL_DATA: there is no folder {os.environ['PRIL_DATA']!r}")
     try:
         import pooch
     except ImportError as error:
-        raise ImportError(f"{source.name} is fetched by pooch: pip install 'pril[data]'") from error
+        raise MissingExtraError(f"{source.name} is fetched by pooch", "data") from error
     cache = Path(os.environ.get("PRIL_CACHE", pooch.os_cache("pril")))
     try:
         path = pooch.retrieve(
             UCI + source.path, f"sha256:{source.sha256}", fname=source.name, path=cache
         )
     except Exception as error:
-        raise OSError(
+        raise UnavailableError(
             f"could not fetch {source.name} ({type(error).__name__}: {error}); download it by hand "
             f"from {UCI + source.path} into a folder and set PRIL_DATA to that folder"
         ) from error
@@ -238,7 +240,7 @@ def _find(source: _Source, folder: Any) -> Path:
 def _verified(path: Path, source: _Source) -> Path:
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != source.sha256:
-        raise ValueError(
+        raise InputError(
             f"{path} is not the file that the paper used: its SHA-256 is {found[:12]}..., "
             f"expected {source.sha256[:12]}..."
         )

@@ -1,10 +1,22 @@
-"""Errors that name the row of an argument, and our warnings."""
+"""Our errors, all of them a `PrilError`, and our warnings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["ClassOrderWarning", "FeatureRangeWarning", "RowError"]
+__all__ = [
+    "ClassOrderWarning",
+    "FeatureRangeWarning",
+    "InputError",
+    "InputTypeError",
+    "MissingExtraError",
+    "MissingFileError",
+    "PrilError",
+    "RowError",
+    "UnavailableError",
+]
 
 LONGEST = 60  # characters of a value in a message
 ADVICE = {  # what a message adds for a hint
@@ -42,7 +54,128 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-class RowError(ValueError):
+class PrilError(Exception):
+    """The base of all errors that this package raises on purpose: what was given cannot be used.
+
+    Each is also an error of Python, such as a `ValueError`. The command shows it as one line and
+    ends with exit code 2. Any other exception is a bug.
+
+    Examples
+    --------
+    >>> import pril
+    >>> try:
+    ...     pril.PRIL().fit([[0.0], [1.0]], [1])
+    ... except pril.errors.PrilError as error:
+    ...     isinstance(error, ValueError)
+    True
+    """
+
+
+class InputError(PrilError, ValueError):
+    """An argument, an option, a table or a file has a value that cannot be used.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    hint : str, default=None
+        As in `RowError`.
+
+    Examples
+    --------
+    >>> from pril.errors import InputError
+    >>> issubclass(InputError, ValueError)
+    True
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class InputTypeError(PrilError, TypeError):
+    """An argument has a type that cannot be used.
+
+    Examples
+    --------
+    >>> from pril.errors import InputTypeError
+    >>> issubclass(InputTypeError, TypeError)
+    True
+    """
+
+
+class UnavailableError(PrilError, OSError):
+    """A file, a download or a cluster cannot be used.
+
+    Examples
+    --------
+    >>> from pril.errors import UnavailableError
+    >>> issubclass(UnavailableError, OSError)
+    True
+    """
+
+
+class MissingFileError(UnavailableError, FileNotFoundError):
+    """A file or a folder does not exist.
+
+    Examples
+    --------
+    >>> from pril.errors import MissingFileError
+    >>> issubclass(MissingFileError, FileNotFoundError)
+    True
+    """
+
+
+class MissingExtraError(PrilError, ImportError):
+    """A package of an extra is not installed.
+
+    Parameters
+    ----------
+    message : str
+        What needs which package.
+    extra : str
+        The extras that bring it.
+
+    Examples
+    --------
+    >>> from pril.errors import MissingExtraError
+    >>> print(MissingExtraError("pril.onnx needs skl2onnx", "onnx"))
+    pril.onnx needs skl2onnx: in a clone of pril run pip install '.[onnx]'
+    """
+
+    def __init__(self, message: str, extra: str) -> None:
+        super().__init__(message, extra)
+
+    def __str__(self) -> str:
+        message, extra = self.args
+        return f"{message}: in a clone of pril run pip install '.[{extra}]'"
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn the errors of a library that checks what a user gave into ours."""
+    try:
+        yield
+    except PrilError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except TypeError as error:
+        raise InputTypeError(str(error)) from error
+
+
+@contextmanager
+def naming_file(name: object) -> Iterator[None]:
+    """Let errors of the operating system name the file, if they do not name one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(name)) from error
+
+
+class RowError(InputError):
     """One row of an argument cannot be used.
 
     Parameters
@@ -77,7 +210,7 @@ class RowError(ValueError):
         place: str | None = None,
         hint: str | None = None,
     ) -> None:
-        super().__init__(argument, row, reason, place, hint)  # pickle makes a copy from these
+        ValueError.__init__(self, argument, row, reason, place, hint)  # pickle needs all of them
         self.argument = argument
         self.row = row
         self.reason = reason

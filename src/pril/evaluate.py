@@ -1,4 +1,4 @@
-"""Progressive evaluation: predict, score, then learn, one row after the other."""
+"""Evaluation on rows that were not learned yet: progressive, and out of fold."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import indexable
 
 from pril import _ranks
+from pril._classifier import naming_rows
 from pril._online import OnlineClassifier
+from pril._sklearn import safe_indexing
+from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Progress", "progressive"]
+__all__ = ["Progress", "cross_val_proba", "progressive"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Progress:
     predictions : ndarray of shape (n_samples,)
         Predicted labels.
     scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        Scores behind them.
+        Scores behind them; those of classes in the order of the estimator's `classes_`.
     losses : ndarray of shape (n_samples,)
         Ranks by which each prediction missed its interval; 0 for a row without a label.
     hinge_losses : ndarray of shape (n_samples,)
@@ -97,18 +103,87 @@ def progressive(
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
     if not isinstance(estimator, OnlineClassifier):
-        raise TypeError(
+        raise InputTypeError(
             f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
             "pipeline's other steps before it"
         )
-    estimator._validate_params()
     batch, record = estimator._partial_fit(X, y, classes, recording=True)
     if record is None:
-        raise ValueError("X has no rows and the estimator no classes yet: nothing to predict")
+        raise InputError("X has no rows and the estimator no classes yet: nothing to predict")
+    scores = record.scores
     return Progress(
-        predictions=estimator.classes_[record.rank],
-        scores=record.scores[:, 0] if record.scores.shape[1] == 1 else record.scores,
+        predictions=estimator.order_[record.rank],
+        scores=scores[:, 0] if scores.shape[1] == 1 else estimator._by_class(scores),
         losses=_ranks.interval_loss(batch.intervals, record.rank),
         hinge_losses=record.hinge,
         labelled=batch.labelled(),
     )
+
+
+def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: Any = None) -> Any:
+    """Return out-of-fold probabilities: of each row, by a model that has not learned from it.
+
+    scikit-learn's ``cross_val_predict(method="predict_proba")`` numbers the labels, and so cannot
+    take ranges, nor words whose order is not the alphabet's.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A learner of this package with `predict_proba`, or a Pipeline that ends in one.
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Features, as the estimator takes them.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals. A row without a label is predicted, but not learned from.
+    cv : int, splitter or iterable, default=None
+        As in scikit-learn; None is five folds. A number of folds is stratified if all labels are
+        exact. Every row must be in one test fold.
+    groups : array-like of shape (n_samples,), default=None
+        Groups for the splitter.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_samples, n_classes)
+        Columns follow the sorted classes, as those of `predict_proba`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedLogit
+    >>> from pril.evaluate import cross_val_proba
+    >>> X = np.linspace(-2.0, 2.0, 40).reshape(-1, 1)
+    >>> y = [(1, 1), (1, 2)] * 10 + [(2, 3), (3, 3)] * 10
+    >>> model = OrderedLogit(classes=[1, 2, 3], random_state=0)
+    >>> cross_val_proba(model, X, y, cv=4).shape
+    (40, 3)
+    """
+    from sklearn.model_selection import check_cv  # half a second, for this alone
+
+    learner = _learner_of(estimator)
+    if not (isinstance(learner, OnlineClassifier) and hasattr(learner, "predict_proba")):
+        raise InputTypeError(
+            "estimator must be a learner of pril with predict_proba, such as OrderedLogit, or a "
+            f"Pipeline that ends in one, got {type(learner).__name__}"
+        )
+    X, y = indexable(X, y)
+    table = _ranks.read(y)
+    classes, intervals = _ranks.encode(table, learner.classes)
+    rank = intervals[:, 0]
+    strata = rank if (rank == intervals[:, 1]).all() else None
+    splits = list(check_cv(cv, strata, classifier=True).split(X, strata, groups))
+    tested = np.concatenate([test for _, test in splits])
+    if not np.array_equal(np.sort(tested), np.arange(len(rank))):
+        raise InputError("cv must put every row into one test fold, and no row into two")
+    proba = np.empty((len(rank), len(classes)))
+    for train, test in splits:
+        model = clone(estimator)
+        _learner_of(model).set_params(classes=classes)  # some may be in no row of the fold
+        with naming_rows(train):
+            model.fit(safe_indexing(X, train), safe_indexing(y, train))
+        proba[test] = model.predict_proba(safe_indexing(X, test))
+    return proba
+
+
+def _learner_of(estimator: Any) -> Any:
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator

@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from pril._rows import check_sparse
-from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context
+from pril._rows import check_cells
+from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context, validate_data
 
 if TYPE_CHECKING:
     from typing import Self
@@ -98,9 +98,9 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
-        vars(self).pop("_monomials", None)
+        self.__dict__.pop("_monomials", None)
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
         powers = self._monomials.powers_
         total = powers.sum(axis=1)
@@ -135,7 +135,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
             Scaled monomials.
         """
         check_is_fitted(self)
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
         mapped = self._monomials.transform(X)
         scale = self._scale.astype(mapped.dtype)
@@ -311,7 +311,7 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
         return mapped
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
         if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take no longer indices
             short = X.indices.astype(np.int32), X.indptr.astype(np.int32)

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
+from pril._classifier import Ratings
 from pril._kernel_values import Kernel
 from pril._memory import Memory
-from pril._online import Batch, OnlineClassifier, Ratings, ThresholdClassifier
-from pril._rows import batches, check_sparse, not_finite_error
-from pril._sklearn import Interval, StrOptions, get_namespace
+from pril._online import Batch, OnlineClassifier, OnlineThresholdClassifier
+from pril._rows import batches, check_cells, not_finite_error
+from pril._sklearn import Interval, StrOptions, get_namespace, validate_data
 from pril._support import Support, joined, like, namespace, taken, to_numpy
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -51,7 +53,7 @@ class Block(NamedTuple):
     record: loop.Record | None
 
 
-class KernelPRIL(ThresholdClassifier):
+class KernelPRIL(OnlineThresholdClassifier):
     """Kernel PRIL: the score is a weighted sum of kernel values with past mistakes.
 
     This is `PRIL` in the feature space of a kernel. A row that violates constraints becomes a
@@ -107,9 +109,11 @@ class KernelPRIL(ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     support_ : ndarray of shape (n_support,)
-        Row of `fit`, or round of the stream, that each support row came from.
+        Row of `fit`, or of the stream, that each support row came from.
     support_vectors_ : array of shape (n_support, n_features)
         The support rows, on the device of X.
     dual_coef_ : array of shape (n_support,)
@@ -215,7 +219,7 @@ class KernelPRIL(ThresholdClassifier):
         reset: bool = False,
     ) -> Batch:
         if self.kernel == "precomputed" and not reset:
-            raise ValueError(
+            raise InputError(
                 "kernel='precomputed' cannot be learned from a stream, because the kernel values "
                 "of later rows are not known: use fit, or a kernel that is a name or a function"
             )
@@ -223,11 +227,17 @@ class KernelPRIL(ThresholdClassifier):
 
     def _make_passes(self, batch: Batch) -> Support:
         memory: Support = super()._make_passes(batch)
-        return memory.compact()
+        return memory.compact().after(len(batch))
+
+    def _go_on(
+        self, batch: Batch, record: loop.Record | None = None, order: Array | None = None
+    ) -> None:
+        super()._go_on(batch, record, order)
+        self._memory = self._memory.after(len(batch))
 
     def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Points:
         xp, _ = get_namespace(X)
-        check_sparse(X)
+        check_cells(X)
         X = validate_data(
             self,
             X,
@@ -244,7 +254,7 @@ class KernelPRIL(ThresholdClassifier):
         elif not bool(xp.all(xp.isfinite(X))):
             raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self, None)
         if self.kernel == "precomputed" and reset and X.shape[0] != X.shape[1]:
-            raise ValueError(
+            raise InputError(
                 "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
                 f"rows, got X of shape {tuple(X.shape)}"
             )
@@ -391,7 +401,9 @@ class KernelPRIL(ThresholdClassifier):
         state = own.state
         state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
         if self._run_loop(gram, block.intervals, None, own, block.weights, block.record) >= 0:
-            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+            raise InputError(
+                f"X: {self._kernel()} gives scores that are not finite: scale the features"
+            )
         base.tail()[:], base.integers[: loop.LATTICE] = own.tail(), own.integers[: loop.LATTICE]
         return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)
 
@@ -440,7 +452,9 @@ class KernelPRIL(ThresholdClassifier):
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
         if loop.rate(gram, self._rule(), w, cut, ranks, written) >= 0:
-            raise ValueError(f"{self._kernel()} gives scores that are not finite")
+            raise InputError(
+                f"X: {self._kernel()} gives scores that are not finite: scale the features"
+            )
         return Ratings(ranks, written, cut)
 
     @property
@@ -460,7 +474,7 @@ class KernelPRIL(ThresholdClassifier):
 
     @property
     def support_(self) -> Array:
-        """Row of `fit`, or round of the stream, that each support row came from."""
+        """Row of `fit`, or of the stream, that each support row came from."""
         check_is_fitted(self)
         return self._memory.source
 

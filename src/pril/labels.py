@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril import _ranks
-from pril.errors import ClassOrderWarning, RowError, shown
+from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 
-def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
+def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
     """Turn labels into ranks, whole numbers from 0 for the lowest class.
 
     scikit-learn's meta-estimators number the labels in alphabetical order before they hand them to
-    a learner, and some of its splitters refuse missing values. Ranks survive both.
+    a learner, and some of its splitters refuse open ends. Ranks survive both.
 
     Parameters
     ----------
@@ -51,8 +51,9 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
     Returns
     -------
     ranks : ndarray of shape (n_samples, 2), or (n_samples,) if `exact`
-        Lowest and highest rank. An open end reaches to the end of the scale; a row without a label
-        has the whole scale.
+        Lowest and highest rank. An open end reaches to the end of the scale. A row without a label
+        has two NaN, and the ranks are then floats: `fit`, `score` and the metrics read them as
+        any other label, and leave that row out.
 
     Notes
     -----
@@ -63,18 +64,19 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
     --------
     >>> from pril.labels import to_ranks
     >>> sizes = ["small", "medium", "large"]
-    >>> to_ranks([("small", "medium"), ("medium", None), (None, None)], sizes)
+    >>> to_ranks([("small", "medium"), ("medium", None)], sizes)
     array([[0, 1],
-           [1, 2],
-           [0, 2]])
+           [1, 2]])
+    >>> to_ranks([("small", "medium"), (None, None)], sizes)
+    array([[ 0.,  1.],
+           [nan, nan]])
     >>> to_ranks(["large", "small"], sizes, exact=True)
     array([2, 0])
     """
     labels = _ranks.read(y)
     order, ranks = _ranks.encode(labels, classes)
     if not exact:
-        ranks[~_ranks.is_labelled(ranks)] = (0, len(order) - 1)
-        return ranks
+        return _spell(ranks, np.arange(len(order)))
     wrong = ranks[:, 0] != ranks[:, 1]
     if wrong.any():
         t = int(np.argmax(wrong))
@@ -86,7 +88,7 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Ranks:
 
 def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
     if not isinstance(share, Real) or not test(share):
-        raise ValueError(f"{name} must be {wanted}, got {share!r}")
+        raise InputError(f"{name} must be {wanted}, got {share!r}")
 
 
 def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
@@ -128,7 +130,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
     table = _ranks.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
-        raise ValueError("votes needs at least one column, one for each rater")
+        raise InputError("votes needs at least one column, one for each rater")
     order = _ranks.find_classes(table, classes, name="votes")
     cast = ~table.missing()
     ranks: Array = np.empty(table.values.shape, dtype=np.int64)
@@ -142,11 +144,14 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     rows = np.arange(len(ranks))
     lower = ranks[rows, skipped]
     upper = ranks[rows, np.maximum(n_votes - 1 - skipped, 0)]
-    return _spell(np.column_stack([lower, upper]), order, silent=n_votes == 0)
+    intervals = np.column_stack([lower, upper])
+    intervals[n_votes == 0] = _ranks.NO_LABEL
+    return _spell(intervals, order)
 
 
-def _spell(ranks: Ranks, classes: Array, silent: NDArray[np.bool_]) -> Array:
-    """Return ranks as labels, both ends missing in the silent rows."""
+def _spell(ranks: Ranks, classes: Array) -> Array:
+    """Return intervals of ranks as labels, both ends missing in rows without a label."""
+    silent = ~_ranks.is_labelled(ranks)
     if not silent.any():
         return classes[ranks]
     labels = classes[np.where(silent[:, np.newaxis], 0, ranks)]
@@ -155,7 +160,7 @@ def _spell(ranks: Ranks, classes: Array, silent: NDArray[np.bool_]) -> Array:
     return labels
 
 
-def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
+def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     """Turn numeric ranges into intervals of ordered bins.
 
     Bin 0 holds what is below ``edges[0]``, bin k what is in ``[edges[k - 1], edges[k])``, the last
@@ -174,7 +179,8 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
     -------
     y : ndarray of shape (n_samples, 2)
         Lowest and highest bin that the range touches, from 0. Pass ``classes=range(n_bins)`` to
-        the estimator, since a bin may never be an end.
+        the estimator, since a bin may never be an end. A row whose ends are both missing has no
+        label: two NaN, and the bins are then floats. From minus to plus infinity is a label.
 
     Examples
     --------
@@ -190,14 +196,15 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
            [0, 1]])
     """
     if edges is None:
-        raise TypeError("from_bounds needs edges=, the cut points between the bins")
+        raise InputTypeError("from_bounds needs edges=, the cut points between the bins")
     cuts = _numbers(edges, "edges")
     if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
-        raise ValueError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
+        raise InputError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
     cuts = cuts[np.isfinite(cuts)]
     low, high, holds_upper = _bounds(lower, upper)
     if low.shape != high.shape:
-        raise ValueError(f"lower has {len(low)} values, upper has {len(high)}")
+        raise InputError(f"lower has {len(low)} values, upper has {len(high)}")
+    silent = np.isnan(low) & np.isnan(high)
     low = np.where(np.isnan(low), -np.inf, low)
     high = np.where(np.isnan(high), np.inf, high)
     backwards = low > high
@@ -209,7 +216,9 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Ranks:
     first = np.searchsorted(cuts, low, side="right")
     last = np.searchsorted(cuts, high, side="left")
     last = np.where(holds_upper, np.searchsorted(cuts, high, side="right"), last)
-    return np.column_stack([first, np.maximum(first, last)])
+    bins = np.column_stack([first, np.maximum(first, last)])
+    bins[silent] = _ranks.NO_LABEL
+    return _spell(bins, np.arange(len(cuts) + 1))
 
 
 def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
@@ -219,7 +228,7 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
     table = _ranks.read(lower, name="lower", columns=(1,))
     words = table.vocabulary
     if words is None or not all(map(_ranks.is_range, words)):
-        raise TypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
+        raise InputTypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
     ends = [(word.left, word.right, word.closed in ("right", "both")) for word in words]
     low, high, closed = np.array([*ends, (np.nan, np.nan, False)])[table.values[:, 0]].T
     return low, high, closed.astype(bool)
@@ -230,9 +239,9 @@ def _numbers(values: Any, name: str) -> Array:
     try:
         table = _ranks.read(values, name=name, columns=(1,))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a 1d array of numbers: {error}") from error
+        raise InputError(f"{name} must be a 1d array of numbers: {error}") from error
     if table.vocabulary is not None:
-        raise ValueError(f"{name}, row 0: {table.row(0)!r} is not a number")
+        raise InputError(f"{name}, row 0: {table.row(0)!r} is not a number")
     return table.values[:, 0].astype(np.float64)
 
 
@@ -289,7 +298,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     order = _ranks.check_classes(classes)
     scale = _Scale(order)
     if isinstance(y, str) or np.ndim(y) != 1:
-        raise ValueError(f"y should be a 1d array of strings, got {shown(y)} instead")
+        raise InputError(f"y should be a 1d array of strings, got {shown(y)} instead")
     read: dict[str, tuple[int, int]] = {"": _ranks.NO_LABEL}
     ranks = np.empty((len(y), 2), dtype=np.int64)
     for t, cell in enumerate(y.to_pylist() if hasattr(y, "to_pylist") else y):
@@ -301,7 +310,7 @@ def from_strings(y: Any, classes: Any) -> Array:
                 raise RowError("y", t, f"{reason} nor a range of them")
             read[text] = interval
         ranks[t] = read[text]
-    return _spell(ranks, order, silent=~_ranks.is_labelled(ranks))
+    return _spell(ranks, order)
 
 
 class _Scale:
@@ -363,11 +372,11 @@ def make_intervals(
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Exact labels.
+        Exact labels. A row without a label stays one.
     kind : {1, 2}, default=1
         The paper's label type.
     fraction : float, default=0.75
-        Share of the rows that become intervals, chosen at random; the others stay exact.
+        Share of the labels that become intervals, chosen at random; the others stay exact.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     random_state : int, RandomState instance or None, default=None
@@ -377,7 +386,7 @@ def make_intervals(
     Returns
     -------
     intervals : ndarray of shape (n_samples, 2)
-        Lower and upper ends, in the labels of y.
+        Lower and upper ends, in the labels of y; both missing where there is no label.
 
     Examples
     --------
@@ -390,23 +399,23 @@ def make_intervals(
            [4, 5]])
     """
     if kind not in (1, 2):
-        raise ValueError(f"kind must be 1 or 2, got {kind!r}")
+        raise InputError(f"kind must be 1 or 2, got {kind!r}")
     _check_share("fraction", fraction, "between 0 and 1", lambda share: 0.0 <= share <= 1.0)
     labels = _ranks.read(y, columns=(1,))
     order = _ranks.find_classes(labels, classes)
     ranks = _ranks.to_intervals(labels, order)
-    _ranks.require_labels(labels)
+    labelled = np.flatnonzero(_ranks.is_labelled(ranks))
     rng = _own_stream(random_state)
     top = len(order) - 1
-    rank = ranks[:, 0]
+    rank = ranks[labelled, 0]
     sides = np.array([[-1, 0], [0, 1]]) if kind == 1 else np.array([[-1, 1]])
     side = sides[rng.randint(len(sides), size=len(rank), dtype=np.int64)]
     wide = rank[:, np.newaxis] + side
     wide[rank == 0] = (0, min(1, top))
     wide[rank == top] = (max(0, top - 1), top)
     widened = rng.permutation(len(rank))[: round(fraction * len(rank))]
-    ranks[widened] = wide[widened]
-    return order[ranks]
+    ranks[labelled[widened]] = wide[widened]
+    return _spell(ranks, order)
 
 
 def _own_stream(random_state: Any) -> np.random.RandomState:

@@ -7,16 +7,15 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import log_expit, softmax
-from sklearn.utils.validation import check_is_fitted
 
 from pril import _loop as loop
 from pril import _ranks
+from pril._classifier import ProbabilityClassifier, Ratings
 from pril._memory import Memory
 from pril._one_row import ProbabilityStream, Stream, StreamMixin
-from pril._online import OnlineClassifier, Ratings, ThresholdClassifier
+from pril._online import OnlineClassifier, OnlineThresholdClassifier
 from pril._sklearn import Interval, StrOptions
-from pril.errors import FeatureRangeWarning, RowError
+from pril.errors import FeatureRangeWarning, InputError, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -36,7 +35,7 @@ __all__ = [
 MOST_CLASSES = 64  # of OrderedLogit: what it knows of ranges grows with their cube
 
 
-class PRIL(StreamMixin, ThresholdClassifier):
+class PRIL(StreamMixin, OnlineThresholdClassifier):
     """Perceptron ranking from interval labels, the learner of the paper.
 
     A row with score ``f = w . x`` and label ``lo..hi`` asks every threshold below rank `lo` to lie
@@ -73,6 +72,8 @@ class PRIL(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -124,7 +125,7 @@ class PRIL(StreamMixin, ThresholdClassifier):
         return loop.Pril(skip_correct=False)
 
 
-class OrderedLogit(StreamMixin, ThresholdClassifier):
+class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
     """Ordered logit learned online from ranges: a learner with probabilities.
 
     The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
@@ -172,7 +173,9 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes, lowest first; at most 64.
+        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
     thresholds_ : ndarray of shape (n_classes - 1,)
@@ -280,9 +283,9 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
 
     def _blank_memory(self, rows: Any) -> Memory:
         """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
-        n_classes = len(self.classes_)
+        n_classes = len(self.order_)
         if n_classes > MOST_CLASSES:
-            raise ValueError(
+            raise InputError(
                 f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
                 "into bins, for example with pril.labels.from_bounds, or use PRIL"
             )
@@ -291,121 +294,13 @@ class OrderedLogit(StreamMixin, ThresholdClassifier):
         memory.state.n[:] = np.log(n_classes - below) - np.log(below)
         return memory
 
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithms of the probabilities of the classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return self._answer(
-            self._readable(X),
-            lambda rated, _: self._log_probabilities(rated.scores, rated.cut),
-            width=len(self.classes_),
-        )
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probabilities of the classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`; each row adds up to 1.
-        """
-        return self._answer(
-            self._readable(X),
-            lambda rated, _: np.exp(self._log_probabilities(rated.scores, rated.cut)),
-            width=len(self.classes_),
-        )
-
-    def posterior(self, X: Any, y: Any) -> Array:
-        """Return the probabilities of the classes, given the features and the label of each row.
-
-        A range weighs its classes by how often rows of each class are given that range, as far as
-        the learner knows it. With the probabilities as weights, any classifier can learn from
-        ranges: see `docs/guide/choosing.md`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. For a row without a label, the probabilities are those of
-            `predict_proba`.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`; each row adds up to 1, and is 0 outside its label.
-
-        Examples
-        --------
-        >>> from pril import OrderedLogit
-        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
-        >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
-        >>> model.posterior([[0.0], [0.0]], [(3, 3), (1, 2)]).round(1)
-        array([[0. , 0. , 1. ],
-               [0.1, 0.9, 0. ]])
-        """
-        logs = self.predict_log_proba(X)
-        intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
-        _ranks.check_length(intervals, logs)
-        chances = np.empty_like(logs)
+    def _label_chances(self, intervals: Array) -> Array:
+        chances = np.empty((len(intervals), len(self.order_)))
         loop.label_chances(float(self.trust), self._memory.state.own, intervals, chances)
-        chances[~_ranks.is_labelled(intervals)] = 1.0
-        with np.errstate(divide="ignore"):
-            joint = logs + np.log(chances)
-            # Where thresholds tie, no class of the label may have a probability: use the label.
-            certain = np.isneginf(joint.max(axis=1))
-            joint[certain] = np.log(chances[certain])
-        probabilities: Array = softmax(joint, axis=1)
-        return probabilities
-
-    def decision_function(self, X: Any) -> Array:
-        """Return how strongly each class is preferred, by the rule that `decision` names.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes ``f(x) - threshold``. Otherwise, for the median, the distance of the
-            score to the nearer threshold of each class, negative outside; for the mode, the
-            logarithms of the probabilities.
-        """
-        check_is_fitted(self)
-        if self.decision == "mode" and len(self.classes_) > 2:
-            return self.predict_log_proba(X)
-        return super().decision_function(X)
-
-    def _log_probabilities(self, scores: Array, cut: Array) -> Array:
-        """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
-
-        ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
-        """
-        below, above = cut[..., :-1], cut[..., 1:]
-        low, high = below - scores, above - scores
-        with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-            width = np.log(-np.expm1(below - above))
-        logs: Array = log_expit(high) + log_expit(-low) + width
-        return logs
+        return chances
 
 
-class PRank(StreamMixin, ThresholdClassifier):
+class PRank(StreamMixin, OnlineThresholdClassifier):
     """PRank (Crammer and Singer), the baseline for exact labels.
 
     `PRIL` on exact labels, except at ties: a round whose predicted rank is right is left alone
@@ -437,6 +332,8 @@ class PRank(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -489,7 +386,7 @@ class PRank(StreamMixin, ThresholdClassifier):
             )
 
 
-class MPRIL(StreamMixin, ThresholdClassifier):
+class MPRIL(StreamMixin, OnlineThresholdClassifier):
     """Multiplicative PRIL, for many features of which few matter.
 
     The sums are PRIL's, ``u += z x`` and ``n_i += z`` for each violated constraint; the model is
@@ -525,6 +422,8 @@ class MPRIL(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -615,7 +514,7 @@ class MPRIL(StreamMixin, ThresholdClassifier):
             )
 
 
-class WidrowHoff(StreamMixin, ThresholdClassifier):
+class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
     """Least-mean-squares regression on the ranks, rounded to the nearest: a baseline.
 
     The residual is taken to the nearest end of the label, ``r = clip(f, lo, hi) - f`` in ranks
@@ -656,6 +555,8 @@ class WidrowHoff(StreamMixin, ThresholdClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_features,)
         Weights of the features.
@@ -766,11 +667,13 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     coef_ : ndarray of shape (n_classes, n_features)
-        Weights of the features.
+        Weights of the features, a row for each of `classes_`.
     intercept_ : ndarray of shape (n_classes,)
-        Weights of the constant feature.
+        Weights of the constant feature, one for each of `classes_`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -834,7 +737,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         return loop.Multiclass()
 
     def _n_scores(self) -> int:
-        return len(self.classes_)
+        return len(self.order_)
 
     def decision_function(self, X: Any) -> Array:
         """Return the score of each class.
@@ -847,16 +750,21 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes the second score less the first.
+            In the order of `classes_`; for two classes the second score less the first.
         """
 
         def compare(rated: Ratings, _: slice) -> Array:
-            scores = rated.scores
+            scores = self._by_class(rated.scores)
             return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
         return self._answer(self._readable(X), compare)
 
     @property
+    def coef_(self) -> Array:
+        """Weights of the features, one row a class."""
+        return self._by_class(super().coef_.T).T
+
+    @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, one a class."""
-        return self._parameters()[0][:, -1].copy()
+        return self._by_class(self._parameters()[0][:, -1]).copy()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril import _ranks
-from pril.errors import RowError
+from pril._rows import check_cells
+from pril.errors import ClassOrderWarning, InputError, RowError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -144,16 +146,17 @@ def interval_hinge_loss(
     0.75
     """
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    check_cells(scores, "scores")
     cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
     if cut.shape != (len(order) - 1,):
-        raise ValueError(
+        raise InputError(
             f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
             f"{_ranks.named(order)}; pass classes= if some do not occur in y_true"
         )
     if not (np.diff(cut) >= 0).all() or not np.isfinite(cut).all():
-        raise ValueError(f"thresholds must be finite and ascend, got {_ranks.named(cut)}")
+        raise InputError(f"thresholds must be finite and ascend, got {_ranks.named(cut)}")
     if score.ndim != 1 or not np.isfinite(score).all():
-        raise ValueError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
+        raise InputError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
     _ranks.check_length(score, intervals, name="scores", other="y_true")
     index = np.arange(len(cut))
     distance = score[:, np.newaxis] - cut
@@ -181,8 +184,8 @@ def interval_log_loss(
         Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
         out.
     y_proba : array-like of shape (n_samples, n_classes)
-        Probabilities of the classes, as `predict_proba` gives them. A range of probability 0 counts
-        as the smallest difference of two numbers from 1.
+        Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+        classes. A range of probability 0 counts as machine epsilon.
     classes : array-like of shape (n_classes,), default=None
         The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -228,7 +231,8 @@ def ranked_probability_score(
         Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
         out.
     y_proba : array-like of shape (n_samples, n_classes)
-        Probabilities of the classes, as `predict_proba` gives them.
+        Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+        classes.
     classes : array-like of shape (n_classes,), default=None
         The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -271,7 +275,8 @@ def calibration_error(
         Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
         out: a range does not say on which side of a class inside it the row is.
     y_proba : array-like of shape (n_samples, n_classes)
-        Probabilities of the classes, as `predict_proba` gives them.
+        Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+        classes.
     classes : array-like of shape (n_classes,), default=None
         The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -310,8 +315,8 @@ def reliability_curves(
     """Return the curve of each class i but the last, over rows with exact labels."""
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
     exact = _is_exact(intervals)
+    mean_over_rows(np.ones(len(proba)), exact, sample_weight, kind="an exact label")  # checks them
     weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
-    mean_over_rows(weights, exact, sample_weight, kind="an exact label")  # checks the weights
     weights = weights[exact]
     curves = []
     columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
@@ -328,6 +333,9 @@ def reliability_curves(
 
 class IntervalScorer(BaseEstimator):
     """A scorer for model selection that takes the order of the classes from the estimator.
+
+    The order is the `order_` of a learner of this package, alone or inside of a Pipeline, a search
+    or another meta-estimator. Of other classifiers, it is that of their `classes_`.
 
     Parameters
     ----------
@@ -375,7 +383,7 @@ class IntervalScorer(BaseEstimator):
         Parameters
         ----------
         estimator : object
-            A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+            A fitted classifier, or another estimator that has one inside.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
@@ -388,7 +396,7 @@ class IntervalScorer(BaseEstimator):
         score : float
             Higher is better.
         """
-        options = {"classes": estimator.classes_, "sample_weight": sample_weight}
+        options = {"classes": order_of(estimator), "sample_weight": sample_weight}
         predicted = getattr(estimator, self.response)(X)
         return self.sign * float(self.metric(y, predicted, **options))
 
@@ -400,7 +408,7 @@ class IntervalScorer(BaseEstimator):
         Parameters
         ----------
         estimator : object
-            A fitted classifier, or a pipeline that ends in one, with `classes_` in order.
+            A fitted classifier, or another estimator that has one inside.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
@@ -421,6 +429,38 @@ neg_interval_absolute_error_scorer = IntervalScorer(interval_absolute_error, sig
 neg_interval_log_loss_scorer = IntervalScorer(interval_log_loss, sign=-1, response="predict_proba")
 
 
+# Where estimators of scikit-learn keep a fitted one.
+INSIDE = (
+    "steps",
+    "best_estimator_",
+    "estimators_",
+    "estimator_",
+    "calibrated_classifiers_",
+    "estimator",
+)
+
+
+def order_of(estimator: Any) -> NDArray[Any]:
+    """Return the classes of a fitted classifier, lowest first."""
+    inside = estimator
+    while inside is not None and not hasattr(inside, "order_"):
+        parts = (getattr(inside, name, None) for name in INSIDE)
+        inside = next((part for part in parts if part is not None), None)
+        while isinstance(inside, list | tuple):
+            inside = inside[-1]
+    classes = estimator.classes_
+    if inside is not None and np.array_equal(np.sort(inside.order_), classes):
+        order: NDArray[Any] = inside.order_
+        return order
+    if len(classes) > 2 and classes.dtype.kind not in "biuf":
+        message = (
+            f"{type(estimator).__name__} does not know the order of its classes, which were sorted "
+            f"as strings, {_ranks.named(classes)}: let it learn pril.labels.to_ranks(y, classes)"
+        )
+        warnings.warn(ClassOrderWarning(message), stacklevel=3)
+    return np.asarray(classes)
+
+
 def mean_over_rows(
     values: NDArray[Any],
     labelled: NDArray[np.bool_],
@@ -431,16 +471,17 @@ def mean_over_rows(
 ) -> float:
     """Return the weighted mean of one value a row, over the rows that have a label."""
     if not labelled.any():
-        raise ValueError(f"{name} has no row with {kind}, and a mean needs at least one")
+        raise InputError(f"{name} has no row with {kind}, and a mean needs at least one")
     if sample_weight is None:
         return float(values[labelled].mean())
+    check_cells(sample_weight, "sample_weight")
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != values.shape:
-        raise ValueError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
+        raise InputError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight must be finite and not negative")
+        raise InputError("sample_weight must be finite and not negative")
     if not weights[labelled].any():
-        raise ValueError(f"sample_weight is zero for every row of {name} with {kind}")
+        raise InputError(f"sample_weight is zero for every row of {name} with {kind}")
     return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))
 
 
@@ -462,13 +503,14 @@ def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
 def _read_probabilities(
     y_true: Any, y_proba: ArrayLike, classes: Any
 ) -> tuple[Ranks, NDArray[Any]]:
-    """Return the intervals of the truth, and the probabilities as floats."""
+    """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    check_cells(y_proba, "y_proba")
     proba = np.asarray(y_proba)
     if proba.dtype.kind != "f":
         proba = proba.astype(np.float64)
     if proba.ndim != 2 or proba.shape[1] != len(order):
-        raise ValueError(
+        raise InputError(
             f"y_proba must have a column for each of the classes {_ranks.named(order)}, got shape "
             f"{proba.shape}; pass classes= if some do not occur in y_true"
         )
@@ -479,7 +521,7 @@ def _read_probabilities(
         t = int(np.argmin(good))
         reason = f"{_ranks.named(proba[t])} are not probabilities that add up to 1"
         raise RowError("y_proba", t, reason)
-    return intervals, proba
+    return intervals, proba[:, np.searchsorted(np.sort(order), order)]
 
 
 def _is_exact(intervals: Ranks) -> NDArray[np.bool_]:

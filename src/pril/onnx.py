@@ -1,4 +1,4 @@
-"""Export of models to ONNX. Needs skl2onnx: ``pip install 'pril[onnx]'``.
+"""Export of models to ONNX. Needs skl2onnx, the extra ``onnx``.
 
 A model in ONNX predicts without Python: scores are computed in float64 and compared with the
 thresholds as the learners do it, so that labels agree, ties included.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from pril.errors import InputTypeError, MissingExtraError
 
 try:
     from skl2onnx import convert_sklearn, update_registered_converter
@@ -23,7 +25,7 @@ try:
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     from skl2onnx.proto import onnx_proto
 except ImportError as error:  # pragma: no cover - the extra is missing
-    raise ImportError("pril.onnx needs skl2onnx: pip install 'pril[onnx]'") from error
+    raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
 from pril._parts import Parts
 from pril._registry import LEARNERS
@@ -62,7 +64,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     -------
     graph : onnx.ModelProto
         Its outputs are `label` and, for `OrderedLogit`, `probabilities`, else `scores`: the score
-        of `latent`, or one for each class of a `MulticlassPerceptron`.
+        of `latent`, or one for each class of a `MulticlassPerceptron`. Classes are in the order of
+        the model's `order_`, from lowest to highest.
 
     Examples
     --------
@@ -81,14 +84,17 @@ def to_onnx(model: Any, X: Any = None) -> Any:
         return _converted(model, X)
     except (MissingConverter, MissingShapeCalculator) as error:
         reason = str(error).strip().splitlines()[0]
-        raise TypeError(f"the model cannot be exported to ONNX: {reason}") from None
+        raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
 
 
 def _converted(model: Any, X: Any) -> Any:
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
     if type(first).__name__ == "ColumnEncoder":
-        inputs = [(name, DoubleTensorType([None, 1])) for name in first.numbers_]
+        inputs = [
+            (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
+            for name in first.numbers_
+        ]
         inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
         return convert_sklearn(model, initial_types=inputs)
     if X is None:
@@ -174,20 +180,20 @@ def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = No
 
 def _shape_learner(operator: Any) -> None:
     model = operator.raw_operator
-    kind = model.classes_.dtype.kind
-    if kind not in TYPES or (kind == "O" and not isinstance(model.classes_[0], str)):
-        raise TypeError(
-            f"ONNX has labels of numbers and strings, not {type(model.classes_[0]).__name__}"
+    kind = model.order_.dtype.kind
+    if kind not in TYPES or (kind == "O" and not isinstance(model.order_[0], str)):
+        raise InputTypeError(
+            f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
         )
-    width = 1 if hasattr(model, "thresholds_") else len(model.classes_)
+    width = 1 if hasattr(model, "thresholds_") else len(model.order_)
     if isinstance(model, OrderedLogit):
-        width = len(model.classes_)
+        width = len(model.order_)
     operator.outputs[0].type = TYPES[kind][0]([None])
     operator.outputs[1].type = DoubleTensorType([None, width])
 
 
 def _refuse(scope: Any, operator: Any, container: Any) -> None:
-    raise TypeError(
+    raise InputTypeError(
         "KernelPRIL cannot be exported to ONNX: use PolynomialMap and PRIL for a polynomial kernel"
     )
 
@@ -217,8 +223,8 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
         above = graph.add("Cast", above, to=onnx_proto.TensorProto.INT64)
         axes = graph.constant(onnx_proto.TensorProto.INT64, [1])
         rank = graph.add("ReduceSum", above, axes, keepdims=0)
-    _, kind = TYPES[model.classes_.dtype.kind]
-    classes = model.classes_
+    _, kind = TYPES[model.order_.dtype.kind]
+    classes = model.order_
     if kind == onnx_proto.TensorProto.STRING:
         classes = np.array([str(name).encode() for name in classes], dtype=object)
     graph.add("Gather", graph.constant(kind, classes), rank, into=label, axis=0)
@@ -265,7 +271,7 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
 def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
     if encoder.widths_:
-        raise TypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
+        raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
 
@@ -276,7 +282,18 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
     parts = []
     for j, name in enumerate(encoder.numbers_):
         mean, scale = encoder._moments.mean[j], encoder._scales()[j]
-        cells = graph.add("Cast", inputs[name], to=DOUBLE)
+        cells = inputs[name]
+        if name in encoder.ranks_:
+            cells = graph.add(
+                "LabelEncoder",
+                cells,
+                op_domain="ai.onnx.ml",
+                op_version=2,
+                keys_strings=[word.encode() for word in encoder.ranks_[name]],
+                values_floats=[float(rank) for rank in range(len(encoder.ranks_[name]))],
+                default_float=float("nan"),
+            )
+        cells = graph.add("Cast", cells, to=DOUBLE)
         filled = graph.add("Where", graph.add("IsNaN", cells), graph.numbers([mean]), cells)
         cells = filled if encoder.impute else cells
         if encoder.scale:

@@ -1,4 +1,4 @@
-"""Plots of models. They need matplotlib: ``pip install 'pril[plot]'``."""
+"""Plots of models. They need matplotlib, the extra ``plot``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from pril import _ranks
 from pril._parts import Parts
-from pril.metrics import Reliability, calibration_error, reliability_curves
+from pril.errors import InputTypeError, MissingExtraError
+from pril.metrics import Reliability, calibration_error, order_of, reliability_curves
 
 if TYPE_CHECKING:
     from typing import Self
@@ -38,7 +39,7 @@ def _axes(ax: Axes | None) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("pril.plotting needs matplotlib: pip install 'pril[plot]'") from error
+        raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
     return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
 
 
@@ -86,7 +87,7 @@ def _rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:
     parts = Parts.of(estimator)
     learner = parts.learner
     rank, scores, cut = learner._rate(parts.transform(X))
-    intervals = _ranks.to_intervals(_ranks.read(y), learner.classes_)
+    intervals = _ranks.to_intervals(_ranks.read(y), learner.order_)
     _ranks.check_length(intervals, rank)
     return learner, rank, scores, cut[1:-1], intervals
 
@@ -158,9 +159,9 @@ class ScoreAxisDisplay:
         """
         learner = Parts.of(estimator).learner
         if not hasattr(learner, "latent"):
-            raise TypeError(f"{type(learner).__name__} has no score axis to draw")
+            raise InputTypeError(f"{type(learner).__name__} has no score axis to draw")
         learner, rank, scores, thresholds, intervals = _rated(estimator, X, y)
-        return cls(scores[:, 0], rank, intervals, thresholds, learner.classes_).plot(ax=ax)
+        return cls(scores[:, 0], rank, intervals, thresholds, learner.order_).plot(ax=ax)
 
     @classmethod
     def from_predictions(
@@ -342,11 +343,13 @@ class WeightsDisplay:
         parts = Parts.of(estimator)
         learner = parts.learner
         if not (hasattr(learner, "coef_") and hasattr(learner, "thresholds_")):
-            raise TypeError(f"{type(learner).__name__} has no weights on one score axis to draw")
+            raise InputTypeError(
+                f"{type(learner).__name__} has no weights on one score axis to draw"
+            )
         coef = learner.coef_
         if names is None:
             names = parts.feature_names or [str(j) for j in range(len(coef))]
-        return cls(coef, learner.thresholds_, learner.classes_, names).plot(ax=ax, top=top)
+        return cls(coef, learner.thresholds_, learner.order_, names).plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
         """Draw.
@@ -441,7 +444,7 @@ class IntervalConfusionDisplay:
             What was drawn.
         """
         learner, rank, _, _, intervals = _rated(estimator, X, y)
-        return cls._counted(rank, intervals, learner.classes_, ax)
+        return cls._counted(rank, intervals, learner.order_, ax)
 
     @classmethod
     def from_predictions(
@@ -668,11 +671,13 @@ class ReliabilityDisplay:
             The display, drawn.
         """
         if not hasattr(estimator, "predict_proba"):
-            raise TypeError(f"{type(estimator).__name__} has no predict_proba: no probabilities")
+            raise InputTypeError(
+                f"{type(estimator).__name__} has no predict_proba: no probabilities"
+            )
         return cls.from_predictions(
             y,
             estimator.predict_proba(X),
-            classes=estimator.classes_,
+            classes=order_of(estimator),
             sample_weight=sample_weight,
             ax=ax,
         )
@@ -694,7 +699,8 @@ class ReliabilityDisplay:
         y : array-like of shape (n_samples,) or (n_samples, 2)
             Exact labels or intervals; rows whose label is a range, or missing, are left out.
         y_proba : array-like of shape (n_samples, n_classes)
-            Probabilities of the classes, as `predict_proba` gives them.
+            Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
+            classes.
         classes : array-like of shape (n_classes,), default=None
             The classes, lowest first. None takes them from y, where all must occur.
         sample_weight : array-like of shape (n_samples,), default=None

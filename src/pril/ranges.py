@@ -15,9 +15,10 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from pril import _ranks
-from pril._online import ThresholdClassifier, naming_rows
+from pril._classifier import ThresholdClassifier, naming_rows
 from pril._parts import Parts, learns
 from pril._sklearn import HasMethods, Interval, StrOptions, fit_context, safe_indexing
+from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -63,6 +64,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     estimator_ : estimator
         The fitted estimator.
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     margin_ : float
         How far beyond its score the range of a row reaches; infinite if too few rows calibrated.
@@ -79,7 +82,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     rows, the share is at least `coverage`. It holds for all rows taken together, not for each
     class, and it ends when the estimator goes on learning.
 
-    Every range contains the class in which the row's score lies.
+    Every range contains the prediction, and the class in which the row's score lies.
 
     References
     ----------
@@ -151,7 +154,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             apart = np.arange(len(table.values))
         else:
             if get_tags(estimator).input_tags.pairwise:
-                raise ValueError(
+                raise InputError(
                     "rows cannot be kept apart where the kernel is precomputed: fit the estimator "
                     "first, and pass it as a FrozenEstimator"
                 )
@@ -167,7 +170,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 estimator.fit(safe_indexing(X, rows), safe_indexing(y, rows))
             X, table = safe_indexing(X, apart), table.take(apart)
         with naming_rows(apart):
-            intervals = _ranks.to_intervals(table, learner_of(estimator).classes_)
+            intervals = _ranks.to_intervals(table, learner_of(estimator).order_)
             fitted, rows_apart = learner_and_rows(estimator, X)
             _, scores, cut = fitted._rate_rows(rows_apart)
         scores = calibration_scores(scores, cut, intervals, self.guarantee)
@@ -194,13 +197,13 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Two of the classes for each row.
         """
         check_is_fitted(self)
-        ranges: Array = self.classes_[self._rank_range(X)]
+        ranges: Array = self.order_[self._rank_range(X)]
         return ranges
 
     def _rank_range(self, X: Any) -> Array:
         learner, rows = learner_and_rows(self.estimator_, X)
         ranges: Array = learner._answer(
-            rows, lambda rated, _: rank_ranges(rated.scores, rated.cut, self.margin_)
+            rows, lambda rated, _: rank_ranges(rated.rank, rated.scores, rated.cut, self.margin_)
         )
         return ranges
 
@@ -263,7 +266,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         ranges = self._rank_range(X)
-        intervals = _ranks.to_intervals(_ranks.read(y), self.classes_)
+        intervals = _ranks.to_intervals(_ranks.read(y), self.order_)
         _ranks.check_length(intervals, ranges)
         return self._coverage(ranges, intervals)
 
@@ -290,6 +293,12 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return classes
 
     @property
+    def order_(self) -> Array:
+        """The classes, lowest first."""
+        order: Array = self._fitted_attribute("order_")
+        return order
+
+    @property
     def n_features_in_(self) -> int:
         """Number of features."""
         n_features: int = self._fitted_attribute("n_features_in_")
@@ -304,7 +313,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _fitted_attribute(self, name: str) -> Any:
         if not hasattr(self, "estimator_"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r} before fit")
-        return getattr(self.estimator_, name)
+        named = learner_of(self.estimator_) if name == "order_" else self.estimator_
+        return getattr(named, name)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and files have: a frozen estimator is the fitted one, kept once."""
@@ -364,9 +374,9 @@ def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
     n, share = len(scores), Fraction(str(float(coverage)))  # 0.9 is nine tenths, without rounding
     others = 'guarantee="contain" and guarantee="touch" can use labels that are ranges'
     if guarantee == "exact" and n == 0:
-        raise ValueError(f'guarantee="exact" needs rows with exact labels, there is none; {others}')
+        raise InputError(f'guarantee="exact" needs rows with exact labels, there is none; {others}')
     if n == 0:
-        raise ValueError("no row with a label is left to calibrate with")
+        raise InputError("no row with a label is left to calibrate with")
     k = math.ceil((n + 1) * share)
     if k <= n:
         return max(0.0, float(np.partition(scores, k - 1)[k - 1]))
@@ -380,12 +390,15 @@ def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
     return math.inf
 
 
-def rank_ranges(scores: Array, cut: Array, margin: float) -> Array:
-    """Return the lowest and the highest rank of the classes within the margin of a score."""
+def rank_ranges(rank: Array, scores: Array, cut: Array, margin: float) -> Array:
+    """Return the lowest and the highest rank of the classes within the margin of a score.
+
+    The likeliest class may be farther away: a range reaches to the predicted rank, too.
+    """
     score, last = scores[:, 0], len(cut) - 2
     low = _first_rank(score, last, lambda rank: score - cut[rank + 1] <= margin)
     high = last - _first_rank(score, last, lambda rank: cut[last - rank] - score <= margin)
-    return np.column_stack([low, high])
+    return np.column_stack([np.minimum(low, rank), np.maximum(high, rank)])
 
 
 def _first_rank(score: Array, last: int, holds: Callable[[Array], Array]) -> Array:
@@ -406,7 +419,7 @@ def learner_of(estimator: Any) -> Any:
     """Return the learner that an estimator is or ends in."""
     learner = Parts.of(estimator).learner
     if not isinstance(learner, ThresholdClassifier):
-        raise TypeError(
+        raise InputTypeError(
             "estimator must be a learner with thresholds, or a Pipeline that ends in one, got "
             f"{type(learner).__name__}"
         )

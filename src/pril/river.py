@@ -1,16 +1,19 @@
-"""PRIL and the ordered logit at home in River: ``pip install 'pril[river]'``."""
+"""PRIL and the ordered logit at home in River; needs the extra ``river``."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from pril.errors import InputError, MissingExtraError
+
 try:
     from river import base, metrics
 except ImportError as error:
-    raise ImportError("pril.river needs River: pip install 'pril[river]'") from error
+    raise MissingExtraError("pril.river needs River", "river") from error
 
 from pril import _ranks, linear
 
@@ -42,6 +45,9 @@ class Classifier(base.Classifier):
         self.model = model
         self._stream = model.stream()
         self._read = Reader(self.classes)
+
+    def __copy__(self) -> Classifier:
+        return copy.deepcopy(self)  # two streams cannot share a model
 
     def learn_one(self, x: dict[str, Any], y: Any, w: float = 1.0) -> None:
         """Learn from one row.
@@ -77,7 +83,7 @@ class Classifier(base.Classifier):
         return self._stream.predict_one(x) if self._has_learned() else None
 
     def _has_learned(self) -> bool:
-        return hasattr(self.model, "classes_")
+        return hasattr(self.model, "order_")
 
     @property
     def _multiclass(self) -> bool:
@@ -230,7 +236,7 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
         if not _ranks.is_labelled(intervals)[0]:
             return None
         if y_pred not in self._rank:
-            raise ValueError(f"y_pred: {y_pred!r} is not one of the classes {self.classes!r}")
+            raise InputError(f"y_pred: {y_pred!r} is not one of the classes {self.classes!r}")
         return int(_ranks.interval_loss(intervals, np.array([self._rank[y_pred]]))[0])
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:

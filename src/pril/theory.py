@@ -19,6 +19,8 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 
 from pril import _ranks
+from pril._rows import check_cells
+from pril.errors import InputError, InputTypeError
 from pril.evaluate import progressive
 from pril.linear import MPRIL, PRIL
 
@@ -78,12 +80,13 @@ class _Stream(NamedTuple):
 
 
 def _read(X: Any, y: Any, classes: Any) -> _Stream:
+    check_cells(X)
     X = check_array(X, dtype=np.float64)
     order, intervals = _ranks.encode(_ranks.read(y), classes)
     _ranks.check_length(intervals, X)
     labelled = _ranks.is_labelled(intervals)  # the others are no rounds
     if not labelled.any():
-        raise ValueError("y has no label in any row: there is no round to speak of")
+        raise InputError("y has no label in any row: there is no round to speak of")
     X, intervals = X[labelled], intervals[labelled]
     i = np.arange(len(order) - 1)
     signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])
@@ -167,7 +170,7 @@ def margin(
     not separable: no weights and thresholds were found that satisfy every interval
     """
     if norm not in ("l2", "l1"):
-        raise ValueError(f"norm must be 'l2' or 'l1', got {norm!r}")
+        raise InputError(f"norm must be 'l2' or 'l1', got {norm!r}")
     stream = _read(X, y, classes)
     if not stream.signs.any():
         w = np.zeros(stream.X.shape[1])
@@ -291,15 +294,15 @@ def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
 def _constraints(n_classes: Any, min_width: Any) -> int:
     """Return C = K - c - 1, the most constraints that a round can violate."""
     if not isinstance(n_classes, Integral) or n_classes < 1:
-        raise ValueError(f"n_classes must be at least 1, got {n_classes!r}")
+        raise InputError(f"n_classes must be at least 1, got {n_classes!r}")
     if not isinstance(min_width, Integral) or not 0 <= int(min_width) <= int(n_classes) - 1:
-        raise ValueError(f"min_width must be between 0 and n_classes - 1, got {min_width!r}")
+        raise InputError(f"min_width must be between 0 and n_classes - 1, got {min_width!r}")
     return int(n_classes) - int(min_width) - 1
 
 
 def _positive(name: str, value: float, *, zero: bool = False) -> float:
     if not (value > 0 or (zero and value == 0)):
-        raise ValueError(f"{name} must be {'at least 0' if zero else 'positive'}, got {value!r}")
+        raise InputError(f"{name} must be {'at least 0' if zero else 'positive'}, got {value!r}")
     return float(value)
 
 
@@ -379,7 +382,7 @@ def general_mistake_bound(
     weights, cuts = (np.asarray(part, dtype=np.float64) for part in (w, theta))
     wanted = (stream.X.shape[1],), (stream.signs.shape[1],)
     if (weights.shape, cuts.shape) != wanted or not np.isfinite([*weights, *cuts]).all():
-        raise ValueError(
+        raise InputError(
             f"w and theta must hold {wanted[0][0]} and {wanted[1][0]} finite numbers, got shapes "
             f"{weights.shape} and {cuts.shape}"
         )
@@ -389,7 +392,7 @@ def general_mistake_bound(
     if C == 0:
         return 0.0
     if length == 0:
-        raise ValueError("w and theta are all zero: such a comparator cannot be scaled")
+        raise InputError("w and theta are all zero: such a comparator cannot be scaled")
     v /= length
     margins = stream.margins(v[: stream.X.shape[1]], v[stream.X.shape[1] :])[stream.signs != 0]
     reach = math.sqrt(stream.radius**2 + 1)
@@ -505,7 +508,7 @@ def multiplicative_mistake_bound(
     C = _constraints(n_classes, min_width)
     gamma = _positive("gamma", gamma)
     if n_features < 1:
-        raise ValueError(f"n_features must be at least 1, got {n_features!r}")
+        raise InputError(f"n_features must be at least 1, got {n_features!r}")
     experts = n_classes + n_features - 1
     if as_printed:
         return C**2 * math.log(experts) / gamma**2
@@ -542,7 +545,7 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
     if C == 0:
         return math.inf
     if gamma > C:
-        raise ValueError(f"gamma is at most {C} here (features within [-1, 1]), got {gamma!r}")
+        raise InputError(f"gamma is at most {C} here (features within [-1, 1]), got {gamma!r}")
     return math.inf if gamma == C else math.log((C + gamma) / (C - gamma)) / (2 * C)
 
 
@@ -552,7 +555,9 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 def _linear(estimator: Any) -> PRIL | MPRIL:
     """Return a clone of a learner; the theorems are about PRIL and M-PRIL only."""
     if not isinstance(estimator, (PRIL, MPRIL)):
-        raise TypeError(f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}")
+        raise InputTypeError(
+            f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}"
+        )
     learner: PRIL | MPRIL = clone(estimator)
     return learner
 
@@ -563,7 +568,7 @@ def _named_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
         return learner.classes if classes is None else classes
     one, other = _ranks.check_classes(classes), _ranks.check_classes(learner.classes)
     if not np.array_equal(one, other):
-        raise ValueError(
+        raise InputError(
             f"classes are {_ranks.named(one)} here and {_ranks.named(other)} on the estimator"
         )
     return classes

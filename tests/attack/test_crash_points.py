@@ -98,6 +98,9 @@ def test_the_same_command_again_is_right_at_every_crash_point(fresh, tmp_path, n
     whole = shutil.copytree(fresh, tmp_path / "whole")
     assert attempt(whole, COMMANDS[name]) == 0
     expected = {path.relative_to(whole): data for path, data in snapshot(whole).items()}
+    # A process that is killed after its last change of a file has done all of its work.
+    assert attempt(whole, COMMANDS[name]) == 0
+    assert {path.relative_to(whole): data for path, data in snapshot(whole).items()} == expected
     assert {path.name for path in expected} >= {"m.pril", COMMANDS[name][-1]}
     n_crashes = 0
     while True:

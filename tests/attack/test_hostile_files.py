@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pril
-from pril import _archive
+from pril.io import _archive
 from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 

@@ -6,4 +6,6 @@ Modules here import nothing heavy before a command runs, so that the help is pri
 try:
     import typer as typer
 except ImportError as error:  # pragma: no cover - the extra is missing
-    raise SystemExit("the command pril needs its extra: pip install 'pril[cli,io]'") from error
+    from pril.errors import MissingExtraError
+
+    raise SystemExit(str(MissingExtraError("the command pril needs typer", "cli,io"))) from error

@@ -38,5 +38,6 @@ def demo(
     same = ["--quiet"] if quiet else ["--json"] if json else []
     pril = context.find_root().command
     for step in steps:
-        printer.note(f"\n$ pril {' '.join(step)}")
+        printer.note("")
+        printer.note(f"$ pril {' '.join(step)}")
         pril.main(args=[*step, *same], prog_name="pril", standalone_mode=False)

@@ -14,6 +14,7 @@ from pril.cli.printing import Printer
 def export(
     model: opt.ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -24,7 +25,7 @@ def export(
     from pril.io import load, replace_file
     from pril.onnx import to_onnx
 
-    opt.check_output(output, [model])
+    opt.check_output(output, [model], "an ONNX graph", overwrite)
     graph = to_onnx(load(model))
     with replace_file(output) as file:
         file.write(graph.SerializeToString())

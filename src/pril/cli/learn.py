@@ -13,6 +13,7 @@ from pril._registry import BY_COMMAND
 from pril._words import count, evaluation_lines
 from pril.cli import options as opt
 from pril.cli.printing import Printer
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
@@ -60,6 +61,7 @@ def fit(
     workers: opt.WorkersOption = None,
     format: opt.FormatOption = None,  # noqa: A002
     max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -93,11 +95,11 @@ def fit(
     )
     opened = opt.open_table(table, format, max_features)
     output = output or opt.model_file(table)
-    opt.check_output(output, opened.files)
+    opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
         if cluster is not None or workers is not None:
             if checkpoint:
-                raise ValueError(
+                raise InputError(
                     "--checkpoint is for one process: on a cluster Dask computes again what is lost"
                 )
             run = _cluster_run(opened, task, cluster, workers, printer, stack)
@@ -132,12 +134,12 @@ def _cluster_run(
     from pril.tables.cluster import ClusterRun, connected
 
     if cluster is not None and workers is not None:
-        raise ValueError("--cluster and --workers: choose one")
+        raise InputError("--cluster and --workers: choose one")
     if cluster == "":  # probably a shell variable that is not set
-        raise ValueError("--cluster is empty: pass the address of a scheduler, tcp://host:8786")
+        raise InputError("--cluster is empty: pass the address of a scheduler, tcp://host:8786")
     if not BY_COMMAND[task.model].mixes:
         option = "--workers" if cluster is None else "--cluster"
-        raise ValueError(
+        raise InputError(
             f"--model {task.model} is for one process: leave out {option}, or choose another model"
         )
     client = stack.enter_context(connected(cluster, workers))
@@ -169,6 +171,8 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
     ]
     if report["unlabelled_rows"]:
         ranges.append(f"no label {report['unlabelled_rows']:,}")
+    if report["zero_weight_rows"]:
+        ranges.append(f"weight zero {report['zero_weight_rows']:,}")
     lines.append(f"ranges    {', '.join(ranges)}")
     lines.append(
         f"learned   from {count(report['learned_rows'], 'row')} in "

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from pril._words import printable
 from pril.cli.demo import demo
 from pril.cli.export import export
 from pril.cli.learn import fit
@@ -28,6 +29,7 @@ from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
 from pril.cli.report import report
 from pril.cli.use import evaluate, predict, show, stream
+from pril.errors import PrilError
 
 TRACEBACK, VERBOSE = "--traceback", "--verbose"
 BUG = 70  # EX_SOFTWARE of sysexits.h
@@ -61,7 +63,7 @@ def _pril(
         ),
     ] = False,
     traceback: Annotated[
-        bool, typer.Option(TRACEBACK, help="Show where in pril a bug is; at any place.")
+        bool, typer.Option(TRACEBACK, help="Show where in pril an error arose; at any place.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option(VERBOSE, help="Say on stderr what is decided, and why; at any place.")
@@ -92,12 +94,14 @@ def main(arguments: list[str] | None = None) -> None:
         except BrokenPipeError:  # the reader of the output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
-        except (ValueError, TypeError, OSError, ImportError) as error:
-            _print_error(_message(error) + _advice(error, given), given)
-            sys.exit(2)
-        except Exception as error:  # whatever it is, it is not the user's mistake
+        except Exception as error:
             if wants_traceback:
                 traceback.print_exc()
+            # The operating system names the file that it cannot open, read or write.
+            names_file = isinstance(error, OSError) and error.filename is not None
+            if isinstance(error, PrilError) or names_file:
+                _print_error(_message(error) + _advice(error, given), given)
+                sys.exit(2)
             what = f"{type(error).__name__}: {error}"
             hint = "" if wants_traceback else f"; {TRACEBACK} shows where"
             _print_error(f"this is a bug in pril, please report it ({what}){hint}", given)
@@ -106,18 +110,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _print_error(text: str, arguments: list[str]) -> None:
     """Print an error as one line; with --json, as an object."""
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     print(
         json.dumps({"error": text}) if "--json" in arguments else f"pril: {text}", file=sys.stderr
     )
 
 
 def _print_line(text: str) -> None:
-    print(f"pril: {' '.join(text.split())}", file=sys.stderr)
+    print(f"pril: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
+    if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 

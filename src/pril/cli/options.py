@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pril._registry import LEARNERS
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
@@ -126,6 +127,9 @@ ClusterOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Learn in so many local processes (Dask).")
 ]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a file of another kind, too.")
+]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all randomness.")]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")
@@ -134,6 +138,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON 
 
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
+    "again": "to learn all of them pass --again",
     "drop": "leave it out with --drop",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(Format)}",
@@ -153,7 +158,7 @@ def split_names(text: str | None) -> tuple[str, ...] | None:
         return None
     names = tuple(next(csv.reader([text], skipinitialspace=True), []))
     if not all(names) or not names:
-        raise ValueError(f"{text!r}: names, separated by commas, are expected")
+        raise InputError(f"{text!r}: names, separated by commas, are expected")
     return names
 
 
@@ -163,11 +168,11 @@ def label_columns(label: str | None, lower: str | None, upper: str | None) -> tu
         return (label,)
     if lower and upper and not label:
         if lower == upper:
-            raise ValueError(f"--lower and --upper are both {lower}; for exact labels pass --label")
+            raise InputError(f"--lower and --upper are both {lower}; for exact labels pass --label")
         return (lower, upper)
     if label:
-        raise ValueError("--label is for exact labels, --lower and --upper for ranges: choose one")
-    raise ValueError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
+        raise InputError("--label is for exact labels, --lower and --upper for ranges: choose one")
+    raise InputError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
 
 
 def labels_for(
@@ -177,7 +182,7 @@ def labels_for(
     if label or lower or upper:
         return label_columns(label, lower, upper)
     if not loaded.labels:
-        raise ValueError(
+        raise InputError(
             f"{loaded.path} does not know its labels' columns: pass --label, or both ends"
         )
     return loaded.labels
@@ -215,9 +220,9 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     try:
         edges = tuple(map(float, names))
     except ValueError as error:
-        raise ValueError(f"--edges {text}: {error}") from None
+        raise InputError(f"--edges {text}: {error}") from None
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
-        raise ValueError(f"--edges {text}: ascending numbers, separated by commas, are expected")
+        raise InputError(f"--edges {text}: ascending numbers, separated by commas, are expected")
     return edges
 
 
@@ -227,7 +232,7 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not (name and equals):
-            raise ValueError(f"--set {assignment}: NAME=VALUE is expected")
+            raise InputError(f"--set {assignment}: NAME=VALUE is expected")
         try:
             parameters[name] = json.loads(value)
         except ValueError:
@@ -249,29 +254,71 @@ def model_file(table: str) -> Path:
     """Return the name of a table's model: without folder, suffix, and the signs of a glob."""
     from pril.tables.opening import SUFFIXES
 
-    name = Path(table).name.removesuffix(".gz")
+    name = re.sub(r"\.gz$", "", Path(table).name, flags=re.IGNORECASE)
     if Path(name).suffix.lower() in SUFFIXES:
         name = Path(name).stem
     stem = re.sub(r"[*?\[\]]", "", name).strip("-._ ") or "model"
     return Path(f"{stem}.pril")
 
 
-def check_output(output: Path, inputs: list[Path]) -> None:
-    """Refuse, before any work, an output that is an input or cannot be written."""
+MODEL = "a model file"
+TEXT_TABLE = "a table of text"
+# What an output is, by the bytes that such a file begins with.
+KINDS = {
+    MODEL: (b"PK\3\4",),
+    "an HTML page": (b"<!doctype html", b"<!DOCTYPE html"),
+    "an ONNX graph": (b"\x08",),
+    "a compressed table": (b"\x1f\x8b",),
+    "a Parquet table": (b"PAR1",),
+    "a picture": (
+        *(b"\x89PNG", b"<?xml", b"<svg", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*", b"MM\0*"),
+        *(b"RIFF", b"GIF8", b"%% Creator: Matplotlib, PGF"),
+    ),
+}
+
+
+def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -> None:
+    """Refuse, before any work, an output that cannot be written, or that would destroy a file.
+
+    That is an input, or a file of another kind unless it may be overwritten.
+    """
     if output.is_dir():
-        raise IsADirectoryError(f"{output} is a folder, not a file to write")
+        raise InputError(f"{output} is a folder, not a file to write")
     if output.exists() and not output.is_file():
-        raise OSError(f"{output} is a device or a pipe, not a file to replace")
+        raise InputError(f"{output} is a device or a pipe, not a file to replace")
     folder = resolved(output).parent
     if not folder.is_dir():
-        raise FileNotFoundError(f"{output}: there is no folder {folder}")
+        raise InputError(f"{output}: there is no folder {folder}")
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         reason = f"{output}: the folder {folder} is not writable: {error.strerror}"
-        raise PermissionError(reason) from None
+        raise InputError(reason) from None
     if output.exists() and any(output.samefile(path) for path in inputs):
-        raise ValueError(f"{output} is the input: writing there would destroy it")
+        raise InputError(f"{output} is the input: writing there would destroy it")
+    if output.exists() and not overwrite and not _is_kind(output, kind):
+        raise InputError(
+            f"{output} exists and is not {kind}: choose another name, or replace it with "
+            "--overwrite"
+        )
+
+
+def _is_kind(file: Path, kind: str) -> bool:
+    """Tell whether a file is of a kind, by its first bytes; an empty one is of any."""
+    with file.open("rb") as stream:
+        start = stream.read(4096)
+    if kind != TEXT_TABLE:
+        is_kind = start.startswith(KINDS[kind])
+        return not start or (is_kind and (kind != MODEL or b"pril.json" in start[:64]))
+    is_other = any(start.startswith(begin) for begin in KINDS.values())
+    return b"\0" not in start and not is_other
+
+
+def table_kind(output: Path, format: str) -> str:  # noqa: A002
+    """Return what kind of file a table of a format is."""
+    if format == "parquet":
+        return "a Parquet table"
+    return "a compressed table" if output.suffix == ".gz" else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:
@@ -293,8 +340,8 @@ def open_checkpoint(
     if folder is None:
         return None
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--checkpoint {folder}: this is a file, a folder is expected")
+        raise InputError(f"--checkpoint {folder}: this is a file, a folder is expected")
     checkpoint = Checkpoint(folder / "checkpoint.pril", every, origin)
     if output and resolved(output) == resolved(checkpoint.path):
-        raise ValueError(f"{output} is the checkpoint itself: write the model to another file")
+        raise InputError(f"{output} is the checkpoint itself: write the model to another file")
     return checkpoint

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pril._words import count
+from pril._words import count, printable
+from pril.errors import UnavailableError
 
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 
@@ -38,7 +39,7 @@ class Printer:
         if self.json:
             self._print(json.dumps(_finite(result), default=str))
         elif not self.quiet:
-            self._print("\n".join(lines))
+            self._print("\n".join(map(printable, lines)))
 
     def _print(self, text: str) -> None:
         try:
@@ -46,14 +47,15 @@ class Printer:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OSError(f"all is done, but standard output: {error.strerror}") from None
+            reason = f"Finished, but writing to standard output failed: {error.strerror}"
+            raise UnavailableError(reason) from None
 
     def note(self, line: str, entry: dict[str, Any] | None = None) -> None:
         """Print a line before the result; as JSON, print the entry, if there is one."""
         if self.json and entry:
             self.result(entry, [])
         elif not (self.quiet or self.json):
-            self._print(line)
+            self._print(printable(line))
 
     @property
     def shows_progress(self) -> bool:

@@ -21,6 +21,7 @@ def report(
     label: opt.LabelOption = None,
     format: opt.FormatOption = None,  # noqa: A002
     max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -34,7 +35,7 @@ def report(
     printer = Printer(quiet=quiet, json=json)
     loaded, opened = LoadedModel(model), opt.open_table(table, format, max_features)
     labels = opt.labels_for(loaded, label, lower, upper)
-    opt.check_output(output, [*opened.files, model])
+    opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     with printer.progress() as progress:
         result = write_report(loaded, opened, labels, output, progress)
     lines = [*evaluation_lines(result), f"report {output}"]

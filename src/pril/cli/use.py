@@ -14,6 +14,7 @@ import typer
 from pril._words import count, evaluation_lines
 from pril.cli import options as opt
 from pril.cli.printing import Printer
+from pril.errors import InputError, naming_file
 
 if TYPE_CHECKING:
     from pril.tables.answers import StreamOptions
@@ -42,6 +43,7 @@ def predict(
     ] = None,
     format: opt.FormatOption = None,  # noqa: A002
     max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -61,10 +63,14 @@ def predict(
     with ExitStack() as stack:
         stream = sys.stdout.buffer
         if output:
-            opt.check_output(output, [*opened.files, model])
+            opt.check_output(
+                output, [*opened.files, model], opt.table_kind(output, written), overwrite
+            )
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
-        rows, unseen = loaded.predict(opened, stream, written, progress)
+        with naming_file(output or "standard output"):  # errors of reading name the table
+            rows, unseen = loaded.predict(opened, stream, written, progress)
+            stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)
     lines = [f"rated {count(rows, 'row')}", *([f"table {output}"] if output else [])]
@@ -92,7 +98,7 @@ def evaluate(
     labels = opt.labels_for(loaded, label, lower, upper)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, labels, progress)
-    result = evaluation.to_dict(loaded.learner.classes_)
+    result = evaluation.to_dict(loaded.learner.order_)
     printer.result(result, evaluation_lines(result))
 
 
@@ -100,6 +106,7 @@ def show(
     model: opt.ModelArgument,
     plot: Annotated[Path | None, typer.Option(help="Draw the model to this file.")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many weights to print.")] = 10,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -113,7 +120,7 @@ def show(
     weights = loaded.weights(None if json else top)
     result = {
         "model": about.model,
-        "classes": learner.classes_.tolist(),
+        "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
         "weights": {name: weight.tolist() for name, weight in weights},
         "rounds": learner.t_,
@@ -123,7 +130,7 @@ def show(
     }
     lines = _model_lines(loaded, weights[:top])
     if plot:
-        opt.check_output(plot, [model])
+        opt.check_output(plot, [model], "a picture", overwrite)
         _draw(loaded, plot, top)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
@@ -133,7 +140,7 @@ def show(
 def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
     """Return what a model has learned, with its largest weights, for people."""
     learner, about = loaded.learner, loaded.about
-    classes = " < ".join(map(str, learner.classes_))
+    classes = " < ".join(map(str, learner.order_))
     lines = [f"model       {about.model}", f"classes     {classes}"]
     if hasattr(learner, "thresholds_"):
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
@@ -163,7 +170,7 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
     known = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
     if suffix not in known:
-        raise ValueError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
+        raise InputError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
     with replace_file(plot) as file:
         figure.savefig(file, dpi=150, format=suffix)
 
@@ -191,9 +198,14 @@ def stream(
         OnError,
         typer.Option("--on-error", help="At a bad line: stop, or answer with the error."),
     ] = OnError.STOP,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Learn rows even if MODEL's last checkpointed run did."),
+    ] = False,
     format: Annotated[  # noqa: A002
         opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
     ] = None,
+    overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -206,7 +218,7 @@ def stream(
 
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     if output:
-        opt.check_output(output, [])
+        opt.check_output(output, [], opt.MODEL, overwrite)
     saved = opt.open_checkpoint(checkpoint, every, {}, output)
     with ExitStack() as stack:
         if saved:
@@ -219,7 +231,7 @@ def stream(
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, chances=proba, skip=on_error is OnError.SKIP)
-        result = _stream(loaded, labels, output, saved, half_life, options, format, printer)
+        result = _stream(loaded, labels, output, saved, half_life, options, again, format, printer)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
     printer.result(result, evaluation_lines(result))
@@ -232,24 +244,27 @@ def _stream(
     saved: Checkpoint | None,
     half_life: float | None,
     options: StreamOptions,
+    again: bool,
     format: opt.StreamFormat | None,  # noqa: A002
     printer: Printer,
 ) -> dict[str, Any]:
     """Answer all rows, and write what was learned; return how good the answers were."""
+    from dataclasses import asdict
     from hashlib import sha256
 
     from pril import io
-    from pril.tables.stream import Stopped, Stream
+    from pril.tables.stream import Finished, Stopped, Stream
 
     if loaded.ranges and labels:
-        raise ValueError(
+        raise InputError(
             f"{loaded.path} holds calibrated ranges: what it learned now would void them"
         )
     if loaded.is_frozen and labels:
-        raise ValueError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
+        raise InputError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
     if labels and not output:
         printer.note("what is learned is not kept: pass -o FILE")
     notes = {"labels": list(labels), **loaded.about.notes}
+    last = Finished.of(notes.pop("finished", None), loaded.path)
     begun = {
         "checksum": sha256(loaded.path.read_bytes()).hexdigest(),
         "streamed": notes.get("streamed", 0),
@@ -257,19 +272,23 @@ def _stream(
     origin: dict[str, Any] = {"model": begun, "labels": list(labels), "half-life": half_life}
     if options.skip:  # blank lines count as rows
         origin["on-error"] = "skip"
+    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved, options)
+    in_place = bool(saved and output and output.resolve() == loaded.path.resolve())
     if saved:
         saved.origin = origin
-    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved, options)
+        if in_place and last:
+            if saved.is_of(last.origin):  # killed after it had replaced the model
+                saved.remove()
+            if not again and last.origin | {"model": begun} == origin and not saved.path.exists():
+                rows.last = last
 
     def keep() -> None:
         if not output:
             return
-        notes["streamed"] = origin["model"]["streamed"] + rows.evaluation.rows
-        data = io.to_bytes(loaded.model, kind="model", notes=notes)
-        if saved and output.resolve() == loaded.path.resolve():
-            rows.save_end(sha256(data).hexdigest())
-        with io.replace_file(output) as file:
-            file.write(data)
+        notes["streamed"] = begun["streamed"] + rows.evaluation.rows
+        if in_place:
+            notes["finished"] = asdict(Finished(origin, rows.position, rows.evaluation))
+        io.write(loaded.model, output, kind="model", notes=notes)
 
     try:
         rows.run(sys.stdin.fileno(), format and format.value)
@@ -280,8 +299,13 @@ def _stream(
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
         raise
+    if last and rows.is_repeated:
+        said = f"{loaded.path} has learned the first {count(last.position.rows, 'row')} already"
+        warnings.warn(f"{said}; to learn them once more pass --again", stacklevel=1)
+        if rows.position.rows == last.position.rows:  # the model stays as it is
+            return last.evaluation.to_dict(loaded.learner.classes_)
     keep()
-    return rows.evaluation.to_dict(loaded.learner.classes_)
+    return rows.evaluation.to_dict(loaded.learner.order_)
 
 
 class _LossTable:

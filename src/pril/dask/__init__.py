@@ -1,4 +1,4 @@
-"""Training on a Dask cluster. Needs Dask: ``pip install 'pril[dask]'``.
+"""Training on a Dask cluster. Needs Dask, the extra ``dask``.
 
 A table is a list of blocks of rows, and each block is lazy. There are two ways to learn from them:
 
@@ -12,13 +12,15 @@ learns, `_predict` predicts, and `_cluster` computes the tasks.
 
 from __future__ import annotations
 
+from pril.errors import InputTypeError, MissingExtraError
+
 try:
     import dask  # noqa: F401
     import distributed  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name not in ("dask", "distributed"):
         raise
-    raise ImportError("pril.dask needs Dask: pip install 'pril[dask]'") from error
+    raise MissingExtraError("pril.dask needs Dask", "dask") from error
 
 from typing import Any
 
@@ -241,7 +243,7 @@ def latent(estimator: Any, X: Any) -> Any:
     _check_fitted(estimator)
     learner = Parts.of(estimator).learner
     if not hasattr(learner, "latent"):
-        raise TypeError(
+        raise InputTypeError(
             f"{type(learner).__name__} has a score for each class, not one latent score"
         )
     return predict_lazily(estimator, X, "latent", np.dtype(np.float64))
@@ -281,7 +283,7 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 def _clone(estimator: Any) -> Any:
     wrappers, _, learner = Parts.of(estimator)
     if len(wrappers) > 1 or not all(hasattr(part, "steps") for part in wrappers):
-        raise TypeError(
+        raise InputTypeError(
             "estimator must be a learner of this package, or a Pipeline that ends in one, got "
             f"{type(wrappers[-1]).__name__}"
         )

@@ -16,6 +16,7 @@ from dask.utils import ensure_dict, is_dataframe_like, is_series_like
 
 from pril import _ranks
 from pril.dask._cluster import Cluster, collect_warnings, tree_sum
+from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,10 +31,10 @@ def errors_name_block(block: int | None) -> Iterator[None]:
     """Put the number of the block, if it is known, before errors about its rows."""
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (InputTypeError, InputError) as error:
         if block is None:
             raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
+        kind = InputTypeError if isinstance(error, TypeError) else InputError
         raise kind(f"block {block}: {error}") from error
 
 
@@ -48,19 +49,19 @@ def blocks_of(X: Any, y: Any) -> Blocks:
     if isinstance(X, da.Array) and isinstance(y, da.Array):
         known = not np.isnan([*X.shape, *y.shape]).any()
         if known and X.shape[0] != y.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]} labels")
+            raise InputError(f"X has {X.shape[0]} rows, y has {y.shape[0]} labels")
         if known and X.chunks[0] != y.chunks[0]:
             y = y.rechunk({0: X.chunks[0]})
     parts, targets = row_blocks(X, "X"), row_blocks(y, "y")
     if len(parts) != len(targets):
-        raise ValueError(
+        raise InputError(
             f"X has {len(parts)} blocks and y has {len(targets)}: they must hold the same rows. "
             "Pass one DataFrame as X and the names of its label columns as y, or use rechunk or "
             "repartition"
         )
     known = all(getattr(part, "known_divisions", False) for part in (X, y))
     if known and X.divisions != y.divisions:
-        raise ValueError(
+        raise InputError(
             f"X has the divisions {_ranks.named(X.divisions)} and y has "
             f"{_ranks.named(y.divisions)}: they must hold the same rows, for example as columns of "
             "one DataFrame, or after y.repartition(divisions=X.divisions)"
@@ -76,10 +77,10 @@ def row_blocks(array: Any, name: str) -> list[Any]:
             raise not_lazy_error(name, array)
         return _with_own_tasks(array.to_delayed())
     if array.ndim not in ((2,) if name == "X" else (1, 2)):
-        raise ValueError(f"{name} must be a table of rows, got an array of shape {array.shape}")
+        raise InputError(f"{name} must be a table of rows, got an array of shape {array.shape}")
     if array.ndim == 2 and array.numblocks[1] > 1:
         if name == "X":
-            raise ValueError(
+            raise InputError(
                 f"X is cut into {array.numblocks[1]} blocks of columns, and a learner needs whole "
                 "rows: use X.rechunk({1: -1})"
             )
@@ -98,7 +99,7 @@ def _with_own_tasks(parts: Sequence[Any]) -> list[Any]:
 
 def not_lazy_error(name: str, value: Any) -> TypeError:
     """Return the error for X or y that are not Dask's."""
-    return TypeError(
+    return InputTypeError(
         f"{name} must be a Dask array or DataFrame, got {type(value).__name__}; for data in memory "
         "use the estimator's own methods"
     )
@@ -112,14 +113,14 @@ def label_columns(X: Any, y: Any) -> list[Any]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, kinds) for name in names):
         return []
     if not is_frame:
-        raise TypeError(f"y names columns, but X is not a Dask DataFrame: {type(X).__name__}")
+        raise InputTypeError(f"y names columns, but X is not a Dask DataFrame: {type(X).__name__}")
     if len(names) not in (1, 2):
-        raise ValueError(
+        raise InputError(
             f"y must name one column, or a lower and an upper end, got {_ranks.named(names)}"
         )
     missing = [name for name in names if name not in X.columns]
     if missing:
-        raise ValueError(f"X has no column {missing[0]!r}, only {_ranks.named(X.columns)}")
+        raise InputError(f"X has no column {missing[0]!r}, only {_ranks.named(X.columns)}")
     return list(names)
 
 

@@ -21,6 +21,8 @@ from dask import delayed
 from dask.diagnostics import ProgressBar
 from distributed.diagnostics.progressbar import TextProgressBar
 
+from pril.errors import InputError, InputTypeError
+
 # Text of the first warning of each category and line of code.
 CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 
@@ -69,12 +71,12 @@ class Cluster:
             with suppress(ValueError):  # no client is active
                 client = distributed.Client.current()
         elif not isinstance(client, distributed.Client):
-            raise TypeError(
+            raise InputTypeError(
                 f"client must be a distributed.Client, got {client!r}; distributed.Client(address "
                 "or cluster) makes one"
             )
         if client is not None and client.asynchronous:
-            raise ValueError(
+            raise InputError(
                 f"client must be synchronous, got the asynchronous {client!r}: make one without "
                 "asynchronous=True, in a thread without an event loop"
             )
@@ -177,8 +179,8 @@ class Cluster:
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:
     return ClusterLost(
-        f"the Dask {where} cannot import pril: {error}; install pril on the scheduler and on every "
-        "worker: pip install 'pril[dask]'"
+        f"the Dask {where} cannot import pril: {error}; install pril with its extra 'dask' on the "
+        "scheduler and on every worker"
     )
 
 

@@ -30,6 +30,7 @@ from pril._online import Patience
 from pril._registry import BY_NAME
 from pril.dask._blocks import Blocks, errors_name_block, find_classes, find_features
 from pril.dask._cluster import Cluster, CollectedWarnings, collect_warnings, tree_sum
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,22 +62,22 @@ def learn(
     `features` is X without rows, and `classes` are the labels in order; None has to be found.
     """
     if mode not in ("mix", "chain"):
-        raise ValueError(f"mode must be 'mix' or 'chain', got {mode!r}")
+        raise InputError(f"mode must be 'mix' or 'chain', got {mode!r}")
     is_integer = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
     if epochs is not None and not (is_integer and epochs >= 1):
-        raise ValueError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
+        raise InputError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
     if mode == "mix" and not _mixes(model):
-        raise ValueError(
+        raise InputError(
             f"mode='mix' cannot learn {type(model).__name__}: the mean of its models would hold "
             "the support rows of all of them; use mode='chain', or PRIL on a feature map"
         )
     if mode == "mix" and getattr(model, "half_life", None) is not None:
-        raise ValueError(
+        raise InputError(
             "mode='mix' cannot learn with a half_life: its blocks have no common order of rows; "
             "use mode='chain'"
         )
     if len(blocks) == 0:
-        raise ValueError("X has no blocks")
+        raise InputError("X has no blocks")
     if classes is None:
         classes = find_classes(blocks, cluster)
     epochs = model.max_iter if epochs is None else epochs
@@ -97,7 +98,7 @@ def _mixes(model: Any) -> bool:
 
 
 def _no_rows_error() -> ValueError:
-    return ValueError("X has no rows in any block, and at least one is needed to learn from")
+    return InputError("X has no rows in any block, and at least one is needed to learn from")
 
 
 # --- Chain: the model goes from block to block ---------------------------------------------------
@@ -213,7 +214,7 @@ def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
 
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
-    model.classes_ = classes
+    model.order_ = classes
     model._memory = model._blank_memory(None)
     rng = check_random_state(model.random_state)
     # A dtype, because another one draws other numbers, and Windows has its own default.
@@ -275,7 +276,7 @@ def move_common_model(
     state.shift[:] = 0.0
     state.shift[0] = loop.common_shift(model._geometry(), memory.numbers, memory.integers)
     if not memory.is_finite():
-        raise ValueError(f"{type(model).__name__} overflowed in mixing: scale the features")
+        raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
     return memory, exact - state.n
 
 

@@ -14,6 +14,7 @@ from pril._parts import Parts
 from pril.dask._blocks import blocks_of, errors_name_block, not_lazy_error, row_blocks
 from pril.dask._cluster import tree_sum
 from pril.dask._steps import apply_steps
+from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,5 +87,5 @@ def divide_hits(counts: tuple[int, int]) -> float:
     """Return hits over rows."""
     hits, rows = counts
     if rows == 0:
-        raise ValueError("X has no rows in any block, and at least one is needed for a score")
+        raise InputError("X has no rows in any block, and at least one is needed for a score")
     return hits / rows

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pril import __version__
+from pril.errors import InputError, InputTypeError, MissingExtraError
 from pril.io import _archive, _types, _values
 from pril.io._replace import remove_leftovers as remove_leftovers
 from pril.io._replace import replace_file as replace_file
@@ -23,6 +24,8 @@ from pril.io._replace import replace_file as replace_file
 if TYPE_CHECKING:
     from os import PathLike
     from types import ModuleType
+
+    from pril.io._values import Kind
 
 __all__ = ["load", "save", "trusted_types"]
 
@@ -89,7 +92,7 @@ def load(path: str | PathLike[str]) -> Any:
     It predicts, and goes on learning, exactly as the model that was saved. A file that is damaged,
     newer than this package, or that holds types other than scikit-learn's and this package's is
     refused before anything in it is built: loading runs no code from the file. Only steps of other
-    libraries need skops, ``pip install 'pril[io]'``.
+    libraries need skops, the extra ``io``.
 
     Parameters
     ----------
@@ -146,7 +149,11 @@ def trusted_types() -> list[str]:
 
 
 def write(
-    content: Any, path: str | PathLike[str], *, kind: str, notes: dict[str, Any] | None = None
+    content: Any,
+    path: str | PathLike[str],
+    *,
+    kind: Kind,
+    notes: dict[str, Any] | None = None,
 ) -> None:
     """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
     data = to_bytes(content, kind=kind, notes=notes)
@@ -154,7 +161,7 @@ def write(
         target.write(data)
 
 
-def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) -> bytes:
+def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -> bytes:
     """Return the bytes of a file."""
     from pril._parts import model_name
 
@@ -172,13 +179,13 @@ def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) ->
         raise
     except UnknownTypes as error:
         names = f"it holds {error}, and a file holds data of known types, no code"
-        raise TypeError(f"{model_name(content)} cannot be saved: {names}") from None
+        raise InputTypeError(f"{model_name(content)} cannot be saved: {names}") from None
     except Exception as error:
-        raise TypeError(f"{model_name(content)} cannot be saved: {error}") from error
+        raise InputTypeError(f"{model_name(content)} cannot be saved: {error}") from error
     return _archive.seal(members)
 
 
-def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
+def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
     """Return what `write` wrote, and what the file says of itself."""
     with _as_damage(path, ValueError):
         data = _archive.read_sealed(path)
@@ -186,14 +193,14 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
         members = _archive.unpack(data)
         number = json.loads(members[HEADER])["format"]
         if type(number) is not int:
-            raise ValueError("its format is not a number")
+            raise InputError("its format is not a number")
     if number > FORMAT:
-        raise ValueError(
+        raise InputError(
             f"{path} was written by a newer pril (format {number}; this one reads format "
             f"{FORMAT}): upgrade"
         )
     if number < FORMAT:
-        raise ValueError(
+        raise InputError(
             f"{path} has format {number}, from before the first release, and this pril reads "
             f"format {FORMAT}: learn the model again"
         )
@@ -201,9 +208,9 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
         with _as_damage(path):
             header, opened, file = _check(members)
     except UnknownTypes as error:
-        raise ValueError(f"{path} holds {error}, which pril does not load") from None
+        raise InputError(f"{path} holds {error}, which pril does not load") from None
     if header.kind != kind:
-        raise ValueError(f"{path} is a {header.kind}, not a {kind}")
+        raise InputError(f"{path} is a {header.kind}, not a {kind}")
     with _as_damage(path):
         if file.n_foreign:
             file.foreign = _with_skops().unpack(members[FOREIGN], file.n_foreign)
@@ -223,7 +230,7 @@ def _check(members: dict[str, bytes]) -> tuple[_values.Header, Any, _values.Read
     arrays = {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
     opened, file = _types.check(header.content, arrays)
     if (FOREIGN in members) != (file.n_foreign > 0):
-        raise ValueError(f"it holds {file.n_foreign} foreign steps")
+        raise InputError(f"it holds {file.n_foreign} foreign steps")
     if file.n_foreign:
         unknown = _with_skops().unknown_types(members[FOREIGN])
         if unknown:
@@ -236,7 +243,7 @@ def _with_skops() -> ModuleType:
     try:
         from pril.io import _skops
     except ImportError as error:
-        raise ImportError("steps of other libraries need skops: pip install 'pril[io]'") from error
+        raise MissingExtraError("steps of other libraries need skops", "io") from error
     return _skops
 
 
@@ -251,7 +258,7 @@ def _as_damage(
     except kind as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         message = f"{path} is damaged or not a model file of pril: {reason}"
-        raise ValueError(message) from None
+        raise InputError(message) from None
 
 
 def _check_fitted(model: Any) -> None:
@@ -267,10 +274,11 @@ def _check_fitted(model: Any) -> None:
 
 def _about(content: Any, header: _values.Header) -> About:
     from pril._parts import model_name
+    from pril.metrics import order_of
 
     parts = content.values() if isinstance(content, dict) else [content]
     model = next((part for part in parts if hasattr(part, "get_params")), content)
-    classes = getattr(model, "classes_", None)
+    classes = order_of(model) if hasattr(model, "classes_") else None
     features = getattr(model, "feature_names_in_", None)
     return About(
         kind=header.kind,

@@ -19,6 +19,8 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 from numpy.lib import format as npy
 
+from pril.errors import InputError
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -43,7 +45,7 @@ def seal(members: dict[str, bytes]) -> bytes:
 def read_sealed(path: str | PathLike[str]) -> bytes:
     """Return the bytes of a file that `seal` made; read no more of another than is needed."""
     if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
-        raise ValueError("it is not a regular file")
+        raise InputError("it is not a regular file")
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         tail = len(SEAL) + DIGEST_LENGTH
@@ -51,14 +53,14 @@ def read_sealed(path: str | PathLike[str]) -> bytes:
         comment, digest = file.read(len(SEAL)), file.read(DIGEST_LENGTH)
         file.seek(0)
         if file.read(len(MAGIC)) != MAGIC or comment != SEAL:
-            raise ValueError("it is not a zip archive of pril")
+            raise InputError("it is not a zip archive of pril")
         file.seek(0)
         found, left = sha256(), size - DIGEST_LENGTH
         while left and (block := file.read(min(left, BLOCK))):
             found.update(block)
             left -= len(block)
         if found.hexdigest().encode() != digest:
-            raise ValueError("its checksum is wrong")
+            raise InputError("its checksum is wrong")
         file.seek(0)
         return file.read()
 
@@ -82,12 +84,12 @@ def unpack(data: bytes, *, compressed: bool = False) -> dict[str, bytes]:
         if compressed:
             return {info.filename: archive.read(info) for info in infos}
         if any(info.compress_type != ZIP_STORED for info in infos):
-            raise ValueError("a member is compressed")
+            raise InputError("a member is compressed")
         if sum(info.file_size for info in infos) > len(data):
-            raise ValueError("its members are larger than the file")
+            raise InputError("its members are larger than the file")
         names = [info.filename for info in infos]
         if len(set(names)) < len(names) or not all(map(PLAIN_NAME.fullmatch, names)):
-            raise ValueError("its members have odd names")
+            raise InputError("its members have odd names")
         return {name: archive.read(name) for name in names}
 
 
@@ -102,13 +104,13 @@ def from_npy(member: bytes) -> Array:
     """Return the array of an ``.npy`` member, whose header must fit its size."""
     stream = BytesIO(member)
     if npy.read_magic(stream) != (1, 0):
-        raise ValueError("an array is not of version 1.0 of the format npy")
+        raise InputError("an array is not of version 1.0 of the format npy")
     shape, in_columns, dtype = npy.read_array_header_1_0(stream)
     if dtype.str not in DTYPES:
-        raise ValueError(f"an array holds {dtype}, which is none of {', '.join(DTYPES)}")
+        raise InputError(f"an array holds {dtype}, which is none of {', '.join(DTYPES)}")
     start = stream.tell()
     if math.prod(shape) * dtype.itemsize != len(member) - start:
-        raise ValueError(f"an array of shape {shape} has {len(member) - start} bytes")
+        raise InputError(f"an array of shape {shape} has {len(member) - start} bytes")
     flat = np.frombuffer(member, dtype, offset=start)
     array = flat.reshape(shape, order="F" if in_columns else "C")
     return array.astype(dtype.newbyteorder("="), order="K")

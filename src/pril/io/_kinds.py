@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from msgspec import Meta
 
+from pril.errors import InputError
 from pril.io._values import Place, Plan, Size, convert
 
 if TYPE_CHECKING:
@@ -87,16 +88,16 @@ class Numbers(NamedTuple):
         if fits := value.ndim == len(shape) and value.dtype.name in self.dtypes.split():
             shape = tuple(map(at.agreed, shape, value.shape))
         if not fits or value.shape != shape:
-            raise ValueError(
+            raise InputError(
                 f"{at.name} must be {self.dtypes} of shape {shape}, not {value.dtype} of shape "
                 f"{value.shape}"
             )
         if not (self.any_order or value.flags.c_contiguous):
-            raise ValueError(f"{at.name} must be in C order")
+            raise InputError(f"{at.name} must be in C order")
         if np.isnan(value).any() or (self.finite and not np.isfinite(value).all()):
-            raise ValueError(f"{at.name} must be finite")
+            raise InputError(f"{at.name} must be finite")
         if (value < self.low).any():
-            raise ValueError(f"{at.name} must be at least {self.low}")
+            raise InputError(f"{at.name} must be at least {self.low}")
 
 
 class Rows(NamedTuple):
@@ -109,11 +110,11 @@ class Rows(NamedTuple):
         if is_csr(value):
             Numbers(floats, (None,)).check(value.data, at.inside("data"))
             if value.shape != (agreed := tuple(map(at.agreed, shape, value.shape))):
-                raise ValueError(f"{at.name} must be of shape {agreed}, not {value.shape}")
+                raise InputError(f"{at.name} must be of shape {agreed}, not {value.shape}")
         elif self.may_be_positions and isinstance(value, np.ndarray) and value.ndim == 1:
             Numbers("int64", ("rows",), low=0).check(value, at)
             if (value >= at.sizes["features"]).any():
-                raise ValueError(f"{at.name} must be below {at.sizes['features']}")
+                raise InputError(f"{at.name} must be below {at.sizes['features']}")
         else:
             Numbers(floats, shape, any_order=True).check(value, at)
 

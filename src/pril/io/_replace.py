@@ -46,7 +46,7 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         if temporary:
             temporary.unlink(missing_ok=True)
         ours = temporary is None or getattr(error, "filename", None) in (None, str(temporary))
-        if isinstance(error, OSError) and ours:
+        if isinstance(error, OSError) and error.errno is not None and ours:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     if os.name == "posix":  # elsewhere a folder cannot be opened

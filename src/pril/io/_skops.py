@@ -15,6 +15,7 @@ import skops.io
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.metrics import get_scorer, get_scorer_names
 
+from pril.errors import InputError
 from pril.io import _archive
 from pril.io._types import TYPES, check, describe, type_of
 from pril.io._values import to_plain, type_name
@@ -35,7 +36,7 @@ def unpack(member: bytes, n: int) -> list[Any]:
     """Return the n estimators of a member."""
     estimators = skops.io.loads(member, trusted=list(trusted_types()))
     if type(estimators) is not list or len(estimators) != n:
-        raise ValueError(f"it has other than {n} foreign steps")
+        raise InputError(f"it has other than {n} foreign steps")
     _check_inside(estimators)
     return estimators
 
@@ -127,7 +128,7 @@ def _check_archive(member: bytes) -> None:
     def check(node: dict[str, Any]) -> dict[str, Any]:
         number, _ = node.pop("__id__", None), node.pop("file", None)  # only these may differ
         if number is not None and described.setdefault(number, node) != node:
-            raise ValueError("two objects have one number")
+            raise InputError("two objects have one number")
         return node
 
     json.loads(found["schema.json"], object_hook=check)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from pril._registry import LEARNERS
-from pril.errors import shown
+from pril.errors import InputError, InputTypeError, shown
 from pril.io._kinds import (
     Count,
     Each,
@@ -66,11 +66,11 @@ class Type:
         state, parameters = estimator.__getstate__(), estimator.get_params(deep=False)
         for name in state:
             if name not in {*parameters, *self.learned, *self.dropped, "_sklearn_version"}:
-                raise TypeError(f"no file keeps the attribute {name} of {self.name}")
+                raise InputTypeError(f"no file keeps the attribute {name} of {self.name}")
         needed = [name for name, kind in self.learned.items() if not isinstance(kind, Maybe)]
         is_fitted = all(name in state for name in needed)
         if not is_fitted and any(name in state for name in self.learned):
-            raise TypeError(f"{self.name} has learned only a part of {', '.join(needed)}")
+            raise InputTypeError(f"{self.name} has learned only a part of {', '.join(needed)}")
         return EstimatorNode(
             self.name,
             {k: _packed(self.parameters.get(k), v, file) for k, v in parameters.items()},
@@ -134,7 +134,7 @@ def _naming(at: Place) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{at.name}: {error}") from None
+        raise InputError(f"{at.name}: {error}") from None
 
 
 # --- Learners ------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ FEATURES: dict[str, Any] = {
     "feature_names_in_": Maybe(Labels("features", are_names=True)),
 }
 LEARNED: dict[str, Any] = {
-    "classes_": Labels("classes"),
+    "order_": Labels("classes"),
     **FEATURES,
     "n_iter_": Maybe(Size),
     "_learned_with": Each(Any),
@@ -171,15 +171,17 @@ def _check_learner(learner: Any, at: Place) -> None:
     _as_learned(learner)._validate_params()
     averages, has_mean = fixed.get("average", False), learner._memory.averages
     if has_mean != averages and not (averages and learner._may_lose_mean):
-        raise ValueError(f"{at.name}.memory must have a mean if it averages, and only then")
+        raise InputError(f"{at.name}.memory must have a mean if it averages, and only then")
 
 
 def _check_kernel(learner: Any, at: Place) -> None:
     _check_learner(learner, at)
     before, rows = _as_learned(learner), learner._memory.rows
+    if (learner._memory.source >= learner._memory.origin).any():
+        raise InputError(f"{at.name}.memory.source must be below origin")
     has_positions = not is_csr(rows) and rows.ndim == 1
     if has_positions != (before.kernel == "precomputed"):
-        raise ValueError(f"{at.name} has support rows that kernel={before.kernel!r} cannot have")
+        raise InputError(f"{at.name} has support rows that kernel={before.kernel!r} cannot have")
     if not has_positions:
         before._kernel()
     Each(Number).check(before.kernel_params or {}, at.inside("kernel_params"))
@@ -197,6 +199,7 @@ SUPPORT = Fields(
         "coef": Numbers("float64", ("rows",)),
         "sums": Numbers("float64", ("rows",)),
         "source": Numbers("int64", ("rows",), low=0),
+        "origin": Annotated[int, Meta(ge=0, le=2**53)],
         "base": Any,  # which `Memory.of` checks
     }
 )
@@ -217,7 +220,7 @@ def _check_map(estimator: Any, at: Place) -> None:
         if count > size:
             break
     if count != size or estimator.degree > LARGEST_DEGREE:
-        raise ValueError(
+        raise InputError(
             f"{at.name} has {size} monomials, which {n_features} features to the degree "
             f"{estimator.degree} do not have"
         )
@@ -234,12 +237,14 @@ def _check_encoder(encoder: Any, at: Place) -> None:
     columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
     if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder._moments.mean):
         raise at.wrong("about different columns", columns)
+    if not set(encoder.ranks_) <= set(encoder.numbers_):
+        raise at.inside("ranks").wrong("about columns of numbers", list(encoder.ranks_))
 
 
 def _check_pipeline(pipeline: Any, at: Place) -> None:
     for name, step in pipeline.steps[:-1]:
         if step not in (None, "passthrough") and not hasattr(step, "transform"):
-            raise ValueError(f"step {shown(name)} of a Pipeline is {shown(step)}, no transformer")
+            raise InputError(f"step {shown(name)} of a Pipeline is {shown(step)}, no transformer")
 
 
 def _columns(dimension: str, **low: float) -> dict[str, Any]:
@@ -289,6 +294,7 @@ TYPES = {
             "pril.tables.encoder",
             {
                 "numbers_": list[str],
+                "ranks_": dict[str, list[str]],
                 "words_": dict[str, list[str]],
                 "left_out_": list[str],
                 "_moments": Fields(MOMENTS),
@@ -358,5 +364,5 @@ def check(plain: Any, members: dict[str, bytes]) -> tuple[Any, Reader]:
     file = Reader(members, TYPES)
     opened = file.open(plain, Place("content", {}))
     if file.unused:
-        raise ValueError(f"nothing uses its member {min(file.unused)!r}")
+        raise InputError(f"nothing uses its member {min(file.unused)!r}")
     return opened, file

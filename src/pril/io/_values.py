@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pril.errors import shown
+from pril.errors import InputError, InputTypeError, shown
 from pril.io._archive import DTYPES, from_npy, to_npy
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+Kind = Literal["model", "checkpoint"]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Member = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.npy$")]
 NOT_IN_JSON = ("inf", "-inf", "nan")  # numbers
@@ -43,7 +44,7 @@ class Header(Struct, forbid_unknown_fields=True):
     """What `pril.json` holds."""
 
     format: Size
-    kind: Literal["model", "checkpoint"]
+    kind: Kind
     versions: dict[str, str]
     notes: dict[str, Any]
     content: Any
@@ -99,7 +100,7 @@ class RandomStateNode(_Object, tag="RandomState"):
 
     key: Member
     pos: Annotated[int, Meta(ge=0, le=624)]
-    has_gauss: Literal[0, 1]
+    has_gauss: Annotated[int, Meta(ge=0, le=1)]
     gauss: float
 
 
@@ -146,7 +147,7 @@ class Place(NamedTuple):
 
     def wrong(self, expected: str, value: Any) -> ValueError:
         """Return an error that names the place."""
-        return ValueError(f"{self.name} must be {expected}, not {shown(value)}")
+        return InputError(f"{self.name} must be {expected}, not {shown(value)}")
 
     def agreed(self, dimension: int | str | None, size: int) -> int:
         """Return the size that a dimension such as 2 or "features" must have."""
@@ -161,7 +162,7 @@ def convert(plain: Any, kind: Any, at: str) -> Any:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         reason, _, inside = str(error).partition(" - at ")
-        raise ValueError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
+        raise InputError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
 
 
 def to_json(header: Header) -> bytes:
@@ -181,7 +182,7 @@ def from_json(text: bytes) -> Header:
     """
     plain = json.loads(text)
     if json.dumps(plain, allow_nan=False).encode() != text:
-        raise ValueError("its header is not spelled as pril spells it")
+        raise InputError("its header is not spelled as pril spells it")
     header: Header = convert(plain, Header, "header")
     return header
 
@@ -213,19 +214,22 @@ class Writer:
         if isinstance(value, dict):
             for key in value:
                 if not isinstance(key, str):
-                    raise TypeError(f"it has the key {shown(key)}, and keys are kept as strings")
+                    raise InputTypeError(
+                        f"it has the key {shown(key)}, and keys are kept as strings"
+                    )
             return DictNode({str(key): self.pack(item) for key, item in value.items()})
         if isinstance(value, np.ndarray):
             is_long = value.dtype.newbyteorder("<").str in DTYPES
             return ArrayNode(self._member(value)) if is_long else pack_labels(value)
         if getattr(value, "format", None) == "csr":
-            parts = (self._member(part) for part in (value.data, value.indices, value.indptr))
-            return CsrNode(*parts, columns=value.shape[1])
+            data, *where = map(self._member, (value.data, value.indices, value.indptr))
+            return CsrNode(data, *where, columns=value.shape[1])  # type: ignore[misc, arg-type]
         if type(value) is np.random.RandomState:
-            kind, key, pos, has_gauss, gauss = value.get_state()
+            state: Any = value.get_state()
+            kind, key, *rest = state
             if kind != "MT19937":
-                raise TypeError(f"it holds a RandomState of {kind}, not of MT19937")
-            return RandomStateNode(self._member(key), int(pos), int(has_gauss), float(gauss))
+                raise InputTypeError(f"it holds a RandomState of {kind}, not of MT19937")
+            return RandomStateNode(self._member(key), *rest)
         if (described := self.type_of(value)) is not None:
             return described.pack(value, self)
         if hasattr(value, "get_params") and not isinstance(value, type):
@@ -233,7 +237,7 @@ class Writer:
             return ForeignNode(len(self.foreign) - 1)
         what = f"it holds {shown(value)} of type {type_name(type(value))}, and a file holds "
         is_array = hasattr(value, "__array_namespace__")
-        raise TypeError(what + ("NumPy arrays: fit on those" if is_array else NO_CODE))
+        raise InputTypeError(what + ("NumPy arrays: fit on those" if is_array else NO_CODE))
 
     def _member(self, array: Array) -> str:
         """Return the name of the member that holds an array."""
@@ -245,7 +249,7 @@ class Writer:
         is_numpy = isinstance(value, np.generic)
         number, dtype = (value.item(), value.dtype.name) if is_numpy else (value, "float")
         if dtype not in ("float", *NUMPY_SCALARS):
-            raise TypeError(f"it holds a number of type {dtype}")
+            raise InputTypeError(f"it holds a number of type {dtype}")
         if isinstance(number, float) and not math.isfinite(number):
             return NumberNode(dtype, str(number))
         return NumberNode(dtype, number) if is_numpy else number
@@ -264,7 +268,7 @@ def pack_labels(labels: Any) -> LabelsNode:
     for label in values:
         if not isinstance(label, str | int | float):
             kind = type_name(type(label))
-            raise TypeError(f"it holds {kind}, and classes are kept as numbers or strings")
+            raise InputTypeError(f"it holds {kind}, and classes are kept as numbers or strings")
     return LabelsNode("str" if array.dtype.kind == "U" else array.dtype.name, values)
 
 
@@ -326,7 +330,7 @@ class Reader:
                 return self._random_state(node, at)
             case EstimatorNode() as node:
                 if node.name not in self.types:
-                    raise ValueError(f"{at.name} is a {shown(node.name)}, which is unknown")
+                    raise InputError(f"{at.name} is a {shown(node.name)}, which is unknown")
                 return self.types[node.name].open(node, self, Place(at.name, {}))
             case ForeignNode(position):
                 if position != self.n_foreign:
@@ -341,7 +345,7 @@ class Reader:
         try:
             return from_npy(self.unused.pop(member))
         except ValueError as error:
-            raise ValueError(f"{at.name}: {error}") from None
+            raise InputError(f"{at.name}: {error}") from None
 
     def _csr(self, node: CsrNode, at: Place) -> Any:
         from scipy.sparse import csr_array
@@ -350,21 +354,21 @@ class Reader:
         for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
             part = self.array(getattr(node, name), at.inside(name))
             if part.ndim != 1 or part.dtype.kind != kind:
-                raise ValueError(f"{at.name}.{name} must be a list of numbers of another type")
+                raise InputError(f"{at.name}.{name} must be a list of numbers of another type")
             parts.append(part)
         data, indices, indptr = parts
         if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-            raise ValueError(f"{at.name}.indptr must ascend from 0")
+            raise InputError(f"{at.name}.indptr must ascend from 0")
         if not indptr[-1] == len(data) == len(indices):
-            raise ValueError(f"{at.name} must have as many indices as numbers")
+            raise InputError(f"{at.name} must have as many indices as numbers")
         if ((indices < 0) | (indices >= node.columns)).any():
-            raise ValueError(f"{at.name}.indices must be within the {node.columns} columns")
+            raise InputError(f"{at.name}.indices must be within the {node.columns} columns")
         return csr_array((data, indices, indptr), shape=(len(indptr) - 1, node.columns))
 
     def _random_state(self, node: RandomStateNode, at: Place) -> Any:
         key = self.array(node.key, at.inside("key"))
         if key.dtype != np.uint32 or key.shape != (624,):
-            raise ValueError(f"{at.name}.key must be uint32 of shape (624,)")
+            raise InputError(f"{at.name}.key must be uint32 of shape (624,)")
         random_state = np.random.RandomState()
         random_state.set_state(("MT19937", key, node.pos, node.has_gauss, node.gauss))
         return random_state
@@ -415,7 +419,7 @@ def _range(plain: Any, at: Place) -> Any:
             int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
         )
         if math.isnan(low) or math.isnan(high):
-            raise ValueError("NaN is no end")
+            raise InputError("NaN is no end")
         return Interval(low, high, closed=closed)
     except (TypeError, ValueError):
         raise at.wrong("a range of numbers", plain) from None

@@ -1,1 +1,1 @@
-"""Tables of any size: read, learned from, predicted, streamed. Needs ``pril[cli,io]``."""
+"""Tables of any size: read, learned from, predicted, streamed. Needs the extras cli and io."""

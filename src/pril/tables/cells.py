@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from pril.errors import RowError, shown
+from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError as error:  # pragma: no cover - the extra is missing
-    raise ImportError("tables need pyarrow: pip install 'pril[cli]'") from error
+    raise MissingExtraError("tables need pyarrow", "cli,io") from error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
+NO_VALUES = frozenset(MISSING.to_pylist())
 NUMBER, TEXT = pa.float64(), pa.string()
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
@@ -51,6 +55,13 @@ def kind_of(column: pa.DataType) -> str:
     return "empty" if types.is_null(column) else str(column)
 
 
+def is_ordered(column: pa.DataType) -> bool:
+    """Tell whether a column holds ordered categories, as an ordered Categorical does."""
+    return (
+        pa.types.is_dictionary(column) and column.ordered and kind_of(column) in ("number", "text")
+    )
+
+
 # --- Reading cells -------------------------------------------------------------------------------
 
 
@@ -59,10 +70,50 @@ def to_batch(X: Any) -> pa.RecordBatch:
     if isinstance(X, pa.RecordBatch):
         return without_views(X)
     if not (isinstance(X, pa.Table) or hasattr(X, "__arrow_c_stream__")):
-        raise TypeError(
+        raise InputTypeError(
             f"X must be a table with named columns, such as a DataFrame, got {type(X).__name__}"
         )
+    pandas = sys.modules.get("pandas")
+    if pandas and isinstance(X, pandas.DataFrame):  # its Arrow interface adds the index as a column
+        X = _without_index(X)
     return without_views(one_batch(pa.table(X)))
+
+
+def _without_index(frame: Any) -> pa.Table:
+    """Return the columns of a pandas DataFrame; refuse one that is not of one kind."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except pa.ArrowException:
+        for name, cells in frame.items():
+            to_array(cells, name)
+        raise
+
+
+def to_array(cells: Any, name: Any) -> pa.Array:
+    """Return a column of NumPy or pandas; name the first cell that does not fit those before."""
+    try:
+        return pa.array(cells, from_pandas=True)
+    except pa.ArrowException as error:
+        reason = str(error)
+    first = None
+    for row, value in enumerate(cells):
+        try:
+            pair = pa.array(np.array([first, value], dtype=object), from_pandas=True)
+        except pa.ArrowException as error:
+            if first is not None and isinstance(value, str | int | float):
+                before = f"{shown(value)}, but {shown(first)} in a row before"
+                reason = f"column {name!r} is {before}: a column holds numbers or words, not both"
+                raise RowError("X", row, reason) from None
+            reason = f"X, row {row}, column {name!r}: every argument must be a string or a number"
+            raise InputTypeError(f"{reason}, got {shown(value)}: {error}") from None
+        first = value if first is None and pair.null_count < 2 else first
+    raise InputTypeError(f"X: column {name!r} cannot be a feature: {reason}")
+
+
+def pandas_index(schema: pa.Schema) -> set[str]:
+    """Return the columns in which pandas keeps the index of a DataFrame."""
+    kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    return {name for name in kept.get("index_columns", []) if isinstance(name, str)}
 
 
 def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -73,7 +124,8 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
             continue
         cells = batch.column(k)
         if pa.types.is_dictionary(kind):
-            cells = pa.DictionaryArray.from_arrays(cells.indices, cells.dictionary.cast(TEXT))
+            words = cells.dictionary.cast(TEXT)
+            cells = pa.DictionaryArray.from_arrays(cells.indices, words, ordered=kind.ordered)
         else:
             cells = cells.cast(TEXT)
         batch = batch.set_column(k, field.with_type(cells.type), cells)
@@ -83,7 +135,7 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
 def without_view(kind: pa.DataType) -> pa.DataType:
     """Return the type that `without_views` gives a column of this type."""
     if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        return pa.dictionary(kind.index_type, TEXT)
+        return pa.dictionary(kind.index_type, TEXT, ordered=kind.ordered)
     return TEXT if pa.types.is_string_view(kind) else kind
 
 
@@ -99,7 +151,7 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
         return batch.column(name)
     except KeyError:
         names = batch.schema.names
-        raise ValueError(f"there is no column {name!r}; the columns are {names}") from None
+        raise InputError(f"there is no column {name!r}; the columns are {names}") from None
 
 
 def read_numbers(cells: pa.Array, name: str) -> Array:
@@ -110,7 +162,9 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
     if kind == "text":
         cells = _parsed(cells, name)
     elif kind not in ("number", "empty"):
-        raise TypeError(f"column {name!r} holds {cells.type}, which is not a number")
+        raise InputTypeError(f"column {name!r} holds {cells.type}, which is not a number")
+    elif pa.types.is_decimal(cells.type):  # pyarrow's own cast to floats is not exact
+        cells = pc.cast(pc.cast(cells, TEXT), NUMBER)
     elif cells.type != pa.float64():
         cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
     numbers: Array = cells.to_numpy(zero_copy_only=False)
@@ -163,8 +217,22 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
         row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
-        reason = f"column {name!r} is {_shown(value)}, not a number"
-        raise RowError("X", row, reason, hint="text") from None
+        raise _not_a_number(name, row, _shown(value)) from None
+
+
+def _not_a_number(name: str, row: int, value: str) -> RowError:
+    return RowError("X", row, f"column {name!r} is {value}, not a number", hint="text")
+
+
+def check_written_numbers(cells: Iterable[str | None], name: str) -> None:
+    """Refuse a cell that `read_numbers` would refuse; faster than that for a few cells."""
+    for row, cell in enumerate(cells):
+        try:
+            float(cell or "nan")
+        except ValueError:
+            word = str(cell).strip(" \t\r\n\v\f")
+            if word not in NO_VALUES and word.lower() not in ("true", "false"):
+                raise _not_a_number(name, row, shown(word)) from None
 
 
 def _truth_as_numbers(cells: pa.Array) -> pa.Array:
@@ -191,7 +259,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if kind_of(cells.type) not in ("text", "number", "empty", "dates"):
-        raise TypeError(f"column {name!r} holds {cells.type}, which is not text")
+        raise InputTypeError(f"column {name!r} holds {cells.type}, which is not text")
     if cells.type != pa.string():
         cells = pc.cast(cells, pa.string())
     try:

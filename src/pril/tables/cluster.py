@@ -31,7 +31,7 @@ from sklearn.base import clone
 from pril import _ranks
 from pril._evaluation import Evaluation
 from pril._online import Batch
-from pril.errors import RowError
+from pril.errors import InputError, RowError, UnavailableError
 from pril.tables.cells import one_batch
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
@@ -160,7 +160,7 @@ def try_piece(piece: Piece, task: Task, front: Any, columns: LabelColumns, model
             clone(model)._partial_fit(front.transform(batch), labels, None, weights)
         except RowError:
             raise
-        except ValueError as error:  # an overflow without a row number
+        except InputError as error:  # an overflow without a row number
             raise TableError(f"{piece.name}: {error}") from None
 
 
@@ -199,10 +199,10 @@ def calibrate_piece(
 def _batches(
     piece: Piece, task: Task, front: Any, columns: LabelColumns, model: Any, use: str
 ) -> Iterator[Batch]:
-    """Yield the rows of one use, as the model takes them."""
-    names = [*front.feature_names_in_, *task.labels]
+    """Yield the rows of one use, as the model takes them, without those of weight zero."""
+    names = [*front.feature_names_in_, *task.columns]
     for _, block, uses in piece.blocks(piece.open(), task, names):
-        rows = select_rows(block, getattr(uses, use))
+        rows = select_rows(block, getattr(uses, use) & task.counting(block))
         if rows.num_rows:
             labels = columns.read(rows)
             yield read_batch(model, front.transform(rows), labels)
@@ -267,7 +267,7 @@ class ClusterRun(Run):
             self.model = cluster_learning.fit_blocks(
                 self.model, blocks, client=self.client, progress=self.bar
             )
-        except ValueError as error:  # some piece is wrong: report the first that is
+        except InputError as error:  # some piece is wrong: report the first that is
             doing = "looking for the mistake"
             list(self._compute(doing, try_piece, self.front, self.labels, self.model))
             reason = "each part can be learned alone, but not mixed with the others"
@@ -335,9 +335,9 @@ def _client(address: str, timeout: str) -> Any:
     try:
         return Client(address, timeout=timeout)
     except OSError as error:
-        raise OSError(f"no Dask scheduler answers at {address}: {error}") from None
+        raise UnavailableError(f"no Dask scheduler answers at {address}: {error}") from None
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the address of the Dask scheduler, {address}: {error}") from None
+        raise InputError(f"the address of the Dask scheduler, {address}: {error}") from None
 
 
 def _check_workers(client: Any, address: str, timeout: str) -> None:
@@ -375,4 +375,4 @@ def _one_error_if_lost() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # ClusterLost, or Dask's own if workers have other versions
-        raise OSError(str(error)) from None
+        raise UnavailableError(str(error)) from None

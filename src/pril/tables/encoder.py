@@ -11,15 +11,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from pril.errors import RowError
+from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
     GROUP_CELLS,
     LARGEST,
+    TEXT,
     column,
+    is_ordered,
     kind_of,
+    pandas_index,
     read_number_columns,
     read_sparse,
     read_words,
+    to_array,
     to_batch,
 )
 
@@ -57,6 +61,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     in all of them. The features of a sparse column, such as that of an svmlight file, are divided
     by their standard deviations.
 
+    The categories of an ordered Categorical, or of a polars Enum, become the numbers 0, 1, 2 and so
+    on, lowest first; a category that the first batch does not have counts as missing. The index of
+    a DataFrame is not a column.
+
     Parameters
     ----------
     scale : bool, default=True
@@ -69,7 +77,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     numbers : sequence of str, default=()
         Columns to read as numbers although they hold text.
     words : sequence of str, default=()
-        Columns to read as words, even if they hold numbers or more than `most_words` words.
+        Columns to read as words, even if they hold numbers, ordered categories or more than
+        `most_words` words.
     most_words : int, default=1000
         A column with more different words is left out, unless it is among `words`: it probably
         holds names or remarks, not categories.
@@ -82,6 +91,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Their number.
     numbers_ : list of str
         Columns read as numbers.
+    ranks_ : dict
+        For each column of ordered categories, which is among `numbers_`, its categories, lowest
+        first.
     words_ : dict
         For each column of words, its words in alphabetical order.
     widths_ : dict
@@ -163,7 +175,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         batch = self._read(X)
         if not hasattr(self, "numbers_"):
-            self._begin(batch.schema)
+            self._begin(batch)
         if batch.num_rows == 0:
             return self
         moments = [np.empty((len(Moments._fields), 0))]
@@ -224,7 +236,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         finite = np.isfinite(joined.squares)
         if not finite.all():
             name = self.numbers_[int(np.argmin(finite))]
-            raise ValueError(
+            raise InputError(
                 f"column {name!r} holds numbers so far apart that their squares are not finite"
             )
         self._moments = joined
@@ -251,7 +263,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             The encoder, as if it had seen the other rows too.
         """
         if self.widths_:
-            raise ValueError("encoders of sparse columns cannot be merged")
+            raise InputError("encoders of sparse columns cannot be merged")
+        for name, categories in self.ranks_.items():
+            if categories != other.ranks_[name]:
+                raise InputError(
+                    f"column {name!r} has the categories {', '.join(categories)}; other rows have "
+                    f"{', '.join(other.ranks_[name])}"
+                )
         self._add_moments(other._moments)
         for name in list(self.words_):
             if name in other.left_out_:
@@ -282,27 +300,29 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         finite = "allow-nan" if self.impute else True
         X = check_array(X, dtype=None, ensure_all_finite=finite, estimator=self)
         if hasattr(self, "numbers_") and X.shape[1] < self.n_features_in_:
-            raise ValueError(
+            raise InputError(
                 f"X has {X.shape[1]} features, but ColumnEncoder is expecting "
                 f"{self.n_features_in_} features as input"
             )
         columns = {}
         for j in range(X.shape[1]):
-            try:
-                columns[f"x{j}"] = pa.array(X[:, j].copy(), from_pandas=True)
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise TypeError(
-                    f"X, column {j}: every argument must be a string or a number: {error}"
-                ) from None
+            columns[f"x{j}"] = to_array(X[:, j].copy(), f"x{j}")
         return pa.record_batch(columns)
 
-    def _begin(self, schema: pa.Schema) -> None:
-        kind = {field.name: kind_of(field.type) for field in schema}
+    def _begin(self, batch: pa.RecordBatch) -> None:
+        schema, index = batch.schema, pandas_index(batch.schema)
+        kind = {field.name: kind_of(field.type) for field in schema if field.name not in index}
+        self.ranks_: dict[str, list[str]] = {
+            name: column(batch, name).dictionary.cast(TEXT).to_pylist()
+            for name in kind
+            if is_ordered(schema.field(name).type) and name not in (*self.numbers, *self.words)
+        }
+        kind.update(dict.fromkeys(self.ranks_, "number"))
         kind.update(dict.fromkeys(self.numbers, "number"))
         kind.update(dict.fromkeys(self.words, "text"))
         for name in kind:
             if kind[name] not in ("number", "text", "sparse"):
-                raise TypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
+                raise InputTypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
         self.numbers_ = [name for name in kind if kind[name] == "number"]
         self.words_: dict[str, list[str]] = {name: [] for name in kind if kind[name] == "text"}
         self.widths_ = {
@@ -410,6 +430,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
         A column alone costs a while, however few rows it has: short columns come together.
         """
+        for name, categories in self.ranks_.items():
+            rank = pc.index_in(read_words(column(batch, name), name), pa.array(categories, TEXT))
+            batch = batch.set_column(batch.schema.names.index(name), name, rank)
         step = max(1, GROUP_CELLS // max(1, batch.num_rows))
         for start in range(0, len(self.numbers_), step):
             at = slice(start, start + step)

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from pril.errors import RowError
+from pril.errors import InputError, RowError, naming_file
 from pril.tables.cells import written_type
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 READ_BYTES = 1 << 20  # read from a file at once
+LONGEST_ROW = 1 << 24  # bytes of a row of text, as it is written
+TOO_LONG = f"longer than {LONGEST_ROW:,} bytes, the most that a row may have"
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
@@ -43,12 +45,8 @@ BOM = b"\xef\xbb\xbf"
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
 
 
-class TableError(ValueError):
-    """A table cannot be used; `hint` tells a program what would help, as in `RowError`."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+class TableError(InputError):
+    """A table cannot be used."""
 
 
 class TableWarning(UserWarning):
@@ -79,7 +77,8 @@ class Table(ABC):
         self._root = root
         self._starts: dict[int, Path] = {0: files[0]}
         self._stamps = {file: _stamp(file) for file in files}
-        self.schema = self._infer() if schema is None else schema
+        with naming_file(name):
+            self.schema = self._infer() if schema is None else schema
         self._check_names(self.schema.names)
         self.partitions = self._find_partitions()
 
@@ -183,11 +182,12 @@ class Table(ABC):
             row += skip
             own = [name for name in columns if name not in self.partitions]
             own = own or [name for name in self.schema.names if name not in self.partitions][:1]
-            for batch in self._read(file, own, skip):
-                batch = self.with_partitions(file, batch, columns)
-                if row + batch.num_rows > start:
-                    yield batch.slice(max(0, start - row))
-                row += batch.num_rows
+            with naming_file(self.name_of(file)):
+                for batch in self._read(file, own, skip):
+                    batch = self.with_partitions(file, batch, columns)
+                    if row + batch.num_rows > start:
+                        yield batch.slice(max(0, start - row))
+                    row += batch.num_rows
             self.check_unchanged(file)
 
     def check_unchanged(self, file: Path) -> None:
@@ -368,14 +368,33 @@ def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
 
 
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Return the bytes of a stream in blocks of whole lines."""
-    rest = b""
+    """Return the bytes of a stream in blocks of whole lines.
+
+    A line that is too long is a RowError about the first row after those that were returned.
+    """
+    parts: list[bytes] = []  # of a line that has not ended
+    size = 0
     while chunk := stream.read(READ_BYTES):
-        end = chunk.rfind(b"\n") + 1
+        first, end = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
+        if size + (first if end else len(chunk)) > LONGEST_ROW:
+            raise RowError("X", 0, TOO_LONG)
         if end:
-            yield rest + chunk[:end]
-            rest = chunk[end:]
-        else:
-            rest += chunk
-    if rest:
-        yield rest
+            yield b"".join([*parts, chunk[:end]])
+            parts, size = [], 0
+        parts.append(chunk[end:])
+        size += len(chunk) - end
+    if size:
+        yield b"".join(parts)
+
+
+def skip_marks(stream: IO[bytes]) -> None:
+    """Move past the byte-order marks at the beginning of a file."""
+    at = 0
+    while stream.read(len(BOM)) == BOM:
+        at += len(BOM)
+    stream.seek(at)
+
+
+def is_zipped(file: Path) -> bool:
+    """Tell whether a file is gzipped, by its suffix."""
+    return file.suffix.lower() == ".gz"

@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pril.errors import shown
+from pril.errors import RowError, naming_file, shown
 from pril.tables.cells import (
     DATE,
     LARGEST,
@@ -34,11 +34,15 @@ from pril.tables.cells import (
     written_types,
 )
 from pril.tables.files import (
+    LONGEST_ROW,
     READ_BYTES,
+    TOO_LONG,
     CopyBlock,
     Table,
     TableError,
+    is_zipped,
     line_blocks,
+    skip_marks,
 )
 from pril.tables.json_lines import (
     common_type,
@@ -57,7 +61,11 @@ BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
 
 
 def _opened(file: Path) -> IO[bytes]:
-    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")  # type: ignore[return-value]
+    """Open a file of text after its byte-order marks."""
+    opener: Any = gzip.open if is_zipped(file) else open
+    stream: IO[bytes] = opener(file, "rb")
+    skip_marks(stream)
+    return stream
 
 
 # --- Parquet -------------------------------------------------------------------------------------
@@ -165,10 +173,11 @@ class Csv(Table):
             chosen = columns if columns is not None and len(columns) < 1000 else None
             options = {} if chosen is None else {"include_columns": chosen}
             size = max(READ_BYTES, WIDE_ROWS * sum(len(name) + 1 for name in names))
+            size = min(size, 4 * LONGEST_ROW)
             with _opened(file) as stream:
                 batches = pa.csv.open_csv(
-                    CheckedCsv(stream, self.delimiter),
-                    pa.csv.ReadOptions(block_size=size),
+                    CheckedCsv(stream, self.delimiter, size),
+                    pa.csv.ReadOptions(block_size=LONGEST_ROW + 2 * size),
                     pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                     pa.csv.ConvertOptions(
                         column_types=dict.fromkeys(names, TEXT), check_utf8=False, **options
@@ -184,10 +193,9 @@ class Csv(Table):
     @contextmanager
     def _rows(self, file: Path) -> Iterator[Any]:
         """Yield the standard library's reader: slow, but it counts lines."""
-        csv.field_size_limit(1 << 30)
-        options: dict[str, Any] = {"errors": "surrogateescape", "newline": ""}
-        with _opened(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", **options) as text:
-            yield csv.reader(text, delimiter=self.delimiter, strict=True)
+        csv.field_size_limit(LONGEST_ROW)
+        with _opened(file) as stream:
+            yield csv.reader(_text_lines(stream), delimiter=self.delimiter, strict=True)
 
     def _header(self, file: Path) -> list[str]:
         if file not in self._headers:
@@ -195,22 +203,20 @@ class Csv(Table):
         return self._headers[file]
 
     def _read_header(self, file: Path) -> list[str]:
-        with self._rows(file) as rows:
-            try:
+        try:
+            with self._rows(file) as rows:
                 header: list[str] = next(rows, [])
-                for name in header:
-                    name.encode()
-                if "\0" in "".join(header):
-                    raise TableError(
-                        f"{self.name_of(file)}: the header is not UTF-8: is it UTF-16?"
-                    )
-            except UnicodeEncodeError as error:
-                raw = error.object.encode(errors="surrogateescape")
-                raise TableError(
-                    f"{self.name_of(file)}: the header has {shown(raw)}, which is not UTF-8"
-                ) from None
-            except (csv.Error, *BAD_GZIP) as error:
-                raise TableError(f"{self.name_of(file)} cannot be read as CSV: {error}") from None
+            for name in header:
+                name.encode()
+        except UnicodeEncodeError as error:
+            raw = error.object.encode(errors="surrogateescape")
+            raise TableError(
+                f"{self.name_of(file)}: the header has {shown(raw)}, which is not UTF-8"
+            ) from None
+        except (csv.Error, *BAD_GZIP) as error:
+            raise TableError(f"{self.name_of(file)} cannot be read as CSV: {error}") from None
+        if "\0" in "".join(header):
+            raise TableError(f"{self.name_of(file)}: the header is not UTF-8: is it UTF-16?")
         return header
 
     def _explain(self, file: Path, error: Exception) -> TableError:
@@ -226,12 +232,6 @@ class Csv(Table):
                             f"{self.name_of(file)}, row {row} (line {rows.line_num}): "
                             f"{len(cells)} cells where the header has {width}: "
                             f"{self.delimiter.join(cells)[:60]!r}"
-                        )
-                    if sum(map(len, cells)) > READ_BYTES:
-                        longest = max(range(width), key=lambda k: len(cells[k]))
-                        return TableError(
-                            f"{self.name_of(file)}, row {row}: column {header[longest]!r} has "
-                            f"{len(cells[longest]):,} characters: a row may have {READ_BYTES:,}"
                         )
                     line = rows.line_num
                 if row == 0:
@@ -297,6 +297,20 @@ class Csv(Table):
                     words = read_words(block.column(name), name)
                 types[name] = common_type(kind, _spelled_type(words))
         return types
+
+
+def _text_lines(stream: IO[bytes]) -> Iterator[str]:
+    """Return lines with their ends; refuse one that is too long before all of it is read."""
+    rest = b""
+    while chunk := stream.readline(READ_BYTES):
+        lines = (rest + chunk).splitlines(keepends=True)
+        rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+        if any(len(line) > LONGEST_ROW for line in (*lines, rest)):
+            raise csv.Error(f"the line is {TOO_LONG}")
+        for line in lines:
+            yield line.decode(errors="surrogateescape")
+    if rest:
+        yield rest.decode(errors="surrogateescape")
 
 
 def _spelled_type(words: pa.Array) -> pa.DataType:
@@ -368,12 +382,14 @@ class JsonLines(Table):
     def _line_blocks(self, file: Path) -> Iterator[tuple[int, bytes]]:
         row = 0
         try:
-            with _opened(file) as stream:
+            with naming_file(self.name_of(file)), _opened(file) as stream:
                 for block in line_blocks(stream):
                     yield row, block
                     row += len(split_lines(block))
         except BAD_GZIP as error:
             raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
+        except RowError as error:
+            raise TableError(f"{self.name_of(file)}, row {row + 1}: {error.reason}") from None
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in columns])
@@ -455,6 +471,8 @@ class Svmlight(Table):
                     row += len(part[1])
         except BAD_GZIP as error:
             raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
+        except RowError as error:
+            raise TableError(f"{self.name_of(file)}, row {row + 1}: {error.reason}") from None
 
     def _check(self, file: Path, row: int, matrix: Any) -> None:
         """Refuse a feature that is not finite, and one whose number would take too much memory."""

@@ -6,8 +6,11 @@ import io
 import json
 import math
 import re
+from contextlib import suppress
 from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
@@ -16,6 +19,9 @@ from pril.tables.cells import DATE, TEXT, WRITTEN_DATE, kind_of
 
 DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
 BLANK = b" \t\r\xef\xbb\xbf"  # spaces, and the bytes of a BOM
+FEW_LINES = 8  # are read faster by the standard library
+COLON = ord(":")
+KEY_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")  # a colon in a string seldom follows one of these
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
 LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
 COPIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
@@ -30,6 +36,52 @@ TYPES = {
 }
 
 
+class RepeatedKeyError(ValueError):
+    """A key is twice in a JSON object."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {shown(key)} is there twice")
+
+
+def check_keys(lines: list[bytes]) -> None:
+    """Refuse lines with a key that is there twice: other readers take its last value.
+
+    A line that is not JSON is left to them.
+    """
+    for t, line in enumerate(lines):
+        with suppress(ValueError, TypeError, RecursionError):
+            if has_keys([line], len(msgspec.json.decode(line))):
+                continue
+        try:
+            json.loads(line, parse_int=_integer, object_pairs_hook=_object, strict=False)
+        except RepeatedKeyError as error:
+            raise RowError("X", t, str(error)) from None
+        except (ValueError, RecursionError):
+            continue
+
+
+def has_keys(lines: list[bytes], n_keys: int) -> bool:
+    """Tell whether lines that have so many different keys each have no others, and none twice.
+
+    It counts colons; a colon in a string may make it say no.
+    """
+    text, wanted = b"\n".join(lines), n_keys * len(lines)
+    colons = (
+        text.count(b":")
+        if len(lines) <= FEW_LINES
+        else np.count_nonzero(np.frombuffer(text, np.uint8) == COLON)
+    )
+    return colons == wanted or sum(map(text.count, KEY_ENDS)) == wanted
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+    return row
+
+
 def split_lines(lines: bytes) -> list[bytes]:
     """Return the lines that are not blank."""
     return [line for line in lines.split(b"\n") if line.strip()]
@@ -41,6 +93,8 @@ def parse_json_lines(block: bytes, schema: pa.Schema) -> pa.Table:
     if not lines:
         return schema.empty_table()
     try:
+        if len(lines) <= FEW_LINES:
+            raise pa.ArrowInvalid
         _check_objects(lines)
         table = pa.json.read_json(
             io.BytesIO(block),
@@ -65,9 +119,11 @@ def json_rows(block: bytes) -> list[dict[str, Any]]:
     rows = []
     for t, line in enumerate(split_lines(block)):
         try:
-            row = json.loads(line, parse_int=_integer)
+            row = json.loads(line, parse_int=_integer, object_pairs_hook=_object)
         except UnicodeDecodeError:
             raise RowError("X", t, f"not UTF-8: {line[:LONGEST]!r}") from None
+        except RepeatedKeyError as error:
+            raise RowError("X", t, str(error)) from None
         except (json.JSONDecodeError, RecursionError) as reason:
             raise RowError("X", t, f"not a JSON object ({reason}): {_start(line)}") from None
         if not isinstance(row, dict):
@@ -139,8 +195,11 @@ def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataT
         if _is_deep(lines) or LONG_NUMBER.search(block):  # pyarrow would crash, or round
             raise pa.ArrowInvalid
         options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        schema = pa.json.read_json(io.BytesIO(block), options).schema
-        whole = {field.name: field.type for field in schema}
+        table = pa.json.read_json(io.BytesIO(block), options)
+        is_full = not any(cells.null_count for cells in table.columns)
+        if not (is_full and has_keys(lines, table.num_columns)):
+            check_keys(lines)
+        whole = {field.name: field.type for field in table.schema}
         return whole, {name: _copied_type(kind) for name, kind in whole.items()}
     except (pa.ArrowException, UnicodeDecodeError):
         pass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from pril import _ranks
-from pril.errors import RowError, shown
+from pril.errors import InputError, RowError, shown
 from pril.labels import from_bounds
 from pril.tables.cells import (
     MISSING,
@@ -78,7 +78,7 @@ class LabelColumns(NamedTuple):
         from_bounds([], [], edges)  # refuses edges that do not ascend
         classes = _bracket_names(edges) if classes is None else classes
         if len(classes) != len(edges) + 1:
-            raise ValueError(
+            raise InputError(
                 f"{len(edges)} edges make {len(edges) + 1} brackets, but there are {len(classes)} "
                 f"classes: {_ranks.named(classes)}"
             )
@@ -108,7 +108,7 @@ class LabelColumns(NamedTuple):
         except RowError as error:
             argument = "y" if error.argument == "lower" else error.argument
             raise RowError(argument, error.row, error.reason) from None  # words are no way out
-        bins[np.isnan(ends).all(axis=0)] = -1
+        bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
         names = np.array(self.classes, dtype=object)
         return _ranks.Labels(bins[:, : len(ends)], names.dtype, names)
 
@@ -136,7 +136,7 @@ class LabelColumns(NamedTuple):
 def _bracket_names(edges: Sequence[float]) -> tuple[str, ...]:
     """Return names for the brackets between some edges: below 2, 2 to 5, 5 or more."""
     if not len(edges):
-        raise ValueError("there are no edges: at least one number is needed")
+        raise InputError("there are no edges: at least one number is needed")
     cuts = [str(int(edge) if float(edge).is_integer() else edge) for edge in edges]
     inner = [f"{low} to {high}" for low, high in pairwise(cuts)]
     return (f"below {cuts[0]}", *inner, f"{cuts[-1]} or more")
@@ -196,7 +196,9 @@ def _label_floats(cells: pa.Array, name: str) -> Array:
 
 
 def _too_large(name: str, row: int, value: Any) -> RowError:
-    return RowError("X", row, f"column {name!r} is {shown(value)}, which is too large for a label")
+    # A float this large may have been rounded when it was read.
+    about = f"about {int(value)}" if isinstance(value, float) else shown(value)
+    return RowError("X", row, f"column {name!r} is {about}, which is too large for a label")
 
 
 def _coded(words: pa.Array) -> _ranks.Labels:
@@ -215,7 +217,7 @@ def _comparable(cells: pa.Array, name: str) -> pa.Array:
     if pa.types.is_integer(cells.type):
         return to_int64(cells, name)
     if pa.types.is_decimal(cells.type):
-        cells = cells.cast(pa.float64())
+        cells = pa.array(read_numbers(cells, name), from_pandas=True)
     if pa.types.is_floating(cells.type):
         cells = with_nulls(cells, pc.is_nan(cells))
     return cells
@@ -228,7 +230,7 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
     if text:
         missing = set(classes) & set(MISSING.to_pylist())
         if missing:
-            raise ValueError(
+            raise InputError(
                 f"the classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
                 "not a class; choose another word for it"
             )
@@ -238,9 +240,9 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
     try:
         numbers = [int(name) if name.strip("+- ").isdecimal() else float(name) for name in classes]
     except ValueError:
-        raise ValueError(
+        raise InputError(
             f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
         ) from None
     if not np.isfinite(numbers).all():
-        raise ValueError(f"the classes {','.join(classes)}: a class must be finite")
+        raise InputError(f"the classes {','.join(classes)}: a class must be finite")
     return [int(number) if number == int(number) else number for number in numbers]

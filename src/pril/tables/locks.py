@@ -8,6 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pril.errors import InputError
+
 
 @contextmanager
 def hold(lock: Path, subject: str) -> Iterator[None]:
@@ -16,7 +18,7 @@ def hold(lock: Path, subject: str) -> Iterator[None]:
     try:
         own.acquire()
     except Timeout:
-        raise ValueError(f"{subject} is in use by another pril: wait until it has ended") from None
+        raise InputError(f"{subject} is in use by another pril: wait until it has ended") from None
     try:
         yield
     finally:

@@ -14,11 +14,11 @@ from pril import _ranks, io
 from pril._evaluation import Evaluation, Outcomes, pick_scores
 from pril._online import Batch
 from pril._parts import Parts
-from pril.errors import shown
+from pril.errors import InputError, refusing, shown
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, some_of
+from pril.tables.files import Table, TableError, is_zipped, some_of
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.labels import LabelColumns
 from pril.tables.opening import format_of
@@ -41,7 +41,7 @@ ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:
     """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
     rows = learner._read_rows(features, reset=False, min_rows=0)
-    return Batch(rows, _ranks.to_intervals(labels, learner.classes_))
+    return Batch(rows, _ranks.to_intervals(labels, learner.order_))
 
 
 def evaluate_batch(learner: Any, batch: Batch) -> Evaluation:
@@ -79,9 +79,10 @@ class LoadedModel:
         """Let what was learned count half after so many rows."""
         if "half_life" not in self.learner.get_params():
             name = type(self.learner).__name__
-            raise ValueError(f"{self.path} holds {name}, which has no half-life")
+            raise InputError(f"{self.path} holds {name}, which has no half-life")
         self.learner.set_params(half_life=half_life)
-        self.learner._validate_params()
+        with refusing():
+            self.learner._validate_params()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -93,14 +94,14 @@ class LoadedModel:
         """Return the columns it needs."""
         names = getattr(self.model, "feature_names_in_", None)
         if names is None:
-            raise ValueError(
+            raise InputError(
                 f"{self.path}: the model does not know its columns by name; fit it on a DataFrame"
             )
         return [str(name) for name in names]
 
     def label_columns(self, names: tuple[str, ...]) -> LabelColumns:
         """Return how labels are read from columns, as when the model learned."""
-        classes = self.learner.classes_
+        classes = self.learner.order_
         options = self.about.notes.get("options")
         edges = options.get("edges") if isinstance(options, dict) else None
         if edges is None:
@@ -108,15 +109,19 @@ class LoadedModel:
         try:
             return LabelColumns.in_brackets(names, edges, tuple(classes))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.path} is damaged: its edges: {error}") from None
+            raise InputError(f"{self.path} is damaged: its edges: {error}") from None
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
         if self.encoder is not None:
             features = self.encoder.transform(batch)
-            return self.steps[1:].transform(features) if len(self.steps) > 1 else features
-        import pandas as pd
-
+            with refusing():
+                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
+        try:
+            import pandas as pd
+        except ImportError as error:
+            reason = f"{self.path} takes a DataFrame, which needs pandas: pip install pandas"
+            raise InputError(reason) from error
         cells = {
             name: (column(batch, name), kind_of(schema.field(name).type)) for name in self.columns
         }
@@ -128,7 +133,8 @@ class LoadedModel:
                 for name, (cell, kind) in cells.items()
             }
         )
-        return self.steps.transform(frame) if self.steps else frame
+        with refusing():  # steps of other libraries
+            return self.steps.transform(frame) if self.steps else frame
 
     def rate(self, features: Any) -> tuple[Array, Array]:
         """Return rank and score of each row."""
@@ -166,7 +172,7 @@ class LoadedModel:
                 added = {"prediction": self._labels(rank)}
                 added["score"] = pa.array(pick_scores(rank, scores))
                 if self.ranges:
-                    ends = rank_ranges(scores, cut, self.ranges.margin_)
+                    ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 writer.write(block, added)
                 rows += len(rank)
@@ -176,11 +182,11 @@ class LoadedModel:
         return Predictions(rows, unseen)
 
     def _labels(self, rank: Array) -> pa.Array:
-        return pa.array(self.learner.classes_[rank].tolist())
+        return pa.array(self.learner.order_[rank].tolist())
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        words = list(self.encoder.words_) if self.encoder else []
+        words = [*self.encoder.words_, *self.encoder.ranks_] if self.encoder else []
         table.read_as_words(words)
         log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
         if words:
@@ -231,7 +237,7 @@ class LoadedModel:
         if names is None:
             return [f"feature {j}" for j in range(self.learner.n_features_in_)]
         if len(names) != self.learner.n_features_in_:
-            raise ValueError(
+            raise InputError(
                 f"{self.path}: its steps make {len(names)} features, but the learner takes "
                 f"{self.learner.n_features_in_}"
             )
@@ -242,6 +248,8 @@ class LoadedModel:
         coef = getattr(self.learner, "coef_", None)
         if coef is None:
             return []
+        if coef.ndim == 2:  # a row for each class: lowest first
+            coef = coef[np.searchsorted(self.learner.classes_, self.learner.order_)]
         size = np.abs(np.atleast_2d(coef)).max(axis=0)
         names = self.feature_names
         return [(names[j], coef[..., j]) for j in np.argsort(-size, kind="stable")[:top]]
@@ -254,10 +262,8 @@ def output_format(file: Path | None, table: Table) -> str:
             return "jsonl"
         return "tsv" if isinstance(table, Tsv) else "csv"
     name = format_of(file)
-    if name not in ("csv", "tsv", "jsonl", "parquet") or (
-        name == "parquet" and file.suffix == ".gz"
-    ):
-        raise ValueError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
+    if name not in ("csv", "tsv", "jsonl", "parquet") or (name == "parquet" and is_zipped(file)):
+        raise InputError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
     return name
 
 

@@ -13,7 +13,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from pril.tables.files import BOM, READ_BYTES, STDIN_SUFFIX, Table, TableError
+from pril.errors import MissingFileError, naming_file
+from pril.tables.files import (
+    READ_BYTES,
+    STDIN_SUFFIX,
+    Table,
+    TableError,
+    is_zipped,
+    skip_marks,
+)
 from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
 
 log = logging.getLogger(__name__)
@@ -43,8 +51,7 @@ def format_of(file: Path) -> str | None:
     """Return the format by a file's suffix or, for standard input, by its first bytes."""
     if file.suffix == STDIN_SUFFIX:
         return _guess_format(file)
-    name = file.name.removesuffix(".gz")
-    return SUFFIXES.get(Path(name).suffix.lower())
+    return SUFFIXES.get((file.with_suffix("") if is_zipped(file) else file).suffix.lower())
 
 
 def open_table(
@@ -111,8 +118,12 @@ def _files(place: str) -> list[Path]:
     # Skip hidden files that a star matches: they may be a writer's temporary files.
     files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
     files = [file for file in files if file.is_file()]
+    if not files and "://" in place:
+        raise TableError(
+            f"{place}: only local files are read: copy the table to this machine first"
+        )
     if not files:
-        raise FileNotFoundError(f"{place}: no such file")
+        raise MissingFileError(f"{place}: no such file")
     return files
 
 
@@ -124,13 +135,15 @@ def _copy_of(pipe: IO[bytes]) -> Path:
     """Copy a pipe to a temporary file, which is removed when the process ends."""
     with tempfile.NamedTemporaryFile(prefix="pril-", suffix=STDIN_SUFFIX, delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
-        shutil.copyfileobj(pipe, file, READ_BYTES)
+        with naming_file("<stdin>"):
+            shutil.copyfileobj(pipe, file, READ_BYTES)
     return Path(file.name)
 
 
 def _guess_format(file: Path) -> str:
     with file.open("rb") as stream:
-        start = stream.read(READ_BYTES).removeprefix(BOM).lstrip()
+        skip_marks(stream)
+        start = stream.read(READ_BYTES).lstrip()
     if start.startswith(b"PAR1"):
         return "parquet"
     return "jsonl" if start.startswith(b"{") else "csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct, error
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,12 +13,14 @@ import pyarrow as pa
 from pril import _ranks
 from pril._loop import Dense
 from pril._online import Batch
+from pril.errors import MissingExtraError, RowError
 from pril.tables.cells import LARGEST
+from pril.tables.json_lines import check_keys, has_keys
 
 try:
     import msgspec
 except ImportError as missing:  # pragma: no cover - the extra is missing
-    raise ImportError("streams need msgspec: pip install 'pril[cli]'") from missing
+    raise MissingExtraError("streams need msgspec", "cli,io") from missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +41,7 @@ def is_plain(model: LoadedModel) -> bool:
         return False
     if model.encoder is None:
         return model.steps is None
-    return len(model.steps) == 1 and model.encoder._is_dense()
+    return len(model.steps) == 1 and model.encoder._is_dense() and not model.encoder.ranks_
 
 
 def row_decoder(fields: list[Any], names: list[str]) -> Callable[[bytes], Any]:
@@ -84,31 +87,62 @@ class PlainRows:
         if encoder is not None:
             self._mean, self._scale = encoder._moments.mean, encoder._scales()
         self._intervals: dict[Any, bytes] = {}  # of spellings of labels seen before
+        self._refused: dict[Any, RowError] = {}
         number = float if encoder is None else ENCODED
         kinds: list[Any] = [number] * len(numbers) + [str] * len(self._words)
         kinds += [str if pa.types.is_string(label.type) else float for label in labels]
         fields: list[Any] = [(f"_{j}", kind | None, None) for j, kind in enumerate(kinds)]
+        self._key_at = len(fields)
         names = [*numbers, *self._words, *labels.names]
         if key is not None:
             fields.append(KEY)
             names.append(key)
         self._has_key = key is not None
         self._decode = row_decoder(fields, names)
+        self._fields, self._names = fields, names
+        self._decode_whole: Callable[[bytes], Any] | None = None  # a row with all of these keys
+        self._n_keys = 0
 
     def read(self, lines: list[bytes]) -> tuple[Batch, list[str]] | None:
         """Return the rows of some lines, and the key of each if there is one."""
-        decode, cells = self._decode, msgspec.structs.astuple
         try:
-            rows = [cells(decode(line)) for line in lines]
+            rows = self._cells(lines)
             X = self._features(rows)
+            keys = [bytes(row[self._key_at]).decode() for row in rows] if self._has_key else []
             intervals = self._read_labels(rows)
-            keys = [bytes(row[-1]).decode() for row in rows] if self._has_key else []
+        except RowError:
+            raise
         except NOT_PLAIN:
             return None
         X.flags.writeable = False  # the loop is compiled for such arrays
         dense = Dense(X, self._constant)
         self._learner._inspect_rows(dense)
         return Batch(dense, intervals), keys
+
+    def _cells(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
+        """Return the fields of each line, and perhaps others; refuse a key that is there twice.
+
+        Most lines have the keys of the first one. If all of these are there, the number of keys
+        tells whether one is there twice.
+        """
+        cells = msgspec.structs.astuple
+        if self._decode_whole is None:
+            self._decode_whole, self._n_keys = self._decode, -1
+            with suppress(*NOT_PLAIN, AttributeError):
+                keys = list(msgspec.json.decode(lines[0]).keys())
+                more = [key for key in keys if key not in self._names]
+                fields = [field[:2] for field in self._fields]
+                fields += [(f"more{j}", msgspec.Raw) for j in range(len(more))]
+                self._decode_whole = row_decoder(fields, [*self._names, *more])
+                self._n_keys = len(fields)
+        decode = self._decode_whole
+        with suppress(*NOT_PLAIN):
+            rows = [cells(decode(line)) for line in lines]
+            if has_keys(lines, self._n_keys):
+                return rows
+        check_keys(lines)
+        decode = self._decode
+        return [cells(decode(line)) for line in lines]
 
     def _features(self, rows: list[tuple[Any, ...]]) -> Array:
         n, pack, encoder = self._n_numbers, self._pack, self._encoder
@@ -143,7 +177,18 @@ class PlainRows:
         try:
             found = b"".join([self._intervals[spelling] for spelling in spellings])
         except KeyError:
-            self._read_spellings(list(dict.fromkeys(spellings)))
+            different = list(dict.fromkeys(spellings))
+            if self._refused.keys().isdisjoint(different):
+                try:
+                    self._read_spellings(different)
+                except RowError as refused:
+                    if len(self._refused) > MOST_SPELLINGS:
+                        self._refused.clear()
+                    self._refused[different[refused.row]] = refused
+            for label in filter(self._refused.__contains__, different):
+                known = self._refused[label]
+                row = spellings.index(label)
+                raise RowError(known.argument, row, known.reason, hint=known.hint) from None
             found = b"".join([self._intervals[spelling] for spelling in spellings])
         return np.frombuffer(found, dtype=np.int64).reshape(len(rows), 2)
 
@@ -153,7 +198,7 @@ class PlainRows:
             for cells, label in zip(zip(*spellings, strict=True), self._label_columns, strict=True)
         ]
         table = self._labels_of(pa.record_batch(columns, schema=self._label_columns))
-        intervals = _ranks.to_intervals(table, self._learner.classes_)
+        intervals = _ranks.to_intervals(table, self._learner.order_)
         self._learner._inspect_labels(table, intervals)
         if len(self._intervals) > MOST_SPELLINGS:
             self._intervals.clear()

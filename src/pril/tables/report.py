@@ -26,7 +26,8 @@ def write_report(
     report = Report(loaded.model, table.name, counting, loaded.feature_names)
     for first, block, outcomes in loaded.outcomes(table, labels, progress):
         report.add(outcomes, partial(_describe, table, first, block.select(loaded.columns)))
-    return report.write(path, loaded.about.versions, loaded.about.notes)
+    notes = {name: note for name, note in loaded.about.notes.items() if name != "finished"}
+    return report.write(path, loaded.about.versions, notes)
 
 
 def _describe(

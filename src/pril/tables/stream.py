@@ -7,25 +7,28 @@ import signal
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pril import _ranks
 from pril._evaluation import Evaluation, pick_scores
 from pril._online import Batch
-from pril.errors import RowError
+from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
-from pril.tables.files import BOM, TableError, quote_columns
+from pril.tables.files import BOM, LONGEST_ROW, TOO_LONG, TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.plain_rows import PlainRows, is_plain
 from pril.tables.training import Checkpoint
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 19
 FEW_BYTES = 1 << 16  # room for more costs some microseconds, which matters to a line that is alone
 TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
+MOST_HELD = 1024  # rows that wait until it is known whether the last run has learned them
 
 
 # Signals that ask a process to end; the last two come when the terminal is closed.
@@ -49,23 +53,40 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return whole lines from a pipe as soon as they arrive."""
+    """Return whole lines from a pipe as soon as they arrive.
+
+    A line that is too long comes alone, as its first LONGEST_ROW + 1 bytes; the rest is dropped.
+    """
     with suppress(ImportError, AttributeError, OSError):  # not Linux, or not a pipe
         import fcntl
 
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
     few = min(FEW_BYTES, CHUNK_BYTES)
-    rest, size = b"", few
-    while data := os.read(descriptor, size):
+    size = few
+    parts: list[bytes] = []  # of a line that has not ended
+    held = 0  # bytes of it
+    while data := _read(descriptor, size):
         size = few if len(data) < few else CHUNK_BYTES
-        whole, newline, rest_after = data.rpartition(b"\n")
-        if newline:
-            yield rest + whole + newline
-            rest = rest_after
-        else:
-            rest += data
-    if rest:
-        yield rest + b"\n"
+        if held + len(data) > LONGEST_ROW:
+            line, newline, following = data.partition(b"\n")
+            if held + len(line) > LONGEST_ROW:
+                if held <= LONGEST_ROW:
+                    yield b"".join([*parts, line])[: LONGEST_ROW + 1] + b"\n"
+                data, parts, held = following, [], 0 if newline else LONGEST_ROW + 1
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*parts, data[:end]])
+            parts, held = [], 0
+        if end < len(data):
+            parts.append(data[end:])
+            held += len(data) - end
+    if parts:
+        yield b"".join(parts) + b"\n"
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    with naming_file(NAME):
+        return os.read(descriptor, size)
 
 
 @dataclass
@@ -74,11 +95,38 @@ class Position:
 
     rows: int = 0
     checksum: int = 0
+    early: list[int] = field(default_factory=list)  # checksums after 1, 2, 4, ... MOST_HELD rows
 
     def advance(self, lines: list[bytes]) -> None:
         """Count some lines."""
-        self.rows += len(lines)
-        self.checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
+        while lines:
+            power = 1 << len(self.early)
+            n = power - self.rows if power <= MOST_HELD else len(lines)
+            some, lines = lines[:n], lines[n:]
+            self.rows += len(some)
+            self.checksum = zlib.crc32(b"\n".join([*some, b""]), self.checksum)
+            if self.rows == power <= MOST_HELD:
+                self.early.append(self.checksum)
+
+
+@dataclass
+class Finished:
+    """What a stream in place has learned, to its end: the model it wrote has a note of this.
+
+    The model and the note appear in one step, so that at no moment the work is done and not noted.
+    """
+
+    origin: dict[str, Any]  # of the run, as in its checkpoint
+    position: Position
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, note: Any, path: Path) -> Finished | None:
+        """Return what the note of a model file says, None if there is none."""
+        try:
+            return msgspec.convert(note, cls | None)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{path} is damaged: its note on a finished stream: {error}") from None
 
 
 class Stream:
@@ -99,6 +147,9 @@ class Stream:
         self.report = report
         self.checkpoint = checkpoint
         self.options = options
+        self.last: Finished | None = None  # work that is not to be done twice, until it is compared
+        self.is_repeated = False  # whether the input begins with that work
+        self._held: list[bytes] = []  # rows that wait for the comparison
         self.position = Position()
         self._before = 0  # lines before the first row
         self._evaluation = Evaluation()
@@ -109,19 +160,19 @@ class Stream:
         self._use(model.model)
         if options.chances and not hasattr(model.learner, "predict_proba"):
             name = type(model.learner).__name__
-            raise ValueError(f"{model.path} holds {name}, which has no probabilities")
+            raise InputError(f"{model.path} holds {name}, which has no probabilities")
 
     def _needed_columns(self) -> pa.Schema:
         both = set(self.names) & set(self.model.columns)
         if both:
-            raise ValueError(f"the column {min(both)!r} cannot be a label: it is a feature")
+            raise InputError(f"the column {min(both)!r} cannot be a label: it is a feature")
         key = self.options.key
         if key in {*self.names, *self.model.columns}:
-            raise ValueError(f"the column {key!r} cannot be the id: it is a feature or a label")
+            raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
-            raise ValueError(f"the column {key!r} cannot be the id: the answer has its own")
+            raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
         encoder = self.model.encoder
-        words = set(encoder.words_) if encoder is not None else set()
+        words = {*encoder.words_, *encoder.ranks_} if encoder is not None else set()
         return pa.schema(
             [(n, pa.string() if n in words else pa.float64()) for n in self.model.columns]
             + [(n, self._labels.cell_type) for n in self.names]
@@ -143,7 +194,8 @@ class Stream:
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
-                    lines = lines.removeprefix(BOM)
+                    while lines.startswith(BOM):
+                        lines = lines.removeprefix(BOM)
                     first = lines.lstrip()
                     if not first and not self.options.skip:  # it does not show the format
                         continue
@@ -151,24 +203,25 @@ class Stream:
                     json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
-                    rows = kind(self.model.learner.classes_, self.model.columns, self.options)
+                    rows = kind(self.model.learner.order_, self.model.columns, self.options)
                 heading, rest = rows.header(lines)
                 if heading:
                     self._before = lines.count(b"\n") - rest.count(b"\n")
                     if skip.rows == 0:
                         self._write(heading)
                 all_lines = rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
-                self._answer_all(rows, self._new_lines(all_lines, skip))
+                self._answer_all(rows, self._new_lines(self._compare(all_lines, skip), skip))
+            self.last = None
+            if rows is not None:  # fewer rows than the last run has learned
+                self._answer_all(rows, self._held)
         except (TableError, Stopped):  # the model has learned whole rows: save it
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
-            if self.checkpoint and self.position.rows >= skip.rows:
+            # Nor before it is known whether the last run has learned the rows.
+            if self.checkpoint and self.position.rows >= skip.rows and self.last is None:
                 self.checkpoint.save(self._state())
             raise
         if self.position.rows < skip.rows:
-            raise ValueError(
-                f"{NAME} has {self.position.rows} rows, but the checkpoint has seen {skip.rows}: "
-                "it belongs to another stream"
-            )
+            raise self._another_stream(f"{NAME} has {self.position.rows} rows", skip)
 
     def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Return chunks until a signal comes: it stops waiting at once, and work after a chunk."""
@@ -200,18 +253,43 @@ class Stream:
             return Position()
         self._use(state["model"])
         sums = state["evaluation"]
-        self._evaluation = Evaluation(**sums | {"inside": tuple(sums["inside"])})
+        self._evaluation = msgspec.convert(sums, Evaluation)
         return Position(state["rows"], state["checksum"])
 
-    def save_end(self, written: str | None) -> None:
-        """Save that all rows are learned, before a model with this checksum replaces MODEL."""
-        if self.checkpoint:
-            self.checkpoint.save(self._state(), written)
+    def _compare(self, lines: list[bytes], skip: Position) -> list[bytes]:
+        """Hold rows until it is known whether the last run has learned them; then return them."""
+        if self.last is None:
+            return lines
+        self._held += lines
+        known = self.last.position
+        n = min(known.rows, MOST_HELD)
+        seen = Position()
+        seen.advance(self._held[:n])
+        is_same = seen.early == known.early[: len(seen.early)]
+        if is_same and len(self._held) < n:
+            return []
+        if is_same and (n < known.rows or seen.checksum == known.checksum):
+            self.is_repeated = True
+            skip.rows, skip.checksum = known.rows, known.checksum
+        self.last, held, self._held = None, self._held, []
+        return held
+
+    def _another_stream(self, found: str, skip: Position) -> ValueError:
+        if self.is_repeated:
+            return InputError(
+                f"{found}; its first rows, but not the {skip.rows} together, are those that "
+                f"{self.model.path} learned last",
+                hint="again",
+            )
+        return InputError(
+            f"{found}, but the checkpoint has seen {skip.rows} other ones: it belongs to another "
+            "stream"
+        )
 
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.model,
-            "evaluation": vars(self.evaluation) | {"inside": list(self.evaluation.inside)},
+            "evaluation": msgspec.to_builtins(self.evaluation),
             "rows": self.position.rows,
             "checksum": self.position.checksum,
         }
@@ -223,10 +301,7 @@ class Stream:
             return lines
         self.position.advance(lines[:old])
         if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
-            raise ValueError(
-                f"{NAME}: the first {skip.rows} rows are not those that the checkpoint has seen: "
-                "it belongs to another stream"
-            )
+            raise self._another_stream(f"{NAME} has other rows", skip)
         return lines[old:]
 
     def _answer_all(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
@@ -243,31 +318,32 @@ class Stream:
                 self._answer(rows, list(part))
 
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
-        """Answer some lines; the first that is wrong is refused, after those before it."""
-        try:
-            batch, keys = self._read(rows, lines)
-            answers = self._learn(batch, keys)
-        except RowError as error:
-            if error.row:
-                self._answer(rows, lines[: error.row])
-            columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
-            self._refuse(rows, lines[error.row], f"{columns}{error.reason}", error.hint)
-            rest = lines[error.row + 1 :]
-        except ValueError as error:  # it has no row number: retry row by row to find it
-            if isinstance(error, TableError) and not self.options.skip:
-                raise
-            rest = lines
-            if len(lines) == 1:
-                self._refuse(rows, lines[0], str(error))
-                rest = []
-        else:
-            before = self.position.rows
-            self._evaluate(batch.intervals, answers.rank)
-            self._write(rows.answer(answers))
-            self._advance(before, lines)
-            return
-        for line in rest:  # not together: each bad line among them would be a new start
-            self._answer(rows, [line])
+        """Answer some lines; one that is wrong is refused, after those before it."""
+        at, size = 0, len(lines)  # of a part that is read at once: bad lines often come together
+        while at < len(lines):
+            part = lines[at : at + size]
+            done, size = len(part), 2 * size
+            try:
+                batch, keys = self._read(rows, part)
+                answers = self._learn(batch, keys)
+            except RowError as error:
+                if error.row:
+                    self._answer(rows, part[: error.row])
+                columns = f"{quote_columns(self.names)}: " if error.argument == "y" else ""
+                self._refuse(rows, part[error.row], f"{columns}{error.reason}", error.hint)
+                done, size = error.row + 1, 1
+            except InputError as error:  # it has no row number: retry row by row to find it
+                if isinstance(error, TableError) and not self.options.skip:
+                    raise
+                if len(part) == 1:
+                    self._refuse(rows, part[0], str(error))
+                done, size = int(len(part) == 1), 1
+            else:
+                before = self.position.rows
+                self._evaluate(batch.intervals, answers.rank)
+                self._write(rows.answer(answers))
+                self._advance(before, part)
+            at += done
 
     def _advance(self, before: int, lines: list[bytes]) -> None:
         self.position.advance(lines)
@@ -289,6 +365,8 @@ class Stream:
     def _read(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
         learner = self.model.learner
+        if len(lines[0]) > LONGEST_ROW:
+            raise RowError("X", 0, TOO_LONG)
         if self._plain is not None and isinstance(rows, JsonRows):
             found = self._plain.read(lines)
             if found is not None:
@@ -356,5 +434,6 @@ class Stream:
         self._evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
-        self.output.write(data)
-        self.output.flush()
+        with naming_file("standard output"):
+            self.output.write(data)
+            self.output.flush()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from pril import _ranks
 from pril.errors import ClassOrderWarning
-from pril.tables.cells import kind_of, read_numbers, with_nulls, with_numbers
+from pril.tables.cells import kind_of, pandas_index, read_numbers, with_nulls, with_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
 from pril.tables.labels import LabelColumns
@@ -27,7 +29,11 @@ log = logging.getLogger(__name__)
 
 # Why columns of some kinds are ignored.
 REASONS = {"text": "text", "empty": "no values", "dates": "dates", "sparse": "holds a map"}
-FEWEST_ROWS = 100  # in fewer rows, numbers may differ by chance
+FEWEST_ROWS = 10  # in fewer rows, any column may look like a row id
+MANY_ROWS = 100  # in fewer rows, numbers may differ by chance
+ROW_ID = re.compile(
+    r"(.*[ _.-])?(id|index|row|row_?(id|names?|num(ber)?)|unnamed: 0|)", re.IGNORECASE
+)
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 
 
@@ -60,7 +66,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
         if name in task.labels:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
     chosen = Columns([], [], [], {})
-    index = _pandas_index(table.schema)
+    index = pandas_index(table.schema)
     for column in table.schema:
         name, kind = column.name, kind_of(column.type)
         if name in task.text and kind in ("number", "empty", "dates"):
@@ -93,24 +99,24 @@ def choose_columns(table: Table, task: Task) -> Columns:
     return chosen
 
 
-def _pandas_index(schema: pa.Schema) -> set[str]:
-    """Return the columns in which pandas keeps the index of a DataFrame."""
-    kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-    return {name for name in kept.get("index_columns", []) if isinstance(name, str)}
-
-
 def warn_of_row_numbers(table: Table, numbers: list[str], block: pa.RecordBatch) -> None:
-    """Warn of columns that seem to number the rows: in the first block no integer occurs twice."""
+    """Warn of columns that look like row ids: in the first block no whole number occurs twice.
+
+    In a small table their name must say so too, or they must be consecutive, in any order.
+    """
     if block.num_rows < FEWEST_ROWS:
         return
     for name in numbers:
         cells = read_numbers(block.column(name), name)
         whole = np.isfinite(cells).all() and (cells == np.floor(cells)).all()
-        if whole and len(np.unique(cells)) == len(cells):
+        if not whole or len(np.unique(cells)) < len(cells):
+            continue
+        consecutive = cells.max() - cells.min() == len(cells) - 1
+        if len(cells) >= MANY_ROWS or consecutive or ROW_ID.fullmatch(name):
             warnings.warn(
                 TableWarning(
-                    f"{table.name}: the column {name!r} holds another whole number in every row; "
-                    "a number of the row says nothing about new rows",
+                    f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
+                    "occurs twice; a row id says nothing about new rows",
                     hint="drop",
                 ),
                 stacklevel=2,
@@ -126,17 +132,16 @@ class LabelCounts:
     def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
+        self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.names)
 
-    def add(
-        self, block: pa.RecordBatch, first: int, table: Table, used: Array | None = None
-    ) -> None:
-        """Count the labels of one more block; rows that are not used count as unlabelled."""
+    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> None:
+        """Count the labels of one more block; rows that are not used have weight zero."""
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
         with table.naming_rows(first, self.columns.names):
             columns = self.columns.comparable(block)
         for cells in columns:
-            if used is not None and not used.all():
+            if not used.all():
                 cells = with_nulls(cells, pa.array(~used))
             coded = cells.dictionary_encode(null_encoding="encode")
             words.append(coded.dictionary.to_pylist())
@@ -154,6 +159,10 @@ class LabelCounts:
             if label not in self.seen:
                 self.seen[label] = [0, first + int(np.argmax(code == codes[k]))]
             self.seen[label][0] += int(count[k])
+        if not used.all():
+            n = int(np.count_nonzero(~used))
+            self.n_weightless += n
+            self.seen[self._unlabelled][0] -= n
 
     def are_too_many(self) -> bool:
         """Tell whether there are more different labels than a rating has."""
@@ -169,6 +178,7 @@ class LabelCounts:
 
     def merge(self, other: LabelCounts, offset: int) -> None:
         """Add the labels of other rows, whose row numbers are `offset` higher in this table."""
+        self.n_weightless += other.n_weightless
         for label, (count, row) in other.seen.items():
             self.seen.setdefault(label, [0, row + offset])[0] += count
 
@@ -190,6 +200,10 @@ class LabelCounts:
             if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
                 warning = TableWarning(f"{place}: {warning.reason}", warning.hint)
             warnings.warn(warning, stacklevel=2)
+        if len(order) == 2 and self.columns.text and self.columns.classes is None:
+            # The learners sort two words without a warning, as scikit-learn does.
+            reason = f"the classes are {_ranks.named(order)}, lowest first, in alphabetical order"
+            warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
         return order, ranks, counts
 
     def n_unlabelled(self) -> int:
@@ -198,11 +212,13 @@ class LabelCounts:
 
     def to_json(self) -> str:
         """Return the counts as text, for a checkpoint."""
-        return json.dumps([[list(cells), *entry] for cells, entry in self.seen.items()])
+        seen = [[list(cells), *entry] for cells, entry in self.seen.items()]
+        return json.dumps([self.n_weightless, seen])
 
     def restore(self, text: str) -> None:
         """Read the counts from what `to_json` returned."""
-        self.seen = {tuple(cells): entry for cells, *entry in json.loads(text)}
+        self.n_weightless, seen = json.loads(text)
+        self.seen = {tuple(cells): entry for cells, *entry in seen}
 
 
 # --- Block by block -------------------------------------------------------------------------------
@@ -222,8 +238,8 @@ def survey_block(
     Rows that are kept apart teach nothing, but their cells are checked.
     """
     with table.naming_rows(first):
-        weights = task.read_weights(block)
-    counts.add(block, first, table, None if weights is None else weights > 0.0)
+        used = task.counting(block)
+    counts.add(block, first, table, used)
     with table.naming_rows(first):
         block = with_numbers(block, list(encoder.numbers))
     features = block.drop_columns(list(dict.fromkeys(task.columns)))

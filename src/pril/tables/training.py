@@ -25,7 +25,7 @@ from pril import __version__, _ranks, io
 from pril._evaluation import Evaluation
 from pril._online import Batch
 from pril._registry import BY_COMMAND
-from pril.errors import RowError
+from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, calibration_scores
 from pril.tables.cells import one_batch, read_numbers
 from pril.tables.encoder import ColumnEncoder
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WRITTEN = "written"  # in the notes of a checkpoint: the checksum of the model that was written last
 CACHE_BYTES = 1 << 29  # of cells, features and labels; a larger table is read in every pass
 
 
@@ -96,6 +95,11 @@ class Task:
             raise RowError("sample_weight", row, reason)
         return weights
 
+    def counting(self, block: pa.RecordBatch) -> Array:
+        """Return which rows count: those whose weight is not zero."""
+        weights = self.read_weights(block)
+        return np.broadcast_to(True, block.num_rows) if weights is None else weights > 0.0
+
 
 # --- Parts of a run ------------------------------------------------------------------------------
 
@@ -129,12 +133,9 @@ class Checkpoint:
         if not self.path.exists():
             return None
         state, about = io.read(self.path, kind="checkpoint")
-        if WRITTEN in about.notes and about.notes[WRITTEN] == self.origin["model"]["checksum"]:
-            # The run was killed after it had replaced the model that it began with.
-            self.origin["model"] = about.notes["model"]
         for name, value in self.origin.items():
             if about.notes.get(name) != value:
-                raise ValueError(
+                raise InputError(
                     f"{self.path} belongs to another run: the {name} differs; run the same "
                     "command as before, or remove the folder"
                 )
@@ -147,11 +148,14 @@ class Checkpoint:
         with hold(self.path.with_suffix(".lock"), f"the checkpoint {self.path.parent}"):
             yield
 
-    def save(self, state: dict[str, Any], written: str | None = None) -> None:
-        """Replace the file; `written` is the checksum of the model that the run will write next."""
+    def is_of(self, origin: dict[str, Any]) -> bool:
+        """Tell whether there is a file, and it belongs to this run."""
+        return self.path.exists() and io.read(self.path, kind="checkpoint")[1].notes == origin
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        notes = self.origin | ({WRITTEN: written} if written else {})
-        io.write(state, self.path, kind="checkpoint", notes=notes)
+        io.write(state, self.path, kind="checkpoint", notes=self.origin)
 
     def remove(self) -> None:
         """Remove the file, and what killed processes have left of it."""
@@ -224,12 +228,13 @@ def blank_model(task: Task, classes: Array) -> Any:
     free = sorted(set(kind().get_params()) - reserved)
     for name in task.parameters:
         if name not in free:
-            raise ValueError(
+            raise InputError(
                 f"the parameter {name!r} cannot be set for {kind.__name__}: choose one of "
                 f"{', '.join(free)}"
             )
     model = kind(classes=classes, **passes, **task.parameters)
-    model._validate_params()
+    with refusing():
+        model._validate_params()
     return model
 
 
@@ -259,8 +264,9 @@ class Run:
         self.model: Any = blank_model(task, np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             if not BY_COMMAND[task.model].has_thresholds:
-                raise ValueError(f"the model {task.model} has no thresholds: it predicts no ranges")
-            self._ranges(self.model)._validate_params()
+                raise InputError(f"the model {task.model} has no thresholds: it predicts no ranges")
+            with refusing():
+                self._ranges(self.model)._validate_params()
         self.reservoir = sample_for(task, task.seed)
         self.landmarks: LandmarkFeatures | None = None
         self.calibration: Calibration | None = None
@@ -360,9 +366,10 @@ class Run:
         with self.table.naming_rows(first):
             features = self.front.transform(cells)
             labels = self.labels.read(cells)
-            weights = self.task.read_weights(cells)
+            weights, counting = self.task.read_weights(cells), self.task.counting(cells)
         learning, calibrating, apart = uses_of(self.task, first, cells.num_rows)
         places = row_numbers(first, learning)
+        apart, calibrating = apart & counting, calibrating & counting
         held_out = read_batch(self.model, features[apart], labels.take(apart))
         calibration = None
         if self.task.coverage is not None:
@@ -507,9 +514,11 @@ class Run:
             "classes": [{"class": _ranks.plain(name), **ends[k]} for k, name in enumerate(order)],
             "widths": {str(width): widths[width] for width in sorted(widths)},
             "unlabelled_rows": n_unlabelled,
+            "zero_weight_rows": self.counts.n_weightless,
             "passes": self.epoch,
             "learned_rows": self.n_rows
             - n_unlabelled
+            - self.counts.n_weightless
             - (evaluation.rows if evaluation else 0)
             - (self.calibration.rows if self.calibration else 0),
             "mistakes": self.model.n_mistakes_,

@@ -19,13 +19,14 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from pril.io import replace_file
+from pril.tables.files import is_zipped
 
 
 @contextmanager
 def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
-        if file.suffix == ".gz":
+        if is_zipped(file):
             with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as zipped:
                 yield zipped  # type: ignore[misc]
         else:
