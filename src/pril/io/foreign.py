@@ -16,9 +16,9 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from pril.errors import InputError
-from pril.io import _archive
-from pril.io._types import TYPES, check, describe, type_of
-from pril.io._values import to_plain, type_name
+from pril.io import archive
+from pril.io.schema import TYPES, check, describe, type_of
+from pril.io.values import to_plain, type_name
 
 
 def pack(estimators: list[Any]) -> bytes:
@@ -106,21 +106,21 @@ def trusted_types() -> tuple[str, ...]:
 
 def _repacked(archive: bytes) -> bytes:
     """Return an archive uncompressed, and the archives in it too: a sparse matrix is one."""
-    found = _archive.unpack(archive, compressed=True)
-    return _archive.pack(
+    found = archive.unpack(archive, compressed=True)
+    return archive.pack(
         {name: _repacked(part) if _is_archive(part) else part for name, part in found.items()}
     )
 
 
 def _is_archive(member: bytes) -> bool:
-    return member.startswith(_archive.MAGIC)
+    return member.startswith(archive.MAGIC)
 
 
 def _check_archive(member: bytes) -> None:
     """Refuse a member that skops could not read in time or memory that the file's size bounds."""
-    found = _archive.unpack(member)
+    found = archive.unpack(member)
     for part in filter(_is_archive, found.values()):
-        _archive.unpack(part)
+        archive.unpack(part)
     # Objects with one number are one object to skops. Each must be described in full wherever it
     # occurs, as skops does, or a short file could describe a tree that no computer can walk.
     described: dict[Any, Any] = {}

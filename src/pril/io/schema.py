@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from pril._registry import LEARNERS
 from pril.errors import InputError, InputTypeError, shown
-from pril.io._kinds import (
+from pril.io.kinds import (
     Count,
     Each,
     Fields,
@@ -34,8 +34,8 @@ from pril.io._kinds import (
     Steps,
     is_csr,
 )
-from pril.io._kinds import check as check_kind
-from pril.io._values import EstimatorNode, Place, Plan, Reader, Size, Writer, pack_labels
+from pril.io.kinds import check as check_kind
+from pril.io.values import EstimatorNode, Place, Plan, Reader, Size, Writer, pack_labels
 
 
 def _nothing(*_: Any) -> None:

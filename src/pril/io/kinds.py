@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from pril.errors import InputError
-from pril.io._values import Place, Plan, Size, convert
+from pril.io.values import Place, Plan, Size, convert
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from pril.errors import InputError, InputTypeError, shown
-from pril.io._archive import DTYPES, from_npy, to_npy
+from pril.io.archive import DTYPES, from_npy, to_npy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

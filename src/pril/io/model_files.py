@@ -1,0 +1,301 @@
+"""Models in files, without pickle.
+
+A file is a zip archive (`archive`) with a header, ``pril.json`` (`values`), and an ``.npy``
+member for each array: `docs/reference/model-files.md` describes it. `schema` says what is kept of
+each of our types, in terms of `kinds`. Estimators of other libraries, such as a StandardScaler
+before a learner, go together into one member that skops reads and writes (`foreign`); nothing else
+needs skops.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pril import __version__
+from pril.errors import InputError, InputTypeError, MissingExtraError
+from pril.io import archive, schema, values
+from pril.io.replacing import remove_leftovers as remove_leftovers
+from pril.io.replacing import replace_file as replace_file
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from types import ModuleType
+
+    from pril.io.values import Kind
+
+__all__ = ["load", "save", "trusted_types"]
+
+FORMAT = 3
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
+HEADER, FOREIGN = "pril.json", "foreign.skops"
+
+
+class About(NamedTuple):
+    """What a file says of itself."""
+
+    kind: str  # "model" or "checkpoint"
+    format: int
+    versions: dict[str, str]
+    model: str  # as in "Pipeline(StandardScaler, PRIL)"
+    classes: list[Any] | None
+    features: list[str] | None
+    notes: dict[str, Any]
+
+
+def save(model: Any, path: str | PathLike[str]) -> None:
+    """Write a fitted model to a file.
+
+    The file appears whole or not at all: a failure leaves an older file of that name as it was.
+    A model of this package gives the same bytes in every process; one with steps of other
+    libraries gives the same content.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, alone or as the last step of a
+        :class:`~sklearn.pipeline.Pipeline`, or a fitted search for one, such as
+        :class:`~sklearn.model_selection.GridSearchCV`.
+    path : str or path-like
+        Where to write.
+
+    See Also
+    --------
+    load : Read the file.
+
+    Notes
+    -----
+    A file holds data, not code: models that contain a function of yours, such as a kernel or a
+    :class:`~sklearn.preprocessing.FunctionTransformer`, are refused.
+
+    Examples
+    --------
+    >>> import pril, tempfile
+    >>> from pathlib import Path
+    >>> model = pril.PRIL(random_state=0).fit([[-1.0], [0.0], [1.0]], [1, 2, 3])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rating.pril"
+    ...     pril.save(model, path)
+    ...     again = pril.load(path)
+    >>> again.predict([[-2.0], [2.0]])
+    array([1, 3])
+    """
+    write(model, path, kind="model")
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Read a model from a file.
+
+    It predicts, and goes on learning, exactly as the model that was saved. A file that is damaged,
+    newer than this package, or that holds types other than scikit-learn's and this package's is
+    refused before anything in it is built: loading runs no code from the file. Only steps of other
+    libraries need skops, the extra ``io``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that `save` wrote.
+
+    Returns
+    -------
+    model : estimator
+        The model.
+
+    See Also
+    --------
+    save : Write the file.
+
+    Examples
+    --------
+    >>> import numpy as np, pril, tempfile
+    >>> from pathlib import Path
+    >>> model = pril.PRIL(classes=[1, 2, 3]).partial_fit([[-1.0], [1.0]], [(1, 2), (3, None)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pril.save(model, Path(folder) / "rating.pril")
+    ...     again = pril.load(Path(folder) / "rating.pril")
+    >>> for learner in (model, again):
+    ...     _ = learner.partial_fit([[0.5]], [2])
+    >>> np.array_equal(again.thresholds_, model.thresholds_)
+    True
+    """
+    return read(path, kind="model")[0]
+
+
+def trusted_types() -> list[str]:
+    """Return the types that tools built on skops must trust to load our models.
+
+    Returns
+    -------
+    names : list of str
+        Full names, to be passed as `trusted` to `skops.io.load`, or as `skops_trusted_types` to
+        `mlflow.sklearn.save_model`.
+
+    Examples
+    --------
+    >>> import skops.io
+    >>> from pril import PRIL
+    >>> from pril.io import trusted_types
+    >>> data = skops.io.dumps(PRIL(random_state=0).fit([[-1.0], [1.0]], [0, 1]))
+    >>> skops.io.loads(data, trusted=trusted_types()).predict([[2.0]])
+    array([1])
+    """
+    return list(_with_skops().trusted_types())
+
+
+# --- Files of any kind ---------------------------------------------------------------------------
+
+
+def write(
+    content: Any,
+    path: str | PathLike[str],
+    *,
+    kind: Kind,
+    notes: dict[str, Any] | None = None,
+) -> None:
+    """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
+    data = to_bytes(content, kind=kind, notes=notes)
+    with replace_file(path) as target:
+        target.write(data)
+
+
+def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -> bytes:
+    """Return the bytes of a file."""
+    from pril._parts import model_name
+
+    if kind == "model":
+        _check_fitted(content)
+    try:
+        value, file = schema.describe(content)
+        libraries = (*LIBRARIES, "skops") if file.foreign else LIBRARIES
+        header = values.Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
+        members = {HEADER: values.to_json(header), **file.members}
+        if file.foreign:
+            members[FOREIGN] = _with_skops().pack(file.foreign)
+        _check(members)  # what could not be read is not written
+    except ImportError:
+        raise
+    except UnknownTypes as error:
+        names = f"it holds {error}, and a file holds data of known types, no code"
+        raise InputTypeError(f"{model_name(content)} cannot be saved: {names}") from None
+    except Exception as error:
+        raise InputTypeError(f"{model_name(content)} cannot be saved: {error}") from error
+    return archive.seal(members)
+
+
+def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
+    """Return what `write` wrote, and what the file says of itself."""
+    with _as_damage(path, ValueError):
+        data = archive.read_sealed(path)
+    with _as_damage(path):
+        members = archive.unpack(data)
+        number = json.loads(members[HEADER])["format"]
+        if type(number) is not int:
+            raise InputError("its format is not a number")
+    if number > FORMAT:
+        raise InputError(
+            f"{path} was written by a newer pril (format {number}; this one reads format "
+            f"{FORMAT}): upgrade"
+        )
+    if number < FORMAT:
+        raise InputError(
+            f"{path} has format {number}, from before the first release, and this pril reads "
+            f"format {FORMAT}: learn the model again"
+        )
+    try:
+        with _as_damage(path):
+            header, opened, file = _check(members)
+    except UnknownTypes as error:
+        raise InputError(f"{path} holds {error}, which pril does not load") from None
+    if header.kind != kind:
+        raise InputError(f"{path} is a {header.kind}, not a {kind}")
+    with _as_damage(path):
+        if file.n_foreign:
+            file.foreign = _with_skops().unpack(members[FOREIGN], file.n_foreign)
+        content = values.build(opened)
+        if kind == "model":
+            _check_fitted(content)
+    return content, _about(content, header)
+
+
+class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on who asks
+    """A file holds types of other libraries that are not trusted: their names."""
+
+
+def _check(members: dict[str, bytes]) -> tuple[values.Header, Any, values.Reader]:
+    """Return the header and what the file holds, to be built, if all of the file is right."""
+    header = values.from_json(members[HEADER])
+    arrays = {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
+    opened, file = schema.check(header.content, arrays)
+    if (FOREIGN in members) != (file.n_foreign > 0):
+        raise InputError(f"it holds {file.n_foreign} foreign steps")
+    if file.n_foreign:
+        unknown = _with_skops().unknown_types(members[FOREIGN])
+        if unknown:
+            raise UnknownTypes(", ".join(unknown))
+    return header, opened, file
+
+
+def _with_skops() -> ModuleType:
+    """Return the module that needs skops."""
+    try:
+        from pril.io import foreign
+    except ImportError as error:
+        raise MissingExtraError("steps of other libraries need skops", "io") from error
+    return foreign
+
+
+@contextmanager
+def _as_damage(
+    path: str | PathLike[str], kind: type[Exception] = Exception
+) -> Iterator[None]:  # a file can be wrong in any way
+    try:
+        yield
+    except (ImportError, UnknownTypes):
+        raise
+    except kind as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        message = f"{path} is damaged or not a model file of pril: {reason}"
+        raise InputError(message) from None
+
+
+def _check_fitted(model: Any) -> None:
+    from sklearn.utils.validation import check_is_fitted
+
+    from pril._parts import Parts
+
+    parts = Parts.of(model)
+    check_is_fitted(parts.learner)
+    if parts.ranges is not None:
+        check_is_fitted(parts.ranges)
+
+
+def _about(content: Any, header: values.Header) -> About:
+    from pril._parts import model_name
+    from pril.metrics import order_of
+
+    parts = content.values() if isinstance(content, dict) else [content]
+    model = next((part for part in parts if hasattr(part, "get_params")), content)
+    classes = order_of(model) if hasattr(model, "classes_") else None
+    features = getattr(model, "feature_names_in_", None)
+    return About(
+        kind=header.kind,
+        format=header.format,
+        versions=header.versions,
+        model=model_name(model),
+        classes=None if classes is None else classes.tolist(),
+        features=None if features is None else [str(name) for name in features],
+        notes=header.notes,
+    )
+
+
+@cache
+def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the versions of this package, of some libraries, and of Python."""
+    import platform
+    from importlib.metadata import version
+
+    found = ((library, version(library)) for library in libraries)
+    return (("pril", __version__), *found, ("python", platform.python_version()))
