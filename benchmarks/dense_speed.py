@@ -4,17 +4,18 @@ import numpy as np
 from sklearn.linear_model import Perceptron
 
 from handwritten import pril as handwritten
-from pril import PRIL, _loop
-from pril._online import Memory
-from pril._rows import Dense
+from pril import PRIL
+from pril.core import loop
+from pril.core.learner import Memory
+from pril.core.rows import Dense
 from workloads import K, best_times, dense, table
 
 
 def loop_alone(X, intervals):
     memory = Memory.blank(1, X.shape[1] + 1, K - 1, average=False, lattice=True)
     rows = Dense(X, 0.0)
-    rule, geometry = _loop.Pril(False), _loop.Additive()
-    _loop.run(rows, intervals, None, None, rule, geometry, None, memory.state, None, None)
+    rule, geometry = loop.Pril(False), loop.Additive()
+    loop.run(rows, intervals, None, None, rule, geometry, None, memory.state, None, None)
     return memory.state
 
 

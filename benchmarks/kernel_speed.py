@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
-import pril.kernel
+import pril.learners.kernel_pril
 from pril import PRIL, KernelPRIL, PolynomialMap
 from workloads import K, table
 
@@ -42,11 +42,11 @@ def learn(X, y, **options):
 
 def same_blocks(X, model):
     """Evaluate the kernel blocks that learning needs, and nothing else."""
-    for start in range(0, len(X), pril.kernel.BLOCK):
-        block = X[start : start + pril.kernel.BLOCK]
+    for start in range(0, len(X), pril.learners.kernel_pril.BLOCK):
+        block = X[start : start + pril.learners.kernel_pril.BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
-        width = pril._kernel_values.CHUNK // len(block)
+        width = pril.kernels.values.CHUNK // len(block)
         for first in range(0, len(known), width):
             pairwise_kernels(block, known[first : first + width], metric="rbf", gamma=GAMMA)
 
@@ -102,7 +102,7 @@ def main():
     for n_features in (3, 20, 200):
         X, y = rows(20_000, n_features)
         taken, model = min((seconds(lambda: learn(X, y)) for _ in range(4)), key=lambda r: r[0])
-        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.kernel.BLOCK
+        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.learners.kernel_pril.BLOCK
         results.append([n_features, len(model.support_), taken, f"{taken / pairs * 1e9:.1f}"])
     table(["d", "support rows", "seconds", "ns a kernel value"], results)
 
@@ -149,7 +149,7 @@ def on_cuda(n):
     import torch
     import triton
 
-    from pril import _fused
+    from pril.kernels import fused
 
     sklearn.set_config(array_api_dispatch=True)
     where = (
@@ -164,10 +164,10 @@ def on_cuda(n):
         ("general, CuPy", optional("cupy"), lambda *_: None),
     ]
     results = []
-    for name, module, fused in kinds:
+    for name, module, own_kernels in kinds:
         if module is None:
             continue
-        KernelPRIL._fused = fused
+        KernelPRIL._fused = own_kernels
         for dtype in ("float32", "float64"):
             there = on_device(module, X, dtype)
             few = learn(there[:40_000], y[:40_000])
@@ -203,15 +203,15 @@ def on_cuda(n):
     KernelPRIL._fused = kinds[0][2]
     print("### How `_add_scores` divides its work: seconds for the rows above\n")
     for name, candidates in (("FLOAT32", FLOAT32_SHAPES), ("FLOAT64", FLOAT64_SHAPES)):
-        there, chosen = on_device(torch, X, name.lower()), getattr(_fused, name)
+        there, chosen = on_device(torch, X, name.lower()), getattr(fused, name)
         for shapes in candidates:
-            setattr(_fused, name, _fused.Shapes(*shapes))
+            setattr(fused, name, fused.Shapes(*shapes))
             try:
                 learn(there[:3000], y[:3000])
                 print(name, shapes, f"{seconds(lambda: learn(there, y))[0]:.3f}", flush=True)
             except Exception as error:  # more shared memory or registers than there are
                 print(name, shapes, repr(error)[:80], flush=True)
-        setattr(_fused, name, chosen)
+        setattr(fused, name, chosen)
     print("\n### A budget of 10 000, 40 000 rows, general path\n")
     there = on_device(torch, X[:40_000], "float32")
     for budget in (None, 10_000):
@@ -257,7 +257,7 @@ def reserved_gigabytes(module):
 def score_error(model, X, n=2000):
     """Return the root of the mean squared difference of scores from those in float64."""
     support, rows = (np.asarray(to_host(part), np.float64) for part in (model._memory.rows, X[:n]))
-    ours = to_host(model._score_rows(pril.kernel.Points(X[:n])))
+    ours = to_host(model._score_rows(pril.learners.kernel_pril.Points(X[:n])))
     exact = model._kernel().scores(rows, support, to_host(model.dual_coef_), -1)
     return np.sqrt(np.mean((ours - exact) ** 2))
 

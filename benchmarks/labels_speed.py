@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pandas as pd
 
-from pril import PRIL, _ranks
+from pril import PRIL
+from pril.core import ranking
 from workloads import table
 
 N = 200_000
@@ -56,7 +57,7 @@ def main():
     rows = []
     for name, y in spellings().items():
         classes = range(4) if name.endswith("integers") else WORDS
-        rows.append([name, nanoseconds(lambda: _ranks.encode(_ranks.read(y), classes))])
+        rows.append([name, nanoseconds(lambda: ranking.encode(ranking.read(y), classes))])
     X = np.random.default_rng(0).normal(size=(N, 10))
     model = PRIL(classes=range(4), shuffle=False, max_iter=1)
     y = spellings()["two columns of integers"]

@@ -7,8 +7,9 @@ import time
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from pril import PRIL, _loop, _ranks
-from pril._rows import read_rows
+from pril import PRIL
+from pril.core import loop, ranking
+from pril.core.rows import read_rows
 from workloads import K, dense, table
 
 FIRST_CALL = """
@@ -40,17 +41,17 @@ def main():
     model = PRIL(classes=range(K)).partial_fit(X[:100], intervals[:100])
     rows = read_rows(model, x, constant=0.0, reset=False, min_rows=1)
     memory = model._memory.copy()
-    known = _ranks.read(label)
+    known = ranking.read(label)
     parts = {
         "`partial_fit`": lambda: model.partial_fit(x, label),
         "— scikit-learn's `validate_data`": lambda: validate_data(
             model, x, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32), order="C",
             ensure_all_finite=False,
         ),
-        "— reading the label": lambda: _ranks.read(label),
-        "— ranks and their checks": lambda: _ranks.to_intervals(known, model.order_),
+        "— reading the label": lambda: ranking.read(label),
+        "— ranks and their checks": lambda: ranking.to_intervals(known, model.order_),
         "— copying the memory, so that a failure changes nothing": model._memory.copy,
-        "— the compiled loop, its arguments unpacked": lambda: _loop.run(
+        "— the compiled loop, its arguments unpacked": lambda: loop.run(
             rows, label, None, None, model._rule(), model._geometry(), None, *memory, None
         ),
         "— checking whether a sum has overflowed": memory.is_finite,

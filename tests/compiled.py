@@ -16,7 +16,7 @@ def folder():
     It is named by all that the code depends on. numba numbers the files in it without a lock, so
     every worker has a folder of its own.
     """
-    loop = (ROOT / "src/pril/_loop.py").read_bytes()
+    loop = (ROOT / "src/pril/core/loop.py").read_bytes()
     machine = f"{version('numba')} {platform.python_version()} {platform.processor()}"
     name = hashlib.sha256(loop + machine.encode()).hexdigest()[:16]
     folders, worker = ROOT / "output/numba", os.environ.get("PYTEST_XDIST_WORKER")

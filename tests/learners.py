@@ -1,6 +1,6 @@
 """The learners under test, read from the package's registry."""
 
-from pril._registry import LEARNERS
+from pril.core.registry import LEARNERS
 
 ALL = [learner.load() for learner in LEARNERS]
 LINEAR = [learner.load() for learner in LEARNERS if learner.module == "pril.linear"]

@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from learners import ALL
-from pril import PRIL, PredictionRanges, _online
+from pril import PRIL, PredictionRanges
+from pril.core import classifier
 
 CONTAINERS = [np.asarray, csr_array]
 METHODS = ("predict", "latent", "decision_function", "predict_proba", "predict_range")
@@ -39,9 +40,9 @@ def test_batches_give_the_bits_of_one_piece(estimator, container, batch, monkeyp
     whole = answers(model, X, y)
     assert len(whole) >= 4
     if type(model).__name__ == "KernelPRIL":  # its products of matrices are cut by the batches, too
-        monkeypatch.setattr("pril.kernel.BLOCK", batch)
+        monkeypatch.setattr("pril.learners.kernel_pril.BLOCK", batch)
         whole = answers(model, X, y)
-    monkeypatch.setattr(_online, "BATCH_ROWS", batch)
+    monkeypatch.setattr(classifier, "BATCH_ROWS", batch)
     for name, answer in answers(model, X, y).items():
         np.testing.assert_array_equal(answer, whole[name], err_msg=name)
 
@@ -50,7 +51,7 @@ def test_batches_give_the_bits_of_one_piece(estimator, container, batch, monkeyp
 def test_an_error_names_the_row_of_the_whole(container, monkeypatch):
     X, y = problem()
     model = PRIL(classes=[1, 2, 3, 4]).fit(X, y)
-    monkeypatch.setattr(_online, "BATCH_ROWS", 8)
+    monkeypatch.setattr(classifier, "BATCH_ROWS", 8)
     X[41, 2] = np.nan
     for ask in (model.predict, model.latent, lambda X: model.score(X, y)):
         with pytest.raises(ValueError, match=re.escape("X, row 41: feature 2 is NaN")):
@@ -63,7 +64,7 @@ def test_an_error_names_the_row_of_the_whole(container, monkeypatch):
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_memory_does_not_grow_with_the_rows(container, monkeypatch):
-    monkeypatch.setattr(_online, "BATCH_ROWS", 1024)
+    monkeypatch.setattr(classifier, "BATCH_ROWS", 1024)
     X, y = problem(40_000)
     X = container(X)
     model = PRIL(classes=[1, 2, 3, 4]).partial_fit(X[:100], y[:100])

@@ -23,7 +23,7 @@ from pril.cli.main import main
 from pril.tables.cluster import ClusterRun, Piece, connected, read_piece
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
-from pril.tables.labels import LabelColumns
+from pril.tables.label_columns import LabelColumns
 from pril.tables.opening import open_table
 from pril.tables.training import Run, Task
 from tables import GRADES, make_rows, write, write_parquet
@@ -349,7 +349,7 @@ def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
     idle = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0")
     warned = pytest.warns(UserWarning, match=r"the Dask scheduler at tcp://\S+ has no workers yet")
     lost = pytest.raises(OSError, match=r"the Dask cluster went away, .* no worker for 1 s")
-    monkeypatch.setattr("pril.dask._cluster.NO_WORKER_LIMIT", 1.0)
+    monkeypatch.setattr("pril.dask.client.NO_WORKER_LIMIT", 1.0)
     run = ClusterRun(open_table(str(table)), TASK, None, progress=False)
     with idle, lost, warned, connected(idle.scheduler_address, None, timeout="1s") as run.client:
         run()

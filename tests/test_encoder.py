@@ -20,7 +20,7 @@ from pril import PRIL, load, save
 from pril.errors import RowError
 from pril.tables.cells import read_sparse, read_words, to_batch
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.labels import read_labels
+from pril.tables.label_columns import read_labels
 from tables import make_rows
 
 USED = ["size", "age", "town"]

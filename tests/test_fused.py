@@ -27,7 +27,7 @@ def problem(n, K=5, dtype=np.float64):
 # Another process, because Triton and SciPy read their environment when they are imported.
 SCRIPT = """
 import numpy as np, sklearn, torch
-import pril._fused as fused
+import pril.kernels.fused as fused
 from pril import KernelPRIL
 from test_fused import GAMMA, problem
 

@@ -34,8 +34,8 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import pril
-from pril._registry import LEARNERS
-from pril.io import FORMAT, read, replace_file, write
+from pril.core.registry import LEARNERS
+from pril.io.model_files import FORMAT, read, replace_file, write
 from pril.metrics import interval_accuracy_scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")

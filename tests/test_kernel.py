@@ -24,11 +24,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
-import pril.kernel
+import pril.learners.kernel_pril
 import reference
 from pril import PRIL, KernelPRIL, PolynomialMap
-from pril._kernel_values import Kernel
 from pril.evaluate import progressive
+from pril.kernels.values import Kernel
 from strategies import cuts, exact_streams, smooth_streams
 
 LINEAR = {"kernel": "linear"}
@@ -77,8 +77,8 @@ def test_scikit_learns_own_checks(estimator, check):
 @pytest.fixture(params=[1, 3, 1024])
 def block(request, monkeypatch):
     """Cut the rows into blocks of this size, and kernel values into narrow chunks."""
-    monkeypatch.setattr(pril.kernel, "BLOCK", request.param)
-    monkeypatch.setattr(pril._kernel_values, "CHUNK", 7)
+    monkeypatch.setattr(pril.learners.kernel_pril, "BLOCK", request.param)
+    monkeypatch.setattr(pril.kernels.values, "CHUNK", 7)
     return request.param
 
 
@@ -146,8 +146,8 @@ def test_blocks_change_nothing_where_kernel_values_are_exact(block, kernel, budg
     y = np.sort(rng.integers(1, 6, (50, 2)), axis=1)
     options = {"budget": budget, "shuffle": shuffle, "random_state": 0, "max_iter": 3, **kernel}
     model = KernelPRIL(average=False, **options).fit(X, y)
-    assert block == pril.kernel.BLOCK
-    pril.kernel.BLOCK = 50
+    assert block == pril.learners.kernel_pril.BLOCK
+    pril.learners.kernel_pril.BLOCK = 50
     whole = KernelPRIL(average=False, **options).fit(X, y)
     np.testing.assert_array_equal(model.support_, whole.support_)
     np.testing.assert_array_equal(model.dual_coef_, whole.dual_coef_)
@@ -159,7 +159,7 @@ def test_blocks_change_last_bits_elsewhere(block):
     and so do decisions, unless a score comes that close to a threshold."""
     X, y = rows_of(K=5, n=200)
     progress = progressive(KernelPRIL(average=False), X, y, [1, 2, 3, 4, 5])
-    pril.kernel.BLOCK = 200
+    pril.learners.kernel_pril.BLOCK = 200
     whole = progressive(KernelPRIL(average=False), X, y, [1, 2, 3, 4, 5])
     np.testing.assert_array_equal(progress.predictions, whole.predictions)
     np.testing.assert_allclose(progress.scores, whole.scores, rtol=1e-12, atol=1e-12)
@@ -414,7 +414,7 @@ def test_a_kernel_that_breaks_later_changes_nothing():
 )
 @pytest.mark.parametrize("budget", [None, 150])
 def test_the_model_does_not_depend_on_the_number_of_threads(monkeypatch, kernel, budget):
-    monkeypatch.setattr("pril._kernel_values.CHUNK", 1 << 13)  # many chunks
+    monkeypatch.setattr("pril.kernels.values.CHUNK", 1 << 13)  # many chunks
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1500, 4)), rng.integers(1, 5, 1500)
     one, three = (

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 
 import reference
-from pril import PRIL, _ranks
+from pril import PRIL
+from pril.core import ranking
 from pril.labels import (
     ClassOrderWarning,
     from_bounds,
@@ -25,11 +26,11 @@ from pril.labels import (
 from pril.metrics import interval_absolute_error, interval_accuracy
 
 NAN, NONE = np.nan, None
-NO_LABEL = list(_ranks.NO_LABEL)
+NO_LABEL = list(ranking.NO_LABEL)
 
 
 def encoded(y, classes=None):
-    found, ranks = _ranks.encode(_ranks.read(y), classes)
+    found, ranks = ranking.encode(ranking.read(y), classes)
     return found.tolist(), ranks.tolist()
 
 
@@ -255,14 +256,14 @@ def test_fast_and_general_ways_to_ranks_agree(pairs, first, stride):
     y = np.array([(lower, lower + width) for lower, width in pairs])
     y = (y - y.min()) * stride + first
     classes = np.arange(first, y.max() + 1, stride)
-    _, ranks = _ranks.encode(_ranks.read(y), classes)
+    _, ranks = ranking.encode(ranking.read(y), classes)
     np.testing.assert_array_equal(ranks, (y - first) // stride)
     for spelled, names in (
         (y.astype(float), classes),
         (y.astype(str).astype(object), classes.astype(str)),
         (y.tolist(), classes.tolist()),
     ):
-        np.testing.assert_array_equal(_ranks.encode(_ranks.read(spelled), names)[1], ranks)
+        np.testing.assert_array_equal(ranking.encode(ranking.read(spelled), names)[1], ranks)
 
 
 CELLS = st.sampled_from(["S", "M", "L", None, np.nan, float("nan"), pd.NA, np.str_("M")])
@@ -285,12 +286,12 @@ def test_labels_read_once_for_each_value_equal_labels_read_row_by_row(y):
         except (TypeError, ValueError) as error:
             return type(error), str(error)
 
-    slow = result(_ranks._read_values, y)
+    slow = result(ranking._read_values, y)
     objects = np.empty(len(y), dtype=object)
     objects[:] = y
     for spelled in (y, objects, pd.Series(objects)):
-        fast = result(_ranks._read_array, spelled)
-        if not isinstance(slow, _ranks.Labels):
+        fast = result(ranking._read_array, spelled)
+        if not isinstance(slow, ranking.Labels):
             assert fast == slow
             continue
         cells = slow._replace(values=slow.values.reshape(len(y), -1))

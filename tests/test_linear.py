@@ -27,7 +27,7 @@ from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowH
 from pril.errors import FeatureRangeWarning
 from pril.evaluate import progressive
 from pril.labels import ClassOrderWarning
-from pril.linear import MOST_CLASSES
+from pril.learners.ordered_logit import MOST_CLASSES
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
 
 THRESHOLDED = linear(has_thresholds=True)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import reference
 from learners import LINEAR, linear, with_variants
 from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
-from pril._registry import BY_NAME
+from pril.core.registry import BY_NAME
 from pril.evaluate import progressive
 from strategies import cuts, exact_streams, smooth_streams
 

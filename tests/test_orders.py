@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import chisquare
 
 import reference
-from pril import PRIL, _loop
-from pril._online import Batch
+from pril import PRIL
+from pril.core import loop
+from pril.core.learner import Batch
 
 
 def draw(n, rng, without=()):
@@ -20,7 +21,7 @@ def draw(n, rng, without=()):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 300_000])
 def test_an_order_is_that_of_the_slow_twin(n):
-    if n > 1000 and not hasattr(_loop.shuffle_rounds, "py_func"):
+    if n > 1000 and not hasattr(loop.shuffle_rounds, "py_func"):
         pytest.skip("takes long without the compiler")
     expected, drawn = reference.shuffled(n, np.random.RandomState(3))
     order = draw(n, np.random.RandomState(3))
@@ -61,7 +62,7 @@ def test_every_row_is_as_likely_in_every_place():
 
 
 def test_more_rows_than_32_bits_can_count_have_longer_positions(monkeypatch):
-    monkeypatch.setattr(_loop, "MOST_SHUFFLED", 9)
+    monkeypatch.setattr(loop, "MOST_SHUFFLED", 9)
     assert draw(9, np.random.RandomState(0)).dtype == np.int32
     order = draw(10, np.random.RandomState(0), without=[4])
     assert order.dtype == np.int64

@@ -14,7 +14,7 @@ from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import pril
-from pril._registry import LEARNERS
+from pril.core.registry import LEARNERS
 
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]

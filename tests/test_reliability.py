@@ -29,7 +29,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import pril
 from learners import ALL
-from pril import _ranks, io
+from pril import io
+from pril.core import ranking
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats
 from pril.tables.locks import hold, lock_of
@@ -723,14 +724,17 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
     [
         ("pril.tables.training.Run._prepare", ["fit", "t.csv", *RANGES]),
         ("pril.tables.encoder.ColumnEncoder.partial_fit", ["fit", "t.csv", *RANGES]),
-        ("pril._online.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
-        ("pril._online.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
-        ("pril._online.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
+        ("pril.core.learner.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
+        ("pril.core.learner.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
+        ("pril.core.learner.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
         ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
         ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
-        ("pril._report.Report._verdict", ["report", "t.pril", "t.csv", "-o", "r.html"]),
+        (
+            "pril.reporting.model_report.Report._verdict",
+            ["report", "t.pril", "t.csv", "-o", "r.html"],
+        ),
         ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
-        ("pril._one_row.Stream.answer_rows", ["stream", "t.pril"]),
+        ("pril.core.one_row.Stream.answer_rows", ["stream", "t.pril"]),
     ],
 )
 def test_an_error_inside_is_never_the_users(
@@ -995,10 +999,10 @@ def test_pieces_of_a_table_are_whole_row_groups(tmp_path):
 
 
 def test_labels_without_rows_have_no_values():
-    empty = _ranks.read(np.empty(0, dtype=np.int64))
+    empty = ranking.read(np.empty(0, dtype=np.int64))
     assert empty.seen().tolist() == []
     with pytest.raises(ValueError, match="every label in y is missing"):
-        _ranks.order_classes(empty)
+        ranking.order_classes(empty)
 
 
 # --- Extreme numbers -----------------------------------------------------------------------------

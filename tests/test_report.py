@@ -15,11 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
-from pril._evaluation import Outcomes
-from pril._page import Bullets, Grid, Heading, Page, Paragraph
-from pril._registry import LEARNERS
-from pril._report import Report
+from pril.core.evaluation import Outcomes
+from pril.core.registry import LEARNERS
 from pril.metrics import calibration_error
+from pril.reporting.model_report import Report
+from pril.reporting.page import Bullets, Grid, Heading, Page, Paragraph
 from pril.tables import files
 from tables import GRADES, make_rows, write
 

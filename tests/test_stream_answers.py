@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from learners import LINEAR
-from pril._evaluation import pick_scores
-from pril._loop import Dense
+from pril.core.evaluation import pick_scores
+from pril.core.loop import Dense
 from pril.errors import RowError
 from pril.tables.answers import JsonRows, StreamOptions
 from pril.tables.files import TableError

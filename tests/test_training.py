@@ -11,9 +11,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril import _online, io
-from pril._evaluation import Evaluation
-from pril._registry import BY_COMMAND, LEARNERS
+from pril import io
+from pril.core import learner
+from pril.core.evaluation import Evaluation
+from pril.core.registry import BY_COMMAND, LEARNERS
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, model, training
 from pril.tables.answers import JsonRows
@@ -141,17 +142,17 @@ def count_checks(monkeypatch):
 
         return call
 
-    for place in (_online, model):
-        monkeypatch.setattr(place._ranks, "to_intervals", counted("ranks", TO_INTERVALS))
+    for place in (learner, model):
+        monkeypatch.setattr(place.ranking, "to_intervals", counted("ranks", TO_INTERVALS))
     monkeypatch.setattr(
-        _online.OnlineClassifier,
+        learner.OnlineClassifier,
         "_read_rows",
-        counted("rows", _online.OnlineClassifier._read_rows),
+        counted("rows", learner.OnlineClassifier._read_rows),
     )
     return checks
 
 
-TO_INTERVALS = _online._ranks.to_intervals
+TO_INTERVALS = learner._ranks.to_intervals
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 
-from pril import _ranks
-from pril._classifier import naming_rows
-from pril._online import OnlineClassifier
-from pril._sklearn import safe_indexing
+from pril.core import ranking
+from pril.core.classifier import naming_rows
+from pril.core.learner import OnlineClassifier
+from pril.core.parts import Parts
+from pril.core.scikit import safe_indexing
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def progressive(
     return Progress(
         predictions=estimator.order_[record.rank],
         scores=scores[:, 0] if scores.shape[1] == 1 else estimator._by_class(scores),
-        losses=_ranks.interval_loss(batch.intervals, record.rank),
+        losses=ranking.interval_loss(batch.intervals, record.rank),
         hinge_losses=record.hinge,
         labelled=batch.labelled(),
     )
@@ -158,15 +158,16 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     """
     from sklearn.model_selection import check_cv  # half a second, for this alone
 
-    learner = _learner_of(estimator)
-    if not (isinstance(learner, OnlineClassifier) and hasattr(learner, "predict_proba")):
+    parts = Parts.of(estimator)
+    learner = parts.learner
+    if parts.is_frozen or not hasattr(learner, "predict_proba"):
         raise InputTypeError(
             "estimator must be a learner of pril with predict_proba, such as OrderedLogit, or a "
             f"Pipeline that ends in one, got {type(learner).__name__}"
         )
     X, y = indexable(X, y)
-    table = _ranks.read(y)
-    classes, intervals = _ranks.encode(table, learner.classes)
+    table = ranking.read(y)
+    classes, intervals = ranking.encode(table, learner.classes)
     rank = intervals[:, 0]
     strata = rank if (rank == intervals[:, 1]).all() else None
     splits = list(check_cv(cv, strata, classifier=True).split(X, strata, groups))
@@ -176,14 +177,8 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     proba = np.empty((len(rank), len(classes)))
     for train, test in splits:
         model = clone(estimator)
-        _learner_of(model).set_params(classes=classes)  # some may be in no row of the fold
+        Parts.of(model).learner.set_params(classes=classes)  # some may be in no row of the fold
         with naming_rows(train):
             model.fit(safe_indexing(X, train), safe_indexing(y, train))
         proba[test] = model.predict_proba(safe_indexing(X, test))
     return proba
-
-
-def _learner_of(estimator: Any) -> Any:
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator

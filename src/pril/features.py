@@ -16,8 +16,14 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
-from pril._rows import check_cells
-from pril._sklearn import Interval, StrOptions, check_feature_names_in, fit_context, validate_data
+from pril.core.rows import check_cells
+from pril.core.scikit import (
+    Interval,
+    StrOptions,
+    check_feature_names_in,
+    fit_context,
+    validate_data,
+)
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pril import _ranks
+from pril.core import ranking
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
     >>> to_ranks(["large", "small"], sizes, exact=True)
     array([2, 0])
     """
-    labels = _ranks.read(y)
-    order, ranks = _ranks.encode(labels, classes)
+    labels = ranking.read(y)
+    order, ranks = ranking.encode(labels, classes)
     if not exact:
         return _spell(ranks, np.arange(len(order)))
     wrong = ranks[:, 0] != ranks[:, 1]
@@ -128,15 +128,15 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
            ['C', 'C']], dtype=object)
     """
     _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
-    table = _ranks.read(votes, name="votes", columns=())
+    table = ranking.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
-    order = _ranks.find_classes(table, classes, name="votes")
+    order = ranking.find_classes(table, classes, name="votes")
     cast = ~table.missing()
     ranks: Array = np.empty(table.values.shape, dtype=np.int64)
     for rater in range(ranks.shape[1]):
         column = table._replace(values=table.values[:, [rater]])
-        ranks[:, rater] = _ranks.to_intervals(column, order, name="votes")[:, 0]
+        ranks[:, rater] = ranking.to_intervals(column, order, name="votes")[:, 0]
     # Votes that were cast come first, in order; so many of them are left out at each end.
     ranks = np.sort(np.where(cast, ranks, len(order)), axis=1)
     n_votes = np.sum(cast, axis=1)
@@ -145,13 +145,13 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     lower = ranks[rows, skipped]
     upper = ranks[rows, np.maximum(n_votes - 1 - skipped, 0)]
     intervals = np.column_stack([lower, upper])
-    intervals[n_votes == 0] = _ranks.NO_LABEL
+    intervals[n_votes == 0] = ranking.NO_LABEL
     return _spell(intervals, order)
 
 
 def _spell(ranks: Ranks, classes: Array) -> Array:
     """Return intervals of ranks as labels, both ends missing in rows without a label."""
-    silent = ~_ranks.is_labelled(ranks)
+    silent = ~ranking.is_labelled(ranks)
     if not silent.any():
         return classes[ranks]
     labels = classes[np.where(silent[:, np.newaxis], 0, ranks)]
@@ -211,13 +211,13 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     if backwards.any():
         t = int(np.argmax(backwards))
         raise RowError(
-            "lower", t, f"{_ranks.plain(low[t])!r} is above upper, {_ranks.plain(high[t])!r}"
+            "lower", t, f"{ranking.plain(low[t])!r} is above upper, {ranking.plain(high[t])!r}"
         )
     first = np.searchsorted(cuts, low, side="right")
     last = np.searchsorted(cuts, high, side="left")
     last = np.where(holds_upper, np.searchsorted(cuts, high, side="right"), last)
     bins = np.column_stack([first, np.maximum(first, last)])
-    bins[silent] = _ranks.NO_LABEL
+    bins[silent] = ranking.NO_LABEL
     return _spell(bins, np.arange(len(cuts) + 1))
 
 
@@ -225,9 +225,9 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
     """Return the ends of ranges, and whether a range holds its upper end."""
     if upper is not None:
         return _numbers(lower, "lower"), _numbers(upper, "upper"), False
-    table = _ranks.read(lower, name="lower", columns=(1,))
+    table = ranking.read(lower, name="lower", columns=(1,))
     words = table.vocabulary
-    if words is None or not all(map(_ranks.is_range, words)):
+    if words is None or not all(map(ranking.is_range, words)):
         raise InputTypeError("from_bounds needs upper=, unless lower holds Intervals of pandas")
     ends = [(word.left, word.right, word.closed in ("right", "both")) for word in words]
     low, high, closed = np.array([*ends, (np.nan, np.nan, False)])[table.values[:, 0]].T
@@ -237,7 +237,7 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
 def _numbers(values: Any, name: str) -> Array:
     """Return a 1d array of floats, NaN for what is missing."""
     try:
-        table = _ranks.read(values, name=name, columns=(1,))
+        table = ranking.read(values, name=name, columns=(1,))
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a 1d array of numbers: {error}") from error
     if table.vocabulary is not None:
@@ -295,18 +295,18 @@ def from_strings(y: Any, classes: Any) -> Array:
            ['B', 'A'],
            [None, None]], dtype=object)
     """
-    order = _ranks.check_classes(classes)
+    order = ranking.check_classes(classes)
     scale = _Scale(order)
     if isinstance(y, str) or np.ndim(y) != 1:
         raise InputError(f"y should be a 1d array of strings, got {shown(y)} instead")
-    read: dict[str, tuple[int, int]] = {"": _ranks.NO_LABEL}
+    read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
     ranks = np.empty((len(y), 2), dtype=np.int64)
     for t, cell in enumerate(y.to_pylist() if hasattr(y, "to_pylist") else y):
-        text = "" if _ranks.is_missing(cell) else " ".join(str(cell).split())
+        text = "" if ranking.is_missing(cell) else " ".join(str(cell).split())
         if text not in read:
             interval = scale.interval(text)
             if interval is None:
-                reason = f"{shown(cell)} is neither one of the classes {_ranks.named(order)}"
+                reason = f"{shown(cell)} is neither one of the classes {ranking.named(order)}"
                 raise RowError("y", t, f"{reason} nor a range of them")
             read[text] = interval
         ranks[t] = read[text]
@@ -318,7 +318,7 @@ class _Scale:
 
     def __init__(self, classes: Array) -> None:
         self.are_numbers = classes.dtype.kind in "biuf"
-        names = [_ranks.plain(name) for name in classes]
+        names = [ranking.plain(name) for name in classes]
         self.fold = len({str(name).casefold() for name in names}) == len(names)
         self.ranks = {self.key(name): r for r, name in enumerate(names)}
 
@@ -401,10 +401,10 @@ def make_intervals(
     if kind not in (1, 2):
         raise InputError(f"kind must be 1 or 2, got {kind!r}")
     _check_share("fraction", fraction, "between 0 and 1", lambda share: 0.0 <= share <= 1.0)
-    labels = _ranks.read(y, columns=(1,))
-    order = _ranks.find_classes(labels, classes)
-    ranks = _ranks.to_intervals(labels, order)
-    labelled = np.flatnonzero(_ranks.is_labelled(ranks))
+    labels = ranking.read(y, columns=(1,))
+    order = ranking.find_classes(labels, classes)
+    ranks = ranking.to_intervals(labels, order)
+    labelled = np.flatnonzero(ranking.is_labelled(ranks))
     rng = _own_stream(random_state)
     top = len(order) - 1
     rank = ranks[labelled, 0]

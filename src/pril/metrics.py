@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from pril import _ranks
-from pril._rows import check_cells
+from pril.core import ranking
+from pril.core.evaluation import mean_over_rows
+from pril.core.rows import check_cells
 from pril.errors import ClassOrderWarning, InputError, RowError
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def interval_absolute_error(
     1.0
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    loss = _ranks.interval_loss(intervals, rank)
-    return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
+    loss = ranking.interval_loss(intervals, rank)
+    return mean_over_rows(loss, ranking.is_labelled(intervals), sample_weight)
 
 
 def interval_accuracy(
@@ -104,8 +105,8 @@ def interval_accuracy(
     0.75
     """
     intervals, rank = _rank_both(y_true, y_pred, classes)
-    hits = _ranks.interval_loss(intervals, rank) == 0
-    return mean_over_rows(hits, _ranks.is_labelled(intervals), sample_weight)
+    hits = ranking.interval_loss(intervals, rank) == 0
+    return mean_over_rows(hits, ranking.is_labelled(intervals), sample_weight)
 
 
 def interval_hinge_loss(
@@ -145,25 +146,25 @@ def interval_hinge_loss(
     >>> interval_hinge_loss([(1, 1), (2, 3)], [0.5, -1.0], [0.0, 1.0], classes=[1, 2, 3])
     0.75
     """
-    order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    order, intervals = ranking.encode(ranking.read(y_true, name="y_true"), classes, name="y_true")
     check_cells(scores, "scores")
     cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
     if cut.shape != (len(order) - 1,):
         raise InputError(
             f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
-            f"{_ranks.named(order)}; pass classes= if some do not occur in y_true"
+            f"{ranking.named(order)}; pass classes= if some do not occur in y_true"
         )
     if not (np.diff(cut) >= 0).all() or not np.isfinite(cut).all():
-        raise InputError(f"thresholds must be finite and ascend, got {_ranks.named(cut)}")
+        raise InputError(f"thresholds must be finite and ascend, got {ranking.named(cut)}")
     if score.ndim != 1 or not np.isfinite(score).all():
         raise InputError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
-    _ranks.check_length(score, intervals, name="scores", other="y_true")
+    ranking.check_length(score, intervals, name="scores", other="y_true")
     index = np.arange(len(cut))
     distance = score[:, np.newaxis] - cut
     below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
     above = np.where(index >= intervals[:, 1:], np.maximum(distance, 0.0), 0.0)
     loss = (below + above).sum(axis=1)
-    return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
+    return mean_over_rows(loss, ranking.is_labelled(intervals), sample_weight)
 
 
 def interval_log_loss(
@@ -208,7 +209,7 @@ def interval_log_loss(
     inside = (rank >= intervals[:, :1]) & (rank <= intervals[:, 1:])
     chance = np.where(inside, proba, 0.0).sum(axis=1)
     loss = -np.log(np.clip(chance, np.finfo(proba.dtype).eps, 1.0))
-    return mean_over_rows(loss, _ranks.is_labelled(intervals), sample_weight)
+    return mean_over_rows(loss, ranking.is_labelled(intervals), sample_weight)
 
 
 def ranked_probability_score(
@@ -455,48 +456,24 @@ def order_of(estimator: Any) -> NDArray[Any]:
     if len(classes) > 2 and classes.dtype.kind not in "biuf":
         message = (
             f"{type(estimator).__name__} does not know the order of its classes, which were sorted "
-            f"as strings, {_ranks.named(classes)}: let it learn pril.labels.to_ranks(y, classes)"
+            f"as strings, {ranking.named(classes)}: let it learn pril.labels.to_ranks(y, classes)"
         )
         warnings.warn(ClassOrderWarning(message), stacklevel=3)
     return np.asarray(classes)
 
 
-def mean_over_rows(
-    values: NDArray[Any],
-    labelled: NDArray[np.bool_],
-    sample_weight: ArrayLike | None,
-    *,
-    name: str = "y_true",
-    kind: str = "a label",
-) -> float:
-    """Return the weighted mean of one value a row, over the rows that have a label."""
-    if not labelled.any():
-        raise InputError(f"{name} has no row with {kind}, and a mean needs at least one")
-    if sample_weight is None:
-        return float(values[labelled].mean())
-    check_cells(sample_weight, "sample_weight")
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != values.shape:
-        raise InputError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError("sample_weight must be finite and not negative")
-    if not weights[labelled].any():
-        raise InputError(f"sample_weight is zero for every row of {name} with {kind}")
-    return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))
-
-
 def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
     """Return the intervals of the truth and the ranks of the predictions."""
-    truth = _ranks.read(y_true, name="y_true")
-    guess = _ranks.read(y_pred, name="y_pred", columns=(1,))
+    truth = ranking.read(y_true, name="y_true")
+    guess = ranking.read(y_pred, name="y_pred", columns=(1,))
     if classes is None:
-        order = _ranks.order_classes(truth, guess, name="y_true")
+        order = ranking.order_classes(truth, guess, name="y_true")
     else:
-        order = _ranks.check_classes(classes)
-    intervals = _ranks.to_intervals(truth, order, name="y_true")
-    ranks = _ranks.to_intervals(guess, order, name="y_pred")
-    _ranks.require_labels(guess, name="y_pred")
-    _ranks.check_length(ranks, intervals, name="y_pred", other="y_true")
+        order = ranking.check_classes(classes)
+    intervals = ranking.to_intervals(truth, order, name="y_true")
+    ranks = ranking.to_intervals(guess, order, name="y_pred")
+    ranking.require_labels(guess, name="y_pred")
+    ranking.check_length(ranks, intervals, name="y_pred", other="y_true")
     return intervals, ranks[:, 0]
 
 
@@ -504,22 +481,22 @@ def _read_probabilities(
     y_true: Any, y_proba: ArrayLike, classes: Any
 ) -> tuple[Ranks, NDArray[Any]]:
     """Return the intervals of the truth, and the probabilities of the ranks as floats."""
-    order, intervals = _ranks.encode(_ranks.read(y_true, name="y_true"), classes, name="y_true")
+    order, intervals = ranking.encode(ranking.read(y_true, name="y_true"), classes, name="y_true")
     check_cells(y_proba, "y_proba")
     proba = np.asarray(y_proba)
     if proba.dtype.kind != "f":
         proba = proba.astype(np.float64)
     if proba.ndim != 2 or proba.shape[1] != len(order):
         raise InputError(
-            f"y_proba must have a column for each of the classes {_ranks.named(order)}, got shape "
+            f"y_proba must have a column for each of the classes {ranking.named(order)}, got shape "
             f"{proba.shape}; pass classes= if some do not occur in y_true"
         )
-    _ranks.check_length(proba, intervals, name="y_proba", other="y_true")
+    ranking.check_length(proba, intervals, name="y_proba", other="y_true")
     rounding = np.sqrt(np.finfo(proba.dtype).eps)
     good = (proba >= -rounding).all(axis=1) & (np.abs(proba.sum(axis=1) - 1.0) <= rounding)
     if not good.all():
         t = int(np.argmin(good))
-        reason = f"{_ranks.named(proba[t])} are not probabilities that add up to 1"
+        reason = f"{ranking.named(proba[t])} are not probabilities that add up to 1"
         raise RowError("y_proba", t, reason)
     return intervals, proba[:, np.searchsorted(np.sort(order), order)]
 

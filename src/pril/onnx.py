@@ -27,11 +27,11 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
-from pril._parts import Parts
-from pril._registry import LEARNERS
+from pril.core.parts import Parts
+from pril.core.registry import LEARNERS
 from pril.features import PolynomialMap
-from pril.kernel import KernelPRIL
-from pril.linear import OrderedLogit
+from pril.learners.kernel_pril import KernelPRIL
+from pril.learners.ordered_logit import OrderedLogit
 
 __all__ = ["register", "to_onnx"]
 

@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from pril import _ranks
-from pril._classifier import ThresholdClassifier, naming_rows
-from pril._parts import Parts, learns
-from pril._sklearn import HasMethods, Interval, StrOptions, fit_context, safe_indexing
+from pril.core import ranking
+from pril.core.classifier import ThresholdClassifier, naming_rows
+from pril.core.parts import Parts, learns
+from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         learner = learner_of(self.estimator)
         X, y = indexable(X, y)
-        table = _ranks.read(y)
+        table = ranking.read(y)
         estimator = clone(self.estimator)  # of a frozen one: the same
         if not learns(estimator):
             check_is_fitted(learner)
@@ -158,7 +158,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                     "rows cannot be kept apart where the kernel is precomputed: fit the estimator "
                     "first, and pass it as a FrozenEstimator"
                 )
-            classes = _ranks.encode(table, learner.classes)[0]
+            classes = ranking.encode(table, learner.classes)[0]
             rows, apart = train_test_split(
                 np.arange(len(table.values)),
                 test_size=self.calibration_size,
@@ -170,7 +170,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 estimator.fit(safe_indexing(X, rows), safe_indexing(y, rows))
             X, table = safe_indexing(X, apart), table.take(apart)
         with naming_rows(apart):
-            intervals = _ranks.to_intervals(table, learner_of(estimator).order_)
+            intervals = ranking.to_intervals(table, learner_of(estimator).order_)
             fitted, rows_apart = learner_and_rows(estimator, X)
             _, scores, cut = fitted._rate_rows(rows_apart)
         scores = calibration_scores(scores, cut, intervals, self.guarantee)
@@ -266,13 +266,13 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         ranges = self._rank_range(X)
-        intervals = _ranks.to_intervals(_ranks.read(y), self.order_)
-        _ranks.check_length(intervals, ranges)
+        intervals = ranking.to_intervals(ranking.read(y), self.order_)
+        ranking.check_length(intervals, ranges)
         return self._coverage(ranges, intervals)
 
     def _coverage(self, ranges: Array, intervals: Array) -> dict[str, Any]:
         """Compare predicted ranges with labels, both as ranks."""
-        labelled = _ranks.is_labelled(intervals)
+        labelled = ranking.is_labelled(intervals)
         (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
         contain, exact = (low <= lo) & (hi <= high), lo == hi
         return {

@@ -15,7 +15,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("pril.river needs River", "river") from error
 
-from pril import _ranks, linear
+import pril
+from pril.core import ranking
 
 __all__ = ["IntervalAccuracy", "IntervalMAE", "OrderedLogitClassifier", "PRILClassifier"]
 
@@ -134,7 +135,7 @@ class PRILClassifier(Classifier):
         self.classes = classes
         self.average = average
         self.half_life = half_life
-        super().__init__(linear.PRIL(classes=classes, average=average, half_life=half_life))
+        super().__init__(pril.PRIL(classes=classes, average=average, half_life=half_life))
 
 
 class OrderedLogitClassifier(Classifier):
@@ -197,7 +198,7 @@ class OrderedLogitClassifier(Classifier):
         self.trust = trust
         self.noise = noise
         self.decision = decision
-        super().__init__(linear.OrderedLogit(**self._get_params()))
+        super().__init__(pril.OrderedLogit(**self._get_params()))
 
     def predict_proba_one(self, x: dict[str, Any], **kwargs: Any) -> dict[Any, float]:
         """Return the probabilities of the classes.
@@ -225,19 +226,19 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
     def __init__(self, classes: list[Any]) -> None:
         super().__init__()
         self.classes = classes
-        self._order = _ranks.check_classes(classes)
+        self._order = ranking.check_classes(classes)
         self._rank = {label: rank for rank, label in enumerate(self._order.tolist())}
         self._read = Reader(classes)
 
     def _loss(self, y_true: Any, y_pred: Any) -> int | None:
         """Return by how many ranks a prediction misses its range; None without a label."""
-        table = _ranks.read([self._read(y_true)])
-        intervals = _ranks.to_intervals(table, self._order, name="y_true")
-        if not _ranks.is_labelled(intervals)[0]:
+        table = ranking.read([self._read(y_true)])
+        intervals = ranking.to_intervals(table, self._order, name="y_true")
+        if not ranking.is_labelled(intervals)[0]:
             return None
         if y_pred not in self._rank:
             raise InputError(f"y_pred: {y_pred!r} is not one of the classes {self.classes!r}")
-        return int(_ranks.interval_loss(intervals, np.array([self._rank[y_pred]]))[0])
+        return int(ranking.interval_loss(intervals, np.array([self._rank[y_pred]]))[0])
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         """Take note of a prediction.

@@ -23,7 +23,7 @@ def demo(
 
     Example: pril demo
     """
-    from pril.tables.demo import write_flats
+    from pril.tables.demo_data import write_flats
 
     printer = Printer(quiet=quiet, json=json)
     table, new, rated, picture = write_flats(folder)

@@ -22,7 +22,7 @@ def export(
 
     Example: pril export flats.pril -o flats.onnx
     """
-    from pril.io import load, replace_file
+    from pril.io.model_files import load, replace_file
     from pril.onnx import to_onnx
 
     opt.check_output(output, [model], "an ONNX graph", overwrite)

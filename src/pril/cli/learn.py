@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pril._registry import BY_COMMAND
-from pril._words import count, evaluation_lines
 from pril.cli import options as opt
 from pril.cli.printing import Printer
+from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
+from pril.reporting.words import count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
@@ -69,7 +69,7 @@ def fit(
 
     Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
-    from pril import io
+    from pril.io import model_files
     from pril.tables.files import TableError
     from pril.tables.training import Run
 
@@ -117,7 +117,7 @@ def fit(
                 saved.remove()
             raise
         report = run.describe(run.evaluate() if holdout else None)
-        io.write(fitted, output, kind="model", notes=report)
+        model_files.write(fitted, output, kind="model", notes=report)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
     printer.result({**report, "model": str(output)}, _lines(report, output))

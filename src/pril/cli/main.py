@@ -21,7 +21,6 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from pril._words import printable
 from pril.cli.demo import demo
 from pril.cli.export import export
 from pril.cli.learn import fit
@@ -30,6 +29,7 @@ from pril.cli.paper import audit, reproduce
 from pril.cli.report import report
 from pril.cli.use import evaluate, predict, show, stream
 from pril.errors import PrilError
+from pril.reporting.words import printable
 
 TRACEBACK, VERBOSE = "--traceback", "--verbose"
 BUG = 70  # EX_SOFTWARE of sysexits.h

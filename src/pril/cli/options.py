@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pril._registry import LEARNERS
+from pril.core.registry import LEARNERS
 from pril.errors import InputError
 
 if TYPE_CHECKING:

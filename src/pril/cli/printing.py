@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pril._words import count, printable
 from pril.errors import UnavailableError
+from pril.reporting.words import count, printable
 
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 

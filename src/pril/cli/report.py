@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from pril._words import evaluation_lines
 from pril.cli import options as opt
 from pril.cli.printing import Printer
+from pril.reporting.words import evaluation_lines
 
 
 def report(
@@ -30,7 +30,7 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     from pril.tables.model import LoadedModel
-    from pril.tables.report import write_report
+    from pril.tables.table_report import write_report
 
     printer = Printer(quiet=quiet, json=json)
     loaded, opened = LoadedModel(model), opt.open_table(table, format, max_features)

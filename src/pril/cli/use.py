@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pril._words import count, evaluation_lines
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.errors import InputError, naming_file
+from pril.reporting.words import count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.answers import StreamOptions
@@ -163,7 +163,7 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
 
 
 def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
-    from pril.io import replace_file
+    from pril.io.model_files import replace_file
     from pril.plotting import plot_model
 
     figure: Any = plot_model(loaded.learner, loaded.feature_names, top=top).figure
@@ -252,7 +252,7 @@ def _stream(
     from dataclasses import asdict
     from hashlib import sha256
 
-    from pril import io
+    from pril.io import model_files
     from pril.tables.stream import Finished, Stopped, Stream
 
     if loaded.ranges and labels:
@@ -288,7 +288,7 @@ def _stream(
         notes["streamed"] = begun["streamed"] + rows.evaluation.rows
         if in_place:
             notes["finished"] = asdict(Finished(origin, rows.position, rows.evaluation))
-        io.write(loaded.model, output, kind="model", notes=notes)
+        model_files.write(loaded.model, output, kind="model", notes=notes)
 
     try:
         rows.run(sys.stdin.fileno(), format and format.value)

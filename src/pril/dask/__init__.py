@@ -6,8 +6,8 @@ A table is a list of blocks of rows, and each block is lazy. There are two ways 
 - ``"mix"`` is iterative parameter mixing (McDonald, Hall and Mann, 2010): in every round all blocks
   learn one pass from the common model, and the common model moves by the mean of their changes.
 
-`_blocks` cuts tables into blocks, `_steps` applies the first steps of a Pipeline to them, `_mix`
-learns, `_predict` predicts, and `_cluster` computes the tasks.
+`blocks` cuts tables into blocks, `steps` applies the first steps of a Pipeline to them, `mix`
+learns, `prediction` predicts, and `client` computes the tasks.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from pril import _ranks
-from pril._parts import Parts
-from pril.dask._blocks import Blocks, blocks_of, declared_classes, empty_features
-from pril.dask._cluster import Cluster as Cluster
-from pril.dask._cluster import ClusterLost
-from pril.dask._mix import Mode, learn
-from pril.dask._predict import predict_lazily, score_lazily
-from pril.dask._steps import fitted_steps, transformed
+from pril.core import ranking
+from pril.core.parts import Parts
+from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
+from pril.dask.client import Cluster as Cluster
+from pril.dask.client import ClusterLost
+from pril.dask.mix import Mode, learn
+from pril.dask.prediction import predict_lazily, score_lazily
+from pril.dask.steps import fitted_steps, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -300,7 +300,7 @@ def _joined(estimator: Any, steps: list[Any], model: Any) -> Any:
 
 
 def _checked_classes(model: Any) -> Any:
-    return None if model.classes is None else _ranks.check_classes(model.classes)
+    return None if model.classes is None else ranking.check_classes(model.classes)
 
 
 def _check_fitted(estimator: Any) -> None:

@@ -3,6 +3,6 @@
 from pril.experiments.claims import judge
 from pril.experiments.figures import draw
 from pril.experiments.protocol import Curve, Settings, figure1, figure2, figure3
-from pril.experiments.report import reproduce
+from pril.experiments.results import reproduce
 
 __all__ = ["Curve", "Settings", "draw", "figure1", "figure2", "figure3", "judge", "reproduce"]

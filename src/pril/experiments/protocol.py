@@ -14,7 +14,10 @@ from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
-from pril.linear import PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril.learners.multiclass import MulticlassPerceptron
+from pril.learners.prank import PRank
+from pril.learners.pril import PRIL
+from pril.learners.widrow_hoff import WidrowHoff
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

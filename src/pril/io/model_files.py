@@ -163,7 +163,7 @@ def write(
 
 def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -> bytes:
     """Return the bytes of a file."""
-    from pril._parts import model_name
+    from pril.core.parts import model_name
 
     if kind == "model":
         _check_fitted(content)
@@ -264,7 +264,7 @@ def _as_damage(
 def _check_fitted(model: Any) -> None:
     from sklearn.utils.validation import check_is_fitted
 
-    from pril._parts import Parts
+    from pril.core.parts import Parts
 
     parts = Parts.of(model)
     check_is_fitted(parts.learner)
@@ -273,7 +273,7 @@ def _check_fitted(model: Any) -> None:
 
 
 def _about(content: Any, header: values.Header) -> About:
-    from pril._parts import model_name
+    from pril.core.parts import model_name
     from pril.metrics import order_of
 
     parts = content.values() if isinstance(content, dict) else [content]

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from pril._registry import LEARNERS
+from pril.core.registry import LEARNERS
 from pril.errors import InputError, InputTypeError, shown
 from pril.io.kinds import (
     Count,
@@ -263,7 +263,12 @@ TYPES = {
     described.name: described
     for described in (
         *(_learner(one.name, one.module) for one in LEARNERS),
-        _learner("KernelPRIL", "pril.kernel", learned={"_memory": SUPPORT}, check=_check_kernel),
+        _learner(
+            "KernelPRIL",
+            "pril.learners.kernel_pril",
+            learned={"_memory": SUPPORT},
+            check=_check_kernel,
+        ),
         Type(
             "PolynomialMap",
             "pril.features",

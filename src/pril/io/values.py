@@ -257,12 +257,12 @@ class Writer:
 
 def pack_labels(labels: Any) -> LabelsNode:
     """Return numbers, strings or ranges of numbers in the header itself, not in a member."""
-    from pril import _ranks
+    from pril.core import ranking
 
-    array = labels if isinstance(labels, np.ndarray) else _ranks.check_classes(labels)
-    values = [_ranks.plain(label) for label in array.tolist()]
-    if values and all(_ranks.is_range(one) and isinstance(one.left, Real) for one in values):
-        ends = [[repr(_ranks.plain(end)) for end in (one.left, one.right)] for one in values]
+    array = labels if isinstance(labels, np.ndarray) else ranking.check_classes(labels)
+    values = [ranking.plain(label) for label in array.tolist()]
+    if values and all(ranking.is_range(one) and isinstance(one.left, Real) for one in values):
+        ends = [[repr(ranking.plain(end)) for end in (one.left, one.right)] for one in values]
         pairs = zip(ends, values, strict=True)
         return LabelsNode("interval", [[*texts, one.closed] for texts, one in pairs])
     for label in values:

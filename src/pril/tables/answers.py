@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from pril import _ranks
-from pril._classifier import naming_rows
+from pril.core import ranking
+from pril.core.classifier import naming_rows
 from pril.errors import RowError
 from pril.tables.cells import NUMBER, TEXT, check_written_numbers, one_batch
 from pril.tables.files import LONGEST_ROW, TOO_LONG, TableError, no_column
@@ -52,7 +52,7 @@ class JsonRows:
     """One JSON object in each line, in and out."""
 
     def __init__(self, classes: Array, needed: list[str], options: StreamOptions = USUAL) -> None:
-        self._classes = [json.dumps(_ranks.plain(name), ensure_ascii=False) for name in classes]
+        self._classes = [json.dumps(ranking.plain(name), ensure_ascii=False) for name in classes]
         self._chances = [f"{json.dumps(str(name), ensure_ascii=False)}: " for name in classes]
         self._options = options
         if options.key is not None:
@@ -114,7 +114,7 @@ class CsvRows:
     def __init__(self, classes: Array, needed: list[str], options: StreamOptions = USUAL) -> None:
         key = options.key
         self._needed = needed if key is None else [*needed, key]
-        self._classes = [_csv_line([_ranks.plain(name)]) for name in classes]
+        self._classes = [_csv_line([ranking.plain(name)]) for name in classes]
         self._names: list[str] = []
         self._options = options
         chances = [f"probability of {name}" for name in classes] if options.chances else []

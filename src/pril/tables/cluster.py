@@ -28,15 +28,15 @@ from distributed import Client, LocalCluster
 from distributed.utils import silence_logging_cmgr
 from sklearn.base import clone
 
-from pril import _ranks
-from pril._evaluation import Evaluation
-from pril._online import Batch
+from pril.core import ranking
+from pril.core.evaluation import Evaluation
+from pril.core.learner import Batch
 from pril.errors import InputError, RowError, UnavailableError
 from pril.tables.cells import one_batch
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
-from pril.tables.labels import LabelColumns
+from pril.tables.label_columns import LabelColumns
 from pril.tables.model import evaluate_batch, read_batch
 from pril.tables.opening import FORMATS
 from pril.tables.reservoir import Reservoir
@@ -139,7 +139,7 @@ def survey_piece(
 
 def read_piece(
     piece: Piece, task: Task, front: Any, columns: LabelColumns
-) -> tuple[Any, _ranks.Labels, Array | None]:
+) -> tuple[Any, ranking.Labels, Array | None]:
     """Return features, labels and weights of the rows for learning."""
     table = piece.open()
     batch, rows = _rows_for_learning(piece, table, task, front)

@@ -10,17 +10,18 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pril import _ranks, io
-from pril._evaluation import Evaluation, Outcomes, pick_scores
-from pril._online import Batch
-from pril._parts import Parts
+from pril.core import ranking
+from pril.core.evaluation import Evaluation, Outcomes, pick_scores
+from pril.core.learner import Batch
+from pril.core.parts import Parts
 from pril.errors import InputError, refusing, shown
+from pril.io import model_files
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, is_zipped, some_of
 from pril.tables.formats import JsonLines, Tsv
-from pril.tables.labels import LabelColumns
+from pril.tables.label_columns import LabelColumns
 from pril.tables.opening import format_of
 from pril.tables.writing import TableWriter
 
@@ -38,10 +39,10 @@ ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
-def read_batch(learner: Any, features: Any, labels: _ranks.Labels) -> Batch:
+def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
     rows = learner._read_rows(features, reset=False, min_rows=0)
-    return Batch(rows, _ranks.to_intervals(labels, learner.order_))
+    return Batch(rows, ranking.to_intervals(labels, learner.order_))
 
 
 def evaluate_batch(learner: Any, batch: Batch) -> Evaluation:
@@ -63,7 +64,7 @@ class LoadedModel:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.model, self.about = io.read(path, kind="model")
+        self.model, self.about = model_files.read(path, kind="model")
         self.use(self.model)
 
     def use(self, model: Any) -> None:

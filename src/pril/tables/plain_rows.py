@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from pril import _ranks
-from pril._loop import Dense
-from pril._online import Batch
+from pril.core import ranking
+from pril.core.learner import Batch
+from pril.core.loop import Dense
 from pril.errors import MissingExtraError, RowError
 from pril.tables.cells import LARGEST
 from pril.tables.json_lines import check_keys, has_keys
@@ -65,7 +65,7 @@ class PlainRows:
         self,
         model: LoadedModel,
         labels: pa.Schema,
-        read_labels: Callable[[pa.RecordBatch], _ranks.Labels],
+        read_labels: Callable[[pa.RecordBatch], ranking.Labels],
         key: str | None,
     ) -> None:
         """Prepare for a model with `is_plain`; `key` is a column to be copied."""
@@ -170,7 +170,7 @@ class PlainRows:
     def _read_labels(self, rows: list[tuple[Any, ...]]) -> Array:
         """Return the intervals of the labels; each spelling is read once."""
         if not self._label_columns.names:
-            return np.full((len(rows), 2), _ranks.NO_LABEL)
+            return np.full((len(rows), 2), ranking.NO_LABEL)
         start = self._n_numbers + len(self._words)
         stop = start + len(self._label_columns)
         spellings = [row[start:stop] for row in rows]
@@ -198,7 +198,7 @@ class PlainRows:
             for cells, label in zip(zip(*spellings, strict=True), self._label_columns, strict=True)
         ]
         table = self._labels_of(pa.record_batch(columns, schema=self._label_columns))
-        intervals = _ranks.to_intervals(table, self._learner.order_)
+        intervals = ranking.to_intervals(table, self._learner.order_)
         self._learner._inspect_labels(table, intervals)
         if len(self._intervals) > MOST_SPELLINGS:
             self._intervals.clear()

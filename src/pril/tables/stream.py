@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pril import _ranks
-from pril._evaluation import Evaluation, pick_scores
-from pril._online import Batch
+from pril.core import ranking
+from pril.core.evaluation import Evaluation, pick_scores
+from pril.core.learner import Batch
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.files import BOM, LONGEST_ROW, TOO_LONG, TableError, quote_columns
@@ -378,7 +378,7 @@ class Stream:
                 batch = learner._prepare(features, self._labels.read(cells))
             else:
                 read = learner._read_rows(features, reset=False, min_rows=1)
-                batch = Batch(read, np.full((len(lines), 2), _ranks.NO_LABEL))
+                batch = Batch(read, np.full((len(lines), 2), ranking.NO_LABEL))
             return batch, rows.keys(lines)
 
     def _learn(self, batch: Batch, keys: list[str]) -> Answers:
@@ -424,7 +424,7 @@ class Stream:
 
     def _add_losses(self, intervals: Array, rank: Array) -> None:
         """Add up the losses; report them whenever the number of labelled rows has doubled."""
-        loss = _ranks.interval_loss(intervals, rank)[_ranks.is_labelled(intervals)]
+        loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
         before, after = self._evaluation.rows, self._evaluation.rows + len(loss)
         total = self._evaluation.loss + np.cumsum(loss)
         power = 1 << before.bit_length()

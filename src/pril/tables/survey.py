@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pril import _ranks
+from pril.core import ranking
 from pril.errors import ClassOrderWarning
 from pril.tables.cells import kind_of, pandas_index, read_numbers, with_nulls, with_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
-from pril.tables.labels import LabelColumns
+from pril.tables.label_columns import LabelColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,7 +202,7 @@ class LabelCounts:
             warnings.warn(warning, stacklevel=2)
         if len(order) == 2 and self.columns.text and self.columns.classes is None:
             # The learners sort two words without a warning, as scikit-learn does.
-            reason = f"the classes are {_ranks.named(order)}, lowest first, in alphabetical order"
+            reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
         return order, ranks, counts
 

@@ -21,16 +21,18 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from pril import __version__, _ranks, io
-from pril._evaluation import Evaluation
-from pril._online import Batch
-from pril._registry import BY_COMMAND
+from pril import __version__
+from pril.core import ranking
+from pril.core.evaluation import Evaluation
+from pril.core.learner import Batch
+from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, RowError, refusing
+from pril.io import model_files
 from pril.ranges import PredictionRanges, calibration_scores
 from pril.tables.cells import one_batch, read_numbers
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.labels import LabelColumns
+from pril.tables.label_columns import LabelColumns
 from pril.tables.locks import hold
 from pril.tables.model import Progress, evaluate_batch, read_batch
 from pril.tables.reservoir import Reservoir
@@ -132,7 +134,7 @@ class Checkpoint:
         """Return what the file holds, if there is one."""
         if not self.path.exists():
             return None
-        state, about = io.read(self.path, kind="checkpoint")
+        state, about = model_files.read(self.path, kind="checkpoint")
         for name, value in self.origin.items():
             if about.notes.get(name) != value:
                 raise InputError(
@@ -150,16 +152,18 @@ class Checkpoint:
 
     def is_of(self, origin: dict[str, Any]) -> bool:
         """Tell whether there is a file, and it belongs to this run."""
-        return self.path.exists() and io.read(self.path, kind="checkpoint")[1].notes == origin
+        return (
+            self.path.exists() and model_files.read(self.path, kind="checkpoint")[1].notes == origin
+        )
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        io.write(state, self.path, kind="checkpoint", notes=self.origin)
+        model_files.write(state, self.path, kind="checkpoint", notes=self.origin)
 
     def remove(self) -> None:
         """Remove the file, and what killed processes have left of it."""
-        io.remove_leftovers(self.path)
+        model_files.remove_leftovers(self.path)
         self.path.unlink(missing_ok=True)
 
     def is_due(self, before: int, after: int) -> bool:
@@ -431,7 +435,7 @@ class Run:
         task, encoder = self.task, self.encoder
         log.info("rows: %d in blocks of %d", self.n_rows, self.table.block_rows)
         log.info("labels: %s", ", ".join(task.labels))
-        log.info("classes: %s, %s", _ranks.named(classes), self.labels.order)
+        log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
         for name, words in encoder.words_.items():
             log.info("one-hot: %s, %d words", name, len(words))
         for name in encoder.left_out_:
@@ -511,7 +515,7 @@ class Run:
                 "sparse": dict(self.encoder.widths_),
                 "ignored": self.columns.ignored | left_out,
             },
-            "classes": [{"class": _ranks.plain(name), **ends[k]} for k, name in enumerate(order)],
+            "classes": [{"class": ranking.plain(name), **ends[k]} for k, name in enumerate(order)],
             "widths": {str(width): widths[width] for width in sorted(widths)},
             "unlabelled_rows": n_unlabelled,
             "zero_weight_rows": self.counts.n_weightless,
@@ -532,7 +536,7 @@ class Run:
             "options": {k: v for k, v in asdict(self.task).items() if k != "labels"},
         }
 
-    def gather(self) -> tuple[Any, _ranks.Labels]:
+    def gather(self) -> tuple[Any, ranking.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""
         self._survey()
         blocks = [block for _, block in self._cell_blocks()]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from pril.io import replace_file
+from pril.io.model_files import replace_file
 from pril.tables.files import is_zipped
 
 

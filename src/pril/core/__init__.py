@@ -1,0 +1,1 @@
+"""What every learner is made of."""

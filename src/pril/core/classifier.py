@@ -1,0 +1,418 @@
+"""What every learner has, however it learns: predictions, scores, thresholds, probabilities."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.special import expit, log_expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pril.core import ranking
+from pril.core.evaluation import mean_over_rows
+from pril.core.rows import batches, check_cells, n_rows, rows_within
+from pril.errors import InputError, RowError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+MOST_WEIGHT = 1e100  # of a row, and the inverse of the least: squares of weights are finite
+
+
+class Ratings(NamedTuple):
+    """What a model says of some rows."""
+
+    rank: Array  # (n,)
+    scores: Array  # (n, scores)
+    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
+
+
+# Rows are rated in batches of so many, or fewer if an answer has many numbers a row.
+BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22
+
+
+def _batch_size(width: int) -> int:
+    """Return how many rows are rated at once: a power of two, so that kernels cut them alike."""
+    return min(BATCH_ROWS, max(1, 1 << (BATCH_CELLS // width).bit_length() >> 1))
+
+
+def read_weights(sample_weight: Any, n: int) -> Array:
+    """Return the weights of n rows, each of them finite and not negative."""
+    check_cells(sample_weight, "sample_weight")
+    try:
+        weights = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight must be a 1d array of numbers: {error}") from None
+    if weights.ndim == 0:
+        weights = np.full(n, weights)
+    if weights.shape != (n,):
+        raise InputError(f"sample_weight has shape {weights.shape}, expected ({n},)")
+    good = np.isfinite(weights) & (weights >= 0.0)
+    if not good.all():
+        t = int(np.argmin(good))
+        reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
+        raise RowError("sample_weight", t, reason)
+    extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
+    if extreme.any():
+        t = int(np.argmax(extreme))
+        reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
+        raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
+    return weights
+
+
+@contextmanager
+def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
+    """Let errors about some of the rows name them by their position among all."""
+    try:
+        yield
+    except RowError as error:
+        row = int(rows[error.row])
+        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
+
+
+class Aside:
+    """What belongs to one estimator, and neither to its copies nor to its files."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by the thread that learns
+        self.valid: list[Any] | None = None  # hyper-parameters that were validated last
+
+
+_asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
+
+
+def aside(estimator: Any) -> Aside:
+    """Return what is kept beside an estimator."""
+    found = _asides.get(estimator)
+    return _asides.setdefault(estimator, Aside()) if found is None else found
+
+
+if hasattr(os, "register_at_fork"):
+    # In a forked process, the threads that hold the locks do not exist.
+    os.register_at_fork(after_in_child=_asides.clear)
+
+
+class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """What every learner has: predictions and their score.
+
+    A learner supplies `_readable` and `_rate_rows`.
+    """
+
+    classes: ArrayLike | None
+    order_: Array
+    n_features_in_: int
+
+    def _n_scores(self) -> int:
+        return 1
+
+    @abstractmethod
+    def _readable(self, X: Any) -> Any:
+        """Return the rows of X, checked, to be predicted."""
+
+    @abstractmethod
+    def _rate_rows(self, rows: Any) -> Ratings:
+        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
+        """Let one thread at a time learn, and undo what a call that fails has changed."""
+        with aside(self).lock:
+            before = vars(self).copy()
+            try:
+                yield before
+            except BaseException:
+                self.__dict__ = before
+                raise
+
+    def predict(self, X: Any) -> Array:
+        """Predict a label for each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The predicted classes.
+        """
+        return self._answer(self._readable(X), lambda rated, _: self.order_[rated.rank])
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of predictions inside their interval: accuracy, for exact labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals. A label that the model does not know counts as a miss; a row
+            without a label is left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1.
+        """
+        rows, table = self._readable(X), ranking.read(y)
+        ranking.check_length(table.values, range(n_rows(rows)))
+
+        def find_hits(rated: Ratings, batch: slice) -> Array:
+            labels = table.take(batch)
+            intervals = ranking.to_intervals(labels, self.order_, allow_unknown=True)
+            known = (intervals != ranking.UNKNOWN).all(axis=1)
+            hits = known & (ranking.interval_loss(intervals, rated.rank) == 0)
+            return np.column_stack([hits, labels.labelled()])
+
+        hits, labelled = self._answer(rows, find_hits).T
+        return mean_over_rows(hits, labelled, sample_weight, name="y")
+
+    def _answer(
+        self, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
+    ) -> Array:
+        """Return an answer for each row, made batch by batch so that little memory is needed.
+
+        `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
+        numbers a row.
+        """
+        n, answers = n_rows(rows), np.empty(0)
+        for batch in batches(n, _batch_size(max(width, self._n_scores()))):
+            with naming_rows(range(batch.start, batch.stop)):
+                part = answer(self._rate_rows(rows_within(rows, batch)), batch)
+            if len(part) == n:
+                return part
+            if batch.start == 0:
+                answers = np.empty((n, *part.shape[1:]), dtype=part.dtype)
+            answers[batch] = part
+        return answers
+
+    def _rate(self, X: Any) -> Ratings:
+        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
+        return self._rate_rows(self._readable(X))
+
+    @property
+    def classes_(self) -> Array:
+        """The classes, sorted as `numpy.unique` sorts them."""
+        check_is_fitted(self)
+        return self._by_class(self.order_)
+
+    def _by_class(self, columns: Array) -> Array:
+        """Return columns that are in the order of the ranks in the order of `classes_`."""
+        ranks = np.argsort(self.order_)
+        is_sorted = (ranks[1:] > ranks[:-1]).all()
+        return columns if is_sorted else columns[..., ranks]
+
+
+class ThresholdClassifier(OrdinalClassifier):
+    """A learner with one score and thresholds that cut it into classes."""
+
+    thresholds_: Array
+
+    def latent(self, X: Any) -> Array:
+        """Return the score f(x) that the thresholds cut into classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+            Comparable to `thresholds_`.
+        """
+        return self._answer(self._readable(X), lambda rated, _: rated.scores[:, 0])
+
+    def decision_function(self, X: Any) -> Array:
+        """Return how far each score lies inside each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The distance of the score to the nearer threshold of each class, negative outside, in
+            the order of `classes_`; the largest is the predicted class, except where the score
+            equals a threshold. For two classes, that of ``classes_[1]`` alone.
+        """
+
+        def find_margins(rated: Ratings, _: slice) -> Array:
+            scores, cut = rated.scores, rated.cut
+            margins = self._by_class(np.minimum(scores - cut[:-1], cut[1:] - scores))
+            return margins[:, 1] if len(cut) == 3 else margins
+
+        return self._answer(self._readable(X), find_margins, width=len(self.order_))
+
+
+class ProbabilityClassifier(ThresholdClassifier):
+    """A learner with the probabilities of the ordered logit: ``P(y <= i) = sigma(theta_i - f)``.
+
+    It also knows how ranges come about: a learner supplies `_label_chances`.
+    """
+
+    decision: Literal["median", "mode"]
+
+    @abstractmethod
+    def _label_chances(self, intervals: Array) -> Array:
+        """Return for each label the relative chance that a row of each class is given it."""
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: self._by_class(self._log_probabilities(rated.scores, rated.cut)),
+            width=len(self.order_),
+        )
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; each row adds up to 1.
+        """
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: np.exp(
+                self._by_class(self._log_probabilities(rated.scores, rated.cut))
+            ),
+            width=len(self.order_),
+        )
+
+    def predict_cumulative(self, X: Any) -> Array:
+        """Return the probabilities to be at or below each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `order_`, from lowest to highest; the last column is 1.
+
+        Examples
+        --------
+        >>> from pril import OrderedLogit
+        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
+        >>> y = ["low", "low", "mid", "mid", "high", "high"]
+        >>> model = OrderedLogit(classes=["low", "mid", "high"], random_state=0).fit(X, y)
+        >>> model.predict_cumulative([[-2.0], [3.0]]).round(1)
+        array([[1., 1., 1.],
+               [0., 0., 1.]])
+        """
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: expit(rated.cut[1:] - rated.scores),
+            width=len(self.order_),
+        )
+
+    def posterior(self, X: Any, y: Any) -> Array:
+        """Return the probabilities of the classes, given the features and the label of each row.
+
+        A range weighs its classes by how often rows of each class are given that range, as far as
+        the learner knows it. With the probabilities as weights, any classifier can learn from
+        ranges: see `docs/guide/choosing.md`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals. For a row without a label, the probabilities are those of
+            `predict_proba`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; each row adds up to 1, and is 0 outside its label.
+
+        Examples
+        --------
+        >>> from pril import OrderedLogit
+        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
+        >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
+        >>> model.posterior([[0.0], [0.0]], [(3, 3), (1, 2)]).round(1)
+        array([[0. , 0. , 1. ],
+               [0.1, 0.9, 0. ]])
+        """
+        logs = self._answer(
+            self._readable(X),
+            lambda rated, _: self._log_probabilities(rated.scores, rated.cut),
+            width=len(self.order_),
+        )
+        intervals = ranking.to_intervals(ranking.read(y), self.order_)
+        ranking.check_length(intervals, logs)
+        chances = self._label_chances(intervals)
+        chances[~ranking.is_labelled(intervals)] = 1.0
+        with np.errstate(divide="ignore"):
+            joint = logs + np.log(chances)
+            # Where thresholds tie, no class of the label may have a probability: use the label.
+            certain = np.isneginf(joint.max(axis=1))
+            joint[certain] = np.log(chances[certain])
+        return self._by_class(softmax(joint, axis=1))
+
+    def decision_function(self, X: Any) -> Array:
+        """Return how strongly each class is preferred, by the rule that `decision` names.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        margins : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For the median, the distance of the score to the nearer threshold of each class,
+            negative outside; for the mode, the logarithms of the probabilities. In the order of
+            `classes_`; for two classes, the distance for ``classes_[1]`` alone.
+        """
+        check_is_fitted(self)
+        if self.decision == "mode" and len(self.order_) > 2:
+            return self.predict_log_proba(X)
+        return super().decision_function(X)
+
+    def _log_probabilities(self, scores: Array, cut: Array) -> Array:
+        """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
+
+        ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
+        """
+        below, above = cut[..., :-1], cut[..., 1:]
+        low, high = below - scores, above - scores
+        with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
+            width = np.log(-np.expm1(below - above))
+        logs: Array = log_expit(high) + log_expit(-low) + width
+        return logs

@@ -1,0 +1,599 @@
+"""What all online learners share: a memory, and passes over rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import update_wrapper
+from numbers import Integral, Real
+from operator import attrgetter, is_
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from pril.core import loop, ranking
+from pril.core.classifier import (
+    OrdinalClassifier,
+    Ratings,
+    ThresholdClassifier,
+    aside,
+    naming_rows,
+    read_weights,
+)
+from pril.core.memory import Layout, Memory, few_columns
+from pril.core.rows import (
+    frozen,
+    n_rows,
+    not_finite_error,
+    read_rows,
+)
+from pril.core.scikit import Interval, fit_context
+from pril.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+NO_WEIGHTS = np.empty(0)
+NO_RECORD = loop.Record(
+    np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
+)
+SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows and labels that have been checked: learning looks at neither again."""
+
+    rows: Any  # Dense, Csr or Points
+    intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
+    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def labelled(self) -> Array:
+        """Return which rows have a label."""
+        return ranking.is_labelled(self.intervals)
+
+    def shuffled(self, rng: Any) -> Array:
+        """Return the positions of the rows that have a label, in a new order."""
+        if len(self) > loop.MOST_SHUFFLED:
+            rounds = np.flatnonzero(self.labelled())
+            return frozen(rounds[rng.permutation(len(rounds))])
+        seed = np.frombuffer(rng.bytes(12), dtype="<u4").astype(np.int64)
+        order = np.empty(len(self), dtype=np.int32)
+        return frozen(order[: loop.shuffle_rounds(self.intervals, seed, order)])
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        arrays = [self.intervals, self.weights, *self.rows]
+        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
+
+    def interval_loss(self, order: Array | None, record: loop.Record | None) -> int:
+        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
+        if record is None:
+            return 0
+        visited = self.intervals if order is None else self.intervals[order]
+        return int(ranking.interval_loss(visited, record.rank).sum())
+
+
+class Patience:
+    """When passes end early: after one without a mistake, or after some without progress."""
+
+    def __init__(self, estimator: OnlineClassifier) -> None:
+        self.tol = estimator.tol
+        self.n_iter_no_change = estimator.n_iter_no_change
+        self.stops_without_mistakes = estimator._stops_without_mistakes
+        self.best, self.stale = np.inf, 0
+
+    def ends(self, mistakes: int, loss: float) -> bool:
+        """Take note of a pass and its mean interval loss; tell whether it is the last."""
+        if self.tol is not None:
+            self.stale = self.stale + 1 if loss > self.best - self.tol else 0
+            self.best = min(self.best, loss)
+        if self.stops_without_mistakes and mistakes == 0:
+            return True
+        return self.stale >= self.n_iter_no_change
+
+
+class OnlineClassifier(OrdinalClassifier):
+    """What all online learners share: a memory, a pass over the rows, passes of `fit`.
+
+    A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
+    have count as off.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "classes": ["array-like", None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "shuffle": ["boolean"],
+        "random_state": ["random_state"],
+        "average": ["boolean"],
+        "half_life": [Interval(Real, SHORTEST_HALF_LIFE, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left"), None],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    # Parameters that say what the sums mean, so that they cannot change once there are some.
+    _fixed: ClassVar[tuple[str, ...]] = ("average",)
+    _memory_type: ClassVar[Any] = Memory
+    _may_lose_mean: ClassVar[bool] = False
+    # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
+    _whole_steps: ClassVar[bool] = True
+    # Whether a pass without a mistake is the last, because nothing would change any more.
+    _stops_without_mistakes: ClassVar[bool] = True
+
+    max_iter: int
+    shuffle: bool
+    random_state: Any
+    tol: float | None
+    n_iter_no_change: int
+    n_iter_: int
+    _memory: Any
+    _learned_with: dict[str, Any]
+    _get_parameters: ClassVar[Any]  # a function of an estimator
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        half_life: float | None = None,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        self.classes = classes
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.average = average
+        self.half_life = half_life
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):  # Python then names this class in errors about arguments
+            inherited: Any = cls.__init__
+            own = FunctionType(inherited.__code__, inherited.__globals__)
+            update_wrapper(own, inherited)
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
+        cls._get_parameters = attrgetter(*cls._get_param_names())
+
+    # --- What a learner is made of ---
+
+    @abstractmethod
+    def _rule(self) -> Any:
+        """Return the rule, with its hyper-parameters as floats and booleans."""
+
+    def _geometry(self) -> Any:
+        return loop.Additive()
+
+    def _inspect_rows(self, rows: Any) -> None:
+        """Warn of features that this learner is not made for."""
+
+    def _inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
+        """Refuse labels that this learner cannot take."""
+
+    # --- Learning ---
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from scratch, in `max_iter` passes over the rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features. float32 and float64 are used as they are.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a
+            row without a label is left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
+            left out. None: all weights are 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with self._unchanged_on_failure():
+            batch = self._prepare(X, y, sample_weight=sample_weight, reset=True)
+            self._memory = self._make_passes(batch)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from each row once, in the order given: the paper's algorithm.
+
+        Any chunking of a stream gives the same model, bit for bit. A call that fails leaves the
+        model as it was; a call without rows does nothing.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features. float32 and float64 are used as they are.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a
+            row without a label is left out.
+        classes : array-like of shape (n_classes,), default=None
+            The ordered labels, lowest first. Needed on the first call, unless the estimator's
+            `classes` are set or y is an ordered Categorical.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
+            left out. None: all weights are 1.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        self._partial_fit(X, y, classes, sample_weight)
+        return self
+
+    def _partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        recording: bool = False,
+    ) -> tuple[Batch, loop.Record | None]:
+        """Prepare and learn; return the batch and, if asked, what was predicted before."""
+        self._check_parameters()
+        with self._unchanged_on_failure() as before:
+            batch = self._prepare(X, y, classes, sample_weight)
+            if len(batch) == 0 and not self._has_learned():
+                self.__dict__ = before
+                return batch, None
+            record = self._blank_record(len(batch)) if recording else None
+            self._go_on(batch, record)
+        return batch, record
+
+    # The seam: `_prepare` does all checking, `_learn` all learning.
+
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        reset: bool = False,
+    ) -> Batch:
+        """Check rows, labels and weights, and return them as `_learn` takes them.
+
+        Names and number of the features, and the classes, are set on the estimator: from scratch
+        if `reset`, else they must agree with those it has.
+        """
+        fitted = self._has_learned() and not reset
+        if fitted:
+            self._check_fixed()
+        rows = self._read_rows(X, reset=not fitted, min_rows=1 if reset else 0)
+        n = n_rows(rows)
+        table = ranking.read(y)
+        ranking.check_length(table.values, range(n))
+        weights = None if sample_weight is None else read_weights(sample_weight, n)
+        if not fitted and n == 0:
+            if classes is not None:
+                ranking.check_classes(classes)
+            return Batch(rows, np.empty((0, 2), dtype=np.int64))
+        if weights is None or weights.all():
+            intervals = self._read_intervals(table, classes, reset)
+        else:
+            intervals = np.full((n, 2), ranking.NO_LABEL)
+            used = np.flatnonzero(weights)
+            if reset and len(used) == 0:
+                raise InputError("sample_weight is zero for every row: nothing to learn from")
+            with naming_rows(used):
+                intervals[used] = self._read_intervals(table.take(used), classes, reset)
+        self._inspect_rows(rows)
+        self._inspect_labels(table, intervals)
+        if weights is not None and (weights == 1.0).all():
+            weights = None
+        return Batch(rows, intervals, weights)
+
+    def _read_intervals(self, table: ranking.Labels, classes: Any, reset: bool) -> Array:
+        """Set the classes, and return the labels as intervals of them."""
+        if not reset:
+            self.order_ = self._agreed_classes(table, classes)
+            return ranking.to_intervals(table, self.order_)
+        self.order_, intervals = ranking.encode(table, self.classes)
+        if not ranking.is_labelled(intervals).any():
+            raise InputError("y has no label in any row: there is nothing to learn from")
+        return intervals
+
+    def _learn(
+        self,
+        memory: Any,
+        batch: Batch,
+        order: Array | None,
+        record: loop.Record | None,
+        columns: Array | None = None,
+    ) -> Any:
+        """Run the loop and return the memory; if it fails, the one given must be dropped.
+
+        `columns` are the features that the rows touch, None: any.
+        """
+        if batch.weights is not None:
+            memory.integers[loop.LATTICE] = 0
+        bad = self._run_loop(batch.rows, batch.intervals, order, memory, batch.weights, record)
+        if bad >= 0:
+            row = int(bad if order is None else order[bad])
+            raise not_finite_error(batch.rows, self, row, batch.weights)
+        if not memory.is_finite(columns):
+            raise not_finite_error(batch.rows, self, None, batch.weights)
+        return memory
+
+    def _run_loop(
+        self,
+        rows: Any,
+        intervals: Array,
+        order: Array | None,
+        memory: Memory,
+        weights: Array | None,
+        record: loop.Record | None,
+    ) -> int:
+        """Learn in place; return -1, or the first position whose scores are not finite."""
+        if order is not None and len(order) == 0:  # to the loop, that is all rows as they come
+            return -1
+        growth, extras = self._growth(), None
+        if weights is not None or record is not None or growth is not None:
+            extras = loop.Extras(
+                NO_WEIGHTS if weights is None else weights,
+                1.0 if growth is None else growth,
+                NO_RECORD if record is None else record,
+            )
+        geometry = self._geometry()
+        bad: int = loop.run(
+            rows,
+            frozen(intervals),
+            loop.NO_ORDER if order is None else order,
+            self._rule(),
+            geometry,
+            extras,
+            memory.numbers,
+            memory.integers,
+            np.empty(loop.desk_size(geometry, *memory.layout.sizes())),
+        )
+        return bad
+
+    def _go_on(
+        self, batch: Batch, record: loop.Record | None = None, order: Array | None = None
+    ) -> None:
+        """Go on from what was learned before; a failure leaves that as it was."""
+        learned = self._has_learned()
+        columns = few_columns(batch.rows, self.n_features_in_ + 1)
+        if columns is None or not learned or self._growth() is not None:  # which may divide all
+            memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
+            self._memory = self._learn(memory, batch, order, record)
+        else:
+            with self._memory.unchanged_on_failure(columns):
+                self._learn(self._memory, batch, order, record, columns)
+
+    def _make_passes(self, batch: Batch) -> Any:
+        """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
+        memory = self._blank_memory(batch.rows)
+        rng = check_random_state(self.random_state)
+        patience = Patience(self)
+        labelled = batch.labelled()
+        others, n_rounds = np.flatnonzero(~labelled), np.count_nonzero(labelled)
+        for n_iter in range(1, self.max_iter + 1):
+            self.n_iter_ = n_iter
+            order = batch.shuffled(rng) if self.shuffle else None
+            if n_iter == 1 and order is not None and len(others):
+                # Once: they must be finite, too.
+                order = frozen(np.concatenate([others, order], dtype=order.dtype))
+            record = None
+            if self.tol is not None:
+                record = self._blank_record(len(batch) if order is None else len(order))
+            mistakes = memory.integers[1]
+            memory = self._learn(memory, batch, order, record)
+            mistakes = memory.integers[1] - mistakes
+            if patience.ends(mistakes, batch.interval_loss(order, record) / n_rounds):
+                break
+        return memory
+
+    def _begin(self, X: Any, classes: Any) -> None:
+        """Begin to learn with these features and classes, before there is any row."""
+        rows = self._read_rows(X, reset=True, min_rows=0)
+        self.order_ = ranking.check_classes(classes)
+        self._memory = self._blank_memory(rows)
+
+    def _has_learned(self) -> bool:
+        return hasattr(self, "_memory")
+
+    def _growth(self) -> float | None:
+        """Return how much more a round weighs than the one before it; None: not at all."""
+        half_life = getattr(self, "half_life", None)
+        return None if half_life is None else float(2.0 ** (1.0 / half_life))
+
+    def __getstate__(self) -> Any:
+        """Return the attributes for copies and files, as plain data."""
+        state = dict(super().__getstate__())
+        if "_memory" in state:
+            state["_memory"] = state["_memory"].to_plain()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_memory" in state:
+            # A copy: a stream learns in place.
+            self._memory = self._memory_type.of(self._layout(), state["_memory"])
+
+    def _check_ready(self) -> None:
+        """Refuse to predict before learning, or under other parameters."""
+        if not self._has_learned():
+            check_is_fitted(self)  # which is slow
+        self._check_parameters()
+        self._check_fixed()
+
+    def _check_parameters(self) -> None:
+        """Validate the parameters, unless they are those that were validated last."""
+        now = [*self._get_parameters(self)]
+        known = aside(self)
+        if known.valid is None or not all(map(is_, now, known.valid)):
+            self._validate_params()
+            known.valid = now
+
+    def _check_fixed(self) -> None:
+        for name, value in self._learned_with.items():
+            now = getattr(self, name)
+            if now is not value and now != value:
+                raise InputError(
+                    f"{name} was {value!r} when learning began and is {now!r} now: what was "
+                    "learned has no meaning under it; set it back, or fit anew"
+                )
+
+    def _read_rows(self, X: Any, *, reset: bool, min_rows: int) -> Any:
+        constant = float(getattr(self, "fit_intercept", False))
+        return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
+
+    def _agreed_classes(self, table: ranking.Labels, classes: ArrayLike | None) -> Array:
+        known: Array | None = getattr(self, "order_", None)
+        agreed = getattr(self, "_agreed", None)  # the very object: checked before
+        for named in (self.classes, classes):
+            if named is None or named is agreed:
+                continue
+            given = ranking.check_classes(named)
+            if known is not None and not np.array_equal(given, known):
+                raise InputError(
+                    f"classes must stay the same: {ranking.named(known)} were set before, "
+                    f"now they are {ranking.named(given)}"
+                )
+            known = given
+        self._agreed = self.classes
+        if known is not None and not (self.classes is None and classes is None):
+            ranking.warn_of_order(table, known)
+        elif table.ordered:
+            if known is None:
+                known = table.vocabulary
+            elif not ranking.same_order(table, known):
+                raise InputError(
+                    f"y is a Categorical ordered {ranking.named(table.vocabulary)}, against the "
+                    f"classes {ranking.named(known)} set before"
+                )
+        if known is None:
+            raise InputError(
+                "classes must be passed on the first call to partial_fit, lowest first (or set "
+                "classes on the estimator, or pass y as an ordered Categorical)"
+            )
+        return known
+
+    def _fix_parameters(self) -> None:
+        """Remember the parameters that cannot change once there is a model."""
+        self._learned_with = {name: getattr(self, name) for name in self._fixed}
+
+    def _layout(self) -> Layout:
+        """Return what there is to remember."""
+        return Layout(
+            self._n_scores(),
+            self.n_features_in_,
+            len(self.order_),
+            average=bool(getattr(self, "average", False)),
+            own=loop.OWN_PARTS.get(type(self._rule()), ()),
+        )
+
+    def _blank_memory(self, rows: Any) -> Any:
+        self._fix_parameters()
+        return Memory.blank(self._layout(), lattice=self._whole_steps)
+
+    def _blank_record(self, n: int, *, with_cuts: bool = False) -> loop.Record:
+        rank = np.empty(n, dtype=np.int64)
+        cuts = np.empty((n if with_cuts else 0, len(self.order_) + 1))
+        return loop.Record(rank, np.empty((n, self._n_scores())), np.empty(n), cuts)
+
+    # --- Predicting ---
+
+    def _readable(self, X: Any) -> Any:
+        """Return the rows of X, to be predicted."""
+        self._check_ready()
+        return self._read_rows(X, reset=False, min_rows=1)
+
+    def _rate_rows(self, rows: Any) -> Ratings:
+        """Do the work of `_rate` for rows that have been checked."""
+        w, cut, unit = self._parameters()
+        ranks = np.empty(n_rows(rows), dtype=np.int64)
+        scores = np.empty((n_rows(rows), len(w)))
+        bad = loop.rate(rows, self._rule(), w, cut, ranks, scores)
+        if bad >= 0:
+            raise not_finite_error(rows, self, int(bad))
+        return Ratings(ranks, scores / unit, cut / unit)
+
+    def _parameters(self) -> tuple[Array, Array, float]:
+        """Return weights, thresholds between sentinels, and the number that divides them."""
+        self._check_ready()
+        found: tuple[Array, Array, float] = self._memory.predicting(self._geometry())
+        return found
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features, one row a score."""
+        w, _, unit = self._parameters()
+        return w[:, :-1] / unit
+
+    @property
+    def t_(self) -> int:
+        """Rounds learned from, over all passes and calls."""
+        check_is_fitted(self)
+        return int(self._memory.integers[0])
+
+    @property
+    def n_mistakes_(self) -> int:
+        """Rounds that changed the model."""
+        check_is_fitted(self)
+        return int(self._memory.integers[1])
+
+    @property
+    def n_updates_(self) -> int:
+        """Violated constraints, over all rounds."""
+        check_is_fitted(self)
+        return int(self._memory.integers[2])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        # scikit-learn's accuracy check has nominal blobs, in no order along any line.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class OnlineThresholdClassifier(ThresholdClassifier, OnlineClassifier):
+    """An online learner with one score and thresholds."""
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features."""
+        coef: Array = super().coef_[0]
+        return coef
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the constant feature, 0.0 if there is none."""
+        w, _, unit = self._parameters()
+        return float(w[0, -1] / unit) if getattr(self, "fit_intercept", False) else 0.0
+
+    @property
+    def thresholds_(self) -> Array:  # type: ignore[override]
+        """Thresholds between neighbouring classes, ascending."""
+        _, cut, unit = self._parameters()
+        return cut[1:-1] / unit

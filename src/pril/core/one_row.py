@@ -1,0 +1,420 @@
+"""Learning and predicting one row at a time, without the cost of a table of one row."""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from pril.core import loop, ranking
+from pril.core.classifier import read_weights
+from pril.core.learner import OnlineClassifier
+from pril.core.rows import TIMES, not_finite_error
+from pril.errors import InputError, InputTypeError, shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+MOST_LABELS = 10_000  # that a stream remembers having read
+NUMBER = struct.Struct("d")
+NOT_USUAL = (KeyError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
+
+ndarray = np.ndarray
+FLOAT64 = np.dtype(np.float64)
+
+
+def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
+    """Return a function from a dict to its values of these names; it may raise KeyError."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda x: [x[name] for name in names]
+
+
+class Stream:
+    """A linear learner that learns and predicts one row at a time; its `stream` returns it.
+
+    A row is a dict, a sequence or a 1-D array of features. All that is learned is in the model at
+    once, and equal to what `partial_fit` would have learned, bit for bit. A call that is refused
+    leaves the model as it was.
+
+    Parameters
+    ----------
+    model : estimator
+        A linear learner, fitted or not.
+    unknown : {"error", "ignore"}, default="error"
+        What to do with features that a fitted model does not know.
+
+    Attributes
+    ----------
+    model : estimator
+        The learner.
+    """
+
+    # Each method tries the usual case first: a model as it was left, the features that it knows, a
+    # label that was read before. If anything is different, it starts over and looks at everything.
+
+    def __init__(
+        self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
+    ) -> None:
+        if unknown not in ("error", "ignore"):
+            raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
+        self.model = model
+        self.unknown = unknown
+        self._grows = not model._has_learned()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Work on the model as it is now."""
+        model = self.model
+        model._check_parameters()
+        self._memory: Any = None
+        self._parameters = model._rule(), model._geometry(), model._growth()
+        self._names: dict[str, None] | None = {}  # in their order; None: they have none
+        self._width = -1  # features of a usual row; before the first, no row is
+        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
+        if model._has_learned():
+            model._check_fixed()
+            self._classes = model._agreed_classes(ranking.read([]), None)
+            self._use(model._memory)
+        elif model.classes is not None:
+            self._classes = ranking.check_classes(model.classes)
+        else:
+            raise InputError(
+                "stream() needs the classes of a model that has not learned yet: set them on the "
+                f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
+            )
+        self._answers = self._classes.tolist()
+
+    def _use(self, memory: Any) -> None:
+        """Learn in place, in this memory of the model."""
+        model, (n_scores, width, n_classes) = self.model, memory.layout.sizes()
+        rule, geometry, growth = self._parameters
+        rating = loop.rating_size(n_scores, width, n_classes)
+        space = loop.desk_size(geometry, n_scores, width, n_classes)
+        self._memory = memory
+        self._desk = desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
+        self._note = np.zeros(loop.NOTE_SIZE, dtype=np.int64)
+        self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
+        self._importance = desk[width - 1 : width]
+        self._importance[0], desk[width] = 1.0, float(getattr(model, "fit_intercept", False))
+        start, stop = width + 1 + n_scores * width, width + 1 + rating
+        self._rating = np.split(desk[start:stop], [n_classes + 1, -1])  # cuts, scores, divisor
+        arrays = (memory.numbers, memory.integers, desk, self._note)
+        self._arrays = arrays
+        self._learn = self._compiled(growth)
+        self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
+        given = (rule, geometry, *arrays)
+        self._rate = partial(loop.entry_point(loop.rate_row, *given), *given)
+        self._pack = partial(struct.Struct(f"{width - 1}d").pack_into, self._row.data.cast("B"), 0)
+        inspect = model._inspect_rows
+        self._inspect: Callable[[], None] | None = None  # for learners that look at features
+        if getattr(inspect, "__func__", None) is not OnlineClassifier._inspect_rows:
+            self._inspect = partial(inspect, loop.Dense(self._row[np.newaxis], 0.0))
+        names = getattr(model, "feature_names_in_", None)
+        self._names = None if names is None else dict.fromkeys(names.tolist())
+        self._values = values_getter([] if names is None else names.tolist())
+
+    def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
+        given = (*self._parameters[:2], growth, *self._arrays)
+        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
+
+    def __copy__(self) -> Stream:
+        return copy.deepcopy(self)  # a copy learns alone
+
+    def __reduce__(self) -> Any:
+        return resume, (self.model, self.unknown, self._grows)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.model!r}, unknown={self.unknown!r})"
+
+    # --- Learning ---
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> None:
+        """Learn from one row.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features. A feature that a dict lacks counts as zero. A model that had not learned when
+            the stream began takes new features of a dict at any time.
+        y : label, pair, dict or None
+            The class, its lower and upper end (a missing end is open), the same as
+            ``{"low": lower, "high": upper}``, or None: a row without a label is left out.
+        sample_weight : float, default=1.0
+            How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
+            left out.
+        """
+        try:
+            lo, hi = self._intervals[y]
+            if type(x) is dict and len(x) == self._width:
+                self._pack(*self._values(x))
+            elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
+                self._row[:] = x
+            else:
+                raise KeyError
+            if sample_weight != 1.0 or self.model._memory is not self._memory:
+                raise KeyError
+            if self._inspect is not None:
+                self._inspect()
+        except NOT_USUAL:
+            self._learn_any(x, y, sample_weight)
+        else:
+            if self._learn(lo, hi) >= 0:
+                raise self._not_finite()
+
+    def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Learn from a row of which nothing is known yet."""
+        self._follow_model()
+        weight = float(read_weights(sample_weight, 1)[0])
+        row, names = self._read_row(x, learning=True)
+        lo, hi = self._read_label(None if weight == 0.0 else y)
+        model = self.model
+        model._inspect_rows(loop.Dense(row[np.newaxis], 0.0))
+        with model._unchanged_on_failure():
+            if self._memory is None or len(row) > self._width:
+                self._make_room(len(row), names)
+            self._row[:] = row
+            learn = self._learn
+            if weight != 1.0:
+                if self._learn_weighted is None:
+                    self._learn_weighted = self._compiled(self._parameters[2] or 1.0)
+                learn, self._importance[0] = self._learn_weighted, weight
+            failed = learn(lo, hi) >= 0
+            self._importance[0] = 1.0
+            if failed:
+                raise self._not_finite(row, weight)
+
+    def _make_room(self, n_features: int, names: list[str] | None) -> None:
+        """Give the model so many features."""
+        model = self.model
+        model.n_features_in_ = n_features
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
+        if self._memory is None:
+            model._check_parameters()
+            model.order_ = self._classes
+            model._memory = model._blank_memory(None)
+        else:
+            layout = self._memory.layout._replace(n_features=n_features)
+            model._memory = self._memory.with_layout(layout)
+        self._use(model._memory)
+
+    def _read_label(self, y: Any) -> tuple[int, int]:
+        """Return the interval of a label, and remember it."""
+        if isinstance(y, Mapping):
+            if not {"low", "high"} >= set(y):
+                raise InputError(
+                    f"y must have the keys 'low' and 'high' if it is a dict, got {shown(dict(y))}"
+                )
+            y = (y.get("low"), y.get("high"))
+        elif isinstance(y, list | ndarray):
+            y = tuple(y)
+        try:
+            return self._intervals[y]
+        except KeyError:
+            pass
+        table = ranking.read([y])
+        intervals = ranking.to_intervals(table, self._classes)
+        self.model._inspect_labels(table, intervals)
+        lo, hi = intervals[0].tolist()
+        if len(self._intervals) < MOST_LABELS:
+            self._intervals[y] = lo, hi
+        return lo, hi
+
+    # --- Predicting ---
+
+    def predict_one(self, x: Any) -> Any:
+        """Predict the label of one row.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features, as in `learn_one`.
+
+        Returns
+        -------
+        label : object
+            One of the classes.
+        """
+        return self._answers[self._rank(x)]
+
+    def _rank(self, x: Any) -> int:
+        """Score a row, and return its rank."""
+        try:
+            if type(x) is dict and len(x) == self._width:
+                self._pack(*self._values(x))
+            elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
+                self._row[:] = x
+            else:
+                raise KeyError
+            if self.model._memory is not self._memory:
+                raise KeyError
+        except NOT_USUAL:
+            self._follow_model()
+            check_is_fitted(self.model)
+            self._row[:] = self._read_row(x, learning=False)[0]
+        rank: int = self._rate()
+        if rank < 0:
+            raise self._not_finite()
+        return rank
+
+    # --- What both need ---
+
+    def _follow_model(self) -> None:
+        """Go on with the model if it has learned by other means since."""
+        if getattr(self.model, "_memory", None) is not self._memory:
+            self._begin()
+
+    def _read_row(self, x: Any, *, learning: bool) -> tuple[Array, list[str] | None]:
+        """Return the features of a row, and their names if a dict has given them."""
+        if isinstance(x, Mapping):
+            names = self._known_names(x, learning)
+            return self._numbers([x.get(name, 0.0) for name in names], names), names
+        values: Any = x
+        if isinstance(x, ndarray):
+            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # which makes dates numbers
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise InputTypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
+        width = len(values) if self._memory is None else self._width
+        if len(values) != width or width == 0:
+            raise InputError(f"x has {len(values)} features, expected {width or 'at least one'}")
+        return self._numbers(list(values), None), None
+
+    def _known_names(self, x: Mapping[Any, Any], learning: bool) -> list[str]:
+        """Return the names of the features; if a row is to be learned, with its new ones."""
+        if self._names is None:
+            raise InputError(
+                "x is a dict, but the model learned from rows whose features have no names: pass a "
+                "sequence or a 1d array"
+            )
+        new = [name for name in x if name not in self._names]
+        if new and not self._grows:
+            if self.unknown == "error":
+                raise InputError(
+                    f"x has a feature {shown(new[0])} that the model does not know; "
+                    "stream(unknown='ignore') leaves such features out"
+                )
+            new = []
+        if not learning:
+            new = []
+        for name in new:
+            if not isinstance(name, str):
+                raise InputTypeError(f"names of features must be strings, got {shown(name)} in x")
+        names = [*self._names, *new]
+        if not names:
+            raise InputError("x has no features, expected at least one")
+        return names
+
+    def _numbers(self, values: list[Any], names: list[str] | None) -> Array:
+        row = np.empty(len(values))
+        for i, value in enumerate(values):
+            try:
+                if type(value) in TIMES:  # some of them have a float
+                    raise TypeError
+                NUMBER.pack_into(row.data, 8 * i, value)
+            except (struct.error, TypeError, ValueError, OverflowError):
+                name = i if names is None else repr(names[i])
+                raise InputError(f"x, feature {name}: {shown(value)} is not a number") from None
+        return row
+
+    def _not_finite(self, row: Array | None = None, weight: float = 1.0) -> ValueError:
+        row = self._row if row is None else row
+        rows = loop.Dense(row[np.newaxis], 0.0)
+        return not_finite_error(rows, self.model, 0, np.array([weight]))
+
+
+class ThresholdStream(Stream):
+    """A stream of a learner with one score and thresholds that cut it into classes."""
+
+    def latent_one(self, x: Any) -> float:
+        """Return the score f(x) that the thresholds cut into classes.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features, as in `learn_one`.
+
+        Returns
+        -------
+        score : float
+            Comparable to the model's `thresholds_`.
+        """
+        self._rank(x)
+        _, scores, unit = self._rating
+        return float(scores[0] / unit[0])
+
+
+class ProbabilityStream(ThresholdStream):
+    """A stream of a learner with probabilities."""
+
+    def predict_proba_one(self, x: Any) -> dict[Any, float]:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        x : dict, sequence or ndarray of shape (n_features,)
+            Features, as in `learn_one`.
+
+        Returns
+        -------
+        probabilities : dict
+            Of each class, lowest first; they add up to 1.
+        """
+        self._rank(x)
+        cut, scores, _ = self._rating
+        logs = self.model._log_probabilities(scores[np.newaxis], cut)
+        return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
+
+
+def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> Stream:
+    """Return the stream of a model that was copied with its stream."""
+    stream: Stream = model.stream(unknown=unknown)
+    stream._grows = grows
+    return stream
+
+
+class StreamMixin:
+    """The method `stream` of a learner."""
+
+    _stream_type: ClassVar[type[Stream]] = ThresholdStream
+
+    def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> Any:
+        """Learn and predict one row at a time, in about a microsecond.
+
+        The model has learned every row as soon as `learn_one` returns. A stream belongs to one
+        thread. If the model learns by other means, `fit` or `partial_fit`, the stream goes on from
+        there. Parameters are those of the model when the stream began, or last had to follow it.
+
+        Parameters
+        ----------
+        unknown : {"error", "ignore"}, default="error"
+            What to do with features that a fitted model does not know. A model that has not
+            learned yet takes new ones as they come: each starts as if it had been zero so far.
+
+        Returns
+        -------
+        stream : object
+            With the methods ``learn_one(x, y, sample_weight=1.0)``, ``predict_one(x)``,
+            ``latent_one(x)`` where there are thresholds, and ``predict_proba_one(x)`` where there
+            are probabilities.
+
+        Examples
+        --------
+        >>> from pril import PRIL
+        >>> stream = PRIL(classes=[1, 2, 3]).stream()
+        >>> for size in range(-3, 4):
+        ...     stream.learn_one({"size": size}, (1, 2) if size < 0 else (2, 3))
+        >>> stream.predict_one({"size": 5})
+        3
+        >>> stream.model.t_
+        7
+        """
+        return self._stream_type(self, unknown)  # type: ignore[arg-type]

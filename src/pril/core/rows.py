@@ -1,0 +1,243 @@
+"""Rows: from anything a user may call X to rows the loop can walk, copied only if they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from pril.core.loop import Csr, Dense
+from pril.core.scikit import validate_data
+from pril.errors import InputError, InputTypeError, RowError, shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TIMES = {np.datetime64, np.timedelta64}
+
+
+def read_rows(
+    estimator: Any, X: Any, *, constant: float, reset: bool, min_rows: int
+) -> Dense | Csr:
+    """Check X for an estimator and return its rows; only a wrong dtype or order is copied.
+
+    Values are not looked at: that pass would cost as much as learning. A row that is not finite
+    has scores that are not finite. The loop sees that for free; `not_finite_error` finds the cell.
+    """
+    if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
+        return Dense(frozen(X), constant)
+    check_cells(X)
+    try:
+        rows = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
+        )
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise _word_error(X) or error from None
+    X = rows
+    if not issparse(X):
+        return Dense(frozen(X), constant)
+    if not X.has_canonical_format:  # a feature stored twice would have a wrong square
+        X = X.copy()
+        X.sum_duplicates()
+    return Csr(frozen(X.data), frozen(X.indices), frozen(X.indptr), constant)
+
+
+def _word_error(X: Any) -> ValueError | None:
+    """Return the error for the first cell that is a word; None if there is none."""
+    names = getattr(X, "columns", None)
+    cells = np.asarray(X, dtype=object)
+    for row, values in enumerate(cells if cells.ndim == 2 else ()):
+        for j, value in enumerate(values):
+            try:
+                float(value)
+            except ValueError:
+                feature = f"feature {j}" if names is None else f"feature {names[j]!r}"
+                advice = "encode words, for example with pril.ColumnEncoder"
+                return RowError("X", row, f"{feature} is {shown(value)}, not a number; {advice}")
+            except TypeError:
+                continue
+    return None
+
+
+def _is_plain(X: Any, estimator: Any) -> bool:
+    """Tell whether X is a matrix that can be used as it is: all checks of it would pass."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype in (np.float64, np.float32)
+        and X.flags.c_contiguous
+        and X.ndim == 2
+        and X.shape[1] == getattr(estimator, "n_features_in_", None)
+        and not hasattr(estimator, "feature_names_in_")
+    )
+
+
+def check_cells(X: Any, name: str = "X") -> None:
+    """Refuse cells that NumPy would silently read as numbers, and matrices that crash SciPy."""
+    if issparse(X):
+        _check_sparse(X)
+    elif isinstance(X, list | tuple):
+        for t, row in enumerate([] if {float, int}.issuperset(map(type, X)) else X):
+            cells = row if isinstance(row, list | tuple) else [row]
+            if not TIMES.isdisjoint(map(type, cells)):
+                raise _time_error(f"{name}, row {t}", "a time")
+            if isinstance(row, np.ndarray):
+                _check_array(row, name, t)
+    elif isinstance(X, np.ndarray):
+        _check_array(X, name, None)
+    else:
+        types = getattr(X, "dtypes", None)  # of a DataFrame's columns
+        if types is None or not hasattr(types, "__iter__"):
+            types = [getattr(X, "dtype", None)]
+        for column, dtype in enumerate(types):
+            is_temporal = getattr(dtype, "is_temporal", bool)  # polars
+            if getattr(dtype, "kind", "") in ("m", "M") or is_temporal():
+                columns = getattr(X, "columns", None)
+                where = name if columns is None else f"{name}, feature {columns[column]!r}"
+                raise _time_error(where, str(dtype))
+
+
+def _check_array(X: NDArray[Any], name: str, row: int | None) -> None:
+    """Refuse masked values and times in an array, which may be one row."""
+    if np.ma.is_masked(X):
+        hidden = np.ma.getmaskarray(X)
+        if row is None:
+            row = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1))) if X.ndim else 0
+        reason = "a value is masked: fill it in (numpy.ma.filled), or drop such rows"
+        raise RowError(name, row, reason)
+    is_object = X.dtype.kind == "O"
+    if X.dtype.kind in "mM" or (is_object and not TIMES.isdisjoint(map(type, X.ravel().tolist()))):
+        raise _time_error(name if row is None else f"{name}, row {row}", str(X.dtype))
+
+
+def _time_error(where: str, kind: str) -> TypeError:
+    return InputTypeError(
+        f"{where}: got {kind}, expected numbers; turn times into numbers first, for example into "
+        "days: (times - start) / numpy.timedelta64(1, 'D')"
+    )
+
+
+def _check_sparse(X: Any) -> None:
+    """Refuse a sparse matrix whose arrays do not fit together: SciPy's code would crash on it."""
+    if len(X.shape) != 2:
+        return
+    n_rows, n_columns = X.shape
+    if X.format == "coo":
+        _check_indices(X.coords[0], n_rows, "row")
+        _check_indices(X.coords[1], n_columns, "column")
+    elif X.format in ("csr", "csc"):
+        n_starts, n_others = (n_rows, n_columns) if X.format == "csr" else (n_columns, n_rows)
+        start = X.indptr
+        n_stored = min(len(X.indices), len(X.data))
+        if (
+            len(start) != n_starts + 1
+            or start[0] != 0
+            or start[-1] > n_stored
+            or (start[1:] < start[:-1]).any()
+        ):
+            raise InputError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
+        _check_indices(X.indices[: start[-1]], n_others, "column" if X.format == "csr" else "row")
+
+
+def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
+    if len(index) and not 0 <= index.min() <= index.max() < size:
+        raise InputError(f"X is damaged: a {name} index is not within 0..{size - 1}")
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: the loop is compiled for one kind of array, not for two."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def n_rows(rows: Any) -> int:
+    """Return the number of rows."""
+    return len(rows.indptr) - 1 if isinstance(rows, Csr) else int(rows.X.shape[0])
+
+
+def batches(n: int, size: int, least: int | None = None) -> Iterator[slice]:
+    """Cut n rows into batches; with `least`, what is left over into halves, down to that size.
+
+    Results then have few shapes: an accelerator's allocator keeps what it once gave, and uses it
+    again for nothing larger.
+    """
+    start = 0
+    while start < n:
+        while least is not None and n - start < size > least:
+            size //= 2
+        yield slice(start, min(start + size, n))
+        start += size
+
+
+def rows_within(rows: Any, batch: slice) -> Any:
+    """Return the rows of a batch; their features are not copied."""
+    if not isinstance(rows, Csr):
+        return rows._replace(X=rows.X[batch, ...])
+    start = rows.indptr[batch.start : batch.stop + 1]
+    stored = slice(start[0], start[-1])
+    indptr = frozen(start - start[0])
+    return rows._replace(data=rows.data[stored], indices=rows.indices[stored], indptr=indptr)
+
+
+def not_finite_error(
+    rows: Dense | Csr,
+    estimator: Any,
+    row: int | None,
+    weights: NDArray[Any] | None = None,
+    block: int = 1 << 16,
+) -> ValueError:
+    """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.
+
+    `row` is where it overflowed, if that is known; else it is taken to be the most extreme row.
+    """
+    cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
+    for start in range(0, len(cells), block):
+        finite = np.isfinite(cells[start : start + block])
+        if not finite.all():
+            at = start + int(np.argmin(finite))
+            if isinstance(rows, Dense):
+                bad, column = divmod(at, rows.X.shape[1])
+            else:
+                bad = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+                column = int(rows.indices[at])
+            names = getattr(estimator, "feature_names_in_", None)
+            feature = f"feature {column}" if names is None else f"feature {names[column]!r}"
+            value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
+            return RowError(
+                "X",
+                bad,
+                f"{feature} is {value}; Input X contains NaN or infinity, which "
+                f"{type(estimator).__name__} does not accept: impute or drop such rows",
+            )
+    sizes = np.abs(cells)
+    largest = float(sizes.max(initial=0.0))
+    too_small = largest < 1.0
+    name = type(estimator).__name__
+    if weights is not None and max(largest, 1.0) < weights.max():
+        t = int(np.argmax(weights)) if row is None else row
+        reason = f"{name} overflowed: {weights[t].item()} is too large a weight; divide all weights"
+        return RowError("sample_weight", t, reason)
+    if row is None and len(cells):
+        at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
+        if isinstance(rows, Dense):
+            row = at // rows.X.shape[1]
+        else:
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+    return RowError(
+        "X",
+        row or 0,
+        f"X is finite, but {name} overflowed on it: the features are too "
+        f"{'small' if too_small else 'large'} for sums of their products; scale them, for example "
+        "with StandardScaler",
+    )

@@ -1,0 +1,292 @@
+"""Two ways to learn from lazy blocks: chain and mix.
+
+A task is a pure function of a model and a block: it learns on a copy, so Dask may run it twice or
+give its inputs to several tasks. Sums over blocks are added in the order of the blocks, so the
+result does not depend on which worker computed what, or on what was lost and computed again.
+
+Order of thresholds. Lemma 1 of the paper holds for thresholds that are integers, and a mean is not
+an integer. Where the state says that its thresholds are integers (`lattice`), mixing therefore
+makes them ordered integers again: isotonic regression, then rounding. The lemma then holds in the
+next pass of every block, and `decode` and `step` rely on it. The remainder of the rounding is
+carried to the next round: with many or short blocks the mean change is often below a half, and
+rounding alone would drop it in every round. Thresholds that are not integers are not rounded:
+isotonic regression keeps them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from dask import delayed
+from sklearn.isotonic import isotonic_regression
+from sklearn.utils import check_random_state
+
+from pril.core import loop
+from pril.core.learner import Patience
+from pril.core.memory import Layout, Memory
+from pril.core.registry import BY_NAME
+from pril.dask.blocks import Blocks, errors_name_block, find_classes, find_features
+from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
+from pril.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Mode = Literal["chain", "mix"]
+
+# How far a round goes along the mean change of its blocks, chosen by benchmarks/dask_quality.py.
+# One pass over a block reaches the block's optimum along steep directions, and goes only a part of
+# the way along flat ones. A stride of 1 is slow along the flat directions; from 2 on, the model
+# oscillates along the steep ones. The last round has a stride of 1: the plain mean has least noise.
+STRIDE = 1.5
+
+WINDOW = 8  # blocks of a chain in memory at once: one is learned while the others are read
+
+
+def learn(
+    model: Any,
+    blocks: Blocks,
+    features: Any,
+    classes: Array | None,
+    mode: Mode,
+    epochs: int | None,
+    cluster: Cluster,
+) -> Any:
+    """Return the model fitted to the blocks.
+
+    `features` is X without rows, and `classes` are the labels in order; None has to be found.
+    """
+    if mode not in ("mix", "chain"):
+        raise InputError(f"mode must be 'mix' or 'chain', got {mode!r}")
+    is_integer = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
+    if epochs is not None and not (is_integer and epochs >= 1):
+        raise InputError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
+    if mode == "mix" and not _mixes(model):
+        raise InputError(
+            f"mode='mix' cannot learn {type(model).__name__}: the mean of its models would hold "
+            "the support rows of all of them; use mode='chain', or PRIL on a feature map"
+        )
+    if mode == "mix" and getattr(model, "half_life", None) is not None:
+        raise InputError(
+            "mode='mix' cannot learn with a half_life: its blocks have no common order of rows; "
+            "use mode='chain'"
+        )
+    if len(blocks) == 0:
+        raise InputError("X has no blocks")
+    if classes is None:
+        classes = find_classes(blocks, cluster)
+    epochs = model.max_iter if epochs is None else epochs
+    if mode == "chain":
+        return _chain(model, blocks, classes, epochs, cluster)
+    if features is None:
+        task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
+        model = cluster.compute(task, "reading the features of the first block")
+    else:
+        model._read_rows(features, reset=True, min_rows=0)
+    return _mix(model, blocks, classes, epochs, cluster)
+
+
+def _mixes(model: Any) -> bool:
+    """Tell whether the mean of models is a model of the same kind; subclasses are as their base."""
+    names = [base.__name__ for base in type(model).__mro__]
+    return all(BY_NAME[name].mixes for name in names if name in BY_NAME)
+
+
+def _no_rows_error() -> ValueError:
+    return InputError("X has no rows in any block, and at least one is needed to learn from")
+
+
+# --- Chain: the model goes from block to block ---------------------------------------------------
+
+
+class PassSoFar(NamedTuple):
+    """The model after some blocks of a pass, their loss and their warnings."""
+
+    model: Any
+    loss: int
+    collected: CollectedWarnings
+
+
+def learn_next_block(before: PassSoFar, block: Any, b: int, classes: Array) -> PassSoFar:
+    """Return the pass after the b-th block."""
+    model = copy(before.model)  # Dask may give the same model to another task
+    with errors_name_block(b), collect_warnings() as collected:
+        X, y, *weights = block
+        recording = model.tol is not None
+        batch, record = model._partial_fit(X, y, classes, *weights, recording=recording)
+    loss = before.loss + batch.interval_loss(None, record)
+    return PassSoFar(model, loss, collected | before.collected)
+
+
+def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
+    patience = Patience(model)
+    rows = mistakes = 0
+    for n_iter in range(1, epochs + 1):
+        loss = 0
+        for start in range(0, len(blocks), WINDOW):
+            task: Any = delayed(PassSoFar(model, loss, {}), traverse=False)
+            for b, block in enumerate(blocks[start : start + WINDOW], start):
+                task = delayed(learn_next_block)(task, block, b, classes)
+            model, loss, collected = cluster.compute(task, f"learning pass {n_iter} of {epochs}")
+            cluster.show_warnings(collected)
+        if not hasattr(model, "_memory"):
+            raise _no_rows_error()
+        model.n_iter_ = n_iter
+        new_rows, new_mistakes = model.t_ - rows, model.n_mistakes_ - mistakes
+        rows, mistakes = model.t_, model.n_mistakes_
+        if patience.ends(new_mistakes, loss / max(new_rows, 1)):
+            break
+    return model
+
+
+# --- Mix: all blocks learn at once, and the common model moves by their mean change --------------
+
+
+class BlockSums(NamedTuple):
+    """Sums over the rows of some blocks in one round; sums of several blocks add up."""
+
+    rows: int  # with a label
+    numbers: Array  # change of the memory, see `_change`
+    counts: Array
+    off_lattice: int  # blocks whose thresholds are not integers
+    loss: int
+    collected: CollectedWarnings
+
+
+def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) -> BlockSums:
+    """Learn one pass over the b-th block from the common model, which is not changed."""
+    with errors_name_block(b), collect_warnings() as collected:
+        X, y, *weights = block
+        batch = model._prepare(X, y, None, *weights)
+        order = None if seed is None else batch.shuffled(np.random.default_rng(seed))
+        n = len(batch) if order is None else len(order)
+        record = None if model.tol is None else model._blank_record(n)
+        memory = model._learn(model._memory.copy(), batch, order, record)
+    counts = memory.state.counts - model._memory.state.counts
+    return BlockSums(
+        rows=int(counts[0]),
+        numbers=_change(model._memory, memory, int(counts[0])),
+        counts=counts,
+        off_lattice=int(not memory.state.lattice[0]),
+        loss=batch.interval_loss(order, record),
+        collected=collected,
+    )
+
+
+def _change(before: Memory, after: Memory, rows: int) -> Array:
+    """Return how a block changed the memory: part by part, what adds up over blocks.
+
+    A part that is mixed by the mean counts once for each row. For the mean of the iterates it is
+    their sum, each times its weight, and the weights are in the clock.
+    """
+    change = Memory(after.layout, after.numbers - before.numbers, after.integers)
+    parts, now = change.parts(), after.parts()
+    if after.averages:
+        for mean, part in MEANS.items():
+            parts[mean][:] = now["clock"][0] * now[part] - now[mean]
+    for name in _mixed_by_mean(after.layout):
+        parts[name] *= rows
+    return change.numbers
+
+
+MEANS = {"mean_u": "u", "mean_n": "n"}  # parts, and the part that each is the mean of
+
+
+def _mixed_by_mean(layout: Layout) -> list[str]:
+    """Return the parts of which the common model takes the mean change of its blocks.
+
+    What blocks count adds up. Their weights, thresholds and slopes do not: each block walked a way
+    of its own, and the common model goes the mean of these ways.
+    """
+    return ["u", "n", *(part.name for part in layout.own if part.mixes == "mean")]
+
+
+def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
+    """Return the sums of all blocks of several parts."""
+    *sums, collected = zip(*parts, strict=True)
+    first = {source: text for part in reversed(collected) for source, text in part.items()}
+    return BlockSums._make([*(sum(values[1:], values[0]) for values in sums), first])
+
+
+def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
+    model.order_ = classes
+    model._memory = model._blank_memory(None)
+    rng = check_random_state(model.random_state)
+    # A dtype, because another one draws other numbers, and Windows has its own default.
+    seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
+    patience = Patience(model)
+    weight = 0.0
+    averaged: Any = None  # second half of the rounds; the last round if learning ends before
+    carry = np.zeros(len(classes) - 1)
+    for n_iter in range(1, epochs + 1):
+        common = delayed(model, traverse=False)
+        tasks = [
+            delayed(learn_block)(common, block, b, None if seed is None else (seed, n_iter, b))
+            for b, block in enumerate(blocks)
+        ]
+        task = tree_sum(tasks, add_block_sums)
+        sums = cluster.compute(task, f"learning round {n_iter} of {epochs}")
+        if sums.rows == 0:
+            raise _no_rows_error()
+        cluster.show_warnings(sums.collected)
+        weight += _parts(model, sums)["clock"][0]
+        averaged = sums if n_iter <= epochs // 2 + 1 else add_block_sums([averaged, sums])
+        model = copy(model)  # a task may still read the old one
+        model.n_iter_ = n_iter
+        if patience.ends(sums.counts[1], sums.loss / sums.rows) or n_iter == epochs:
+            break
+        model._memory, carry = move_common_model(model, sums, STRIDE, carry)
+    memory, _ = move_common_model(model, sums, 1.0, carry)
+    _set_mean(memory, _parts(model, averaged), weight)
+    model._memory = memory
+    return model
+
+
+def _parts(model: Any, sums: BlockSums) -> dict[str, Array]:
+    """Return the parts of the change of a memory."""
+    return Memory(model._memory.layout, sums.numbers, model._memory.integers).parts()
+
+
+def move_common_model(
+    model: Any, sums: BlockSums, stride: float, carry: Array
+) -> tuple[Memory, Array]:
+    """Return the common model, moved along the mean change of the blocks, and the new remainder.
+
+    Its mean is empty. `carry` is what rounding took from `State.n` in the rounds before, and is
+    added first.
+    """
+    memory, change = model._memory.copy(), _parts(model, sums)
+    parts, state, rows = memory.parts(), memory.state, sums.rows
+    exact = state.n + carry + stride * change["n"] / rows
+    if len(exact):  # one class has no thresholds
+        exact = isotonic_regression(exact, increasing=False)
+    state.lattice[0] = sums.off_lattice == 0
+    state.n[:] = np.round(exact) if state.lattice[0] else exact
+    state.u[:] += stride * change["u"] / rows
+    by_mean = _mixed_by_mean(memory.layout)
+    for part in memory.layout.own:
+        parts[part.name] += change[part.name] / (rows if part.name in by_mean else 1)
+    state.counts[:] += sums.counts
+    state.clock[:] = 0.0, 1.0
+    state.shift[:] = 0.0
+    state.shift[0] = loop.common_shift(model._geometry(), memory.numbers, memory.integers)
+    if not memory.is_finite():
+        raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
+    return memory, exact - state.n
+
+
+def _set_mean(memory: Memory, averaged: dict[str, Array], weight: float) -> None:
+    """Let a memory predict with the mean of some rounds, of which the sums are given."""
+    parts = memory.parts()
+    parts["clock"][0] = weight
+    if memory.averages:
+        for mean, part in MEANS.items():
+            total = weight * (averaged[mean] / averaged["clock"][0])
+            if part == "n" and memory.integers[loop.LATTICE]:
+                total = np.round(total)  # sums of integers, as after learning: means stay in order
+            parts[mean][:] = weight * parts[part] - total

@@ -1,0 +1,1 @@
+"""Kernel values, support rows, and the loop on a GPU."""

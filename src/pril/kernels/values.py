@@ -1,0 +1,200 @@
+"""Kernel values between rows, computed on the rows' device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy.sparse import issparse
+from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
+from threadpoolctl import ThreadpoolController
+
+from pril.core import ranking
+from pril.core.rows import batches
+from pril.errors import InputError
+from pril.kernels.support import like, namespace, on_host, taken, to_numpy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+# How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
+# CPU they should stay in cache; on an accelerator, few large products are faster than many small.
+CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 27
+ROUNDING = 1e-5  # how far above one a value of the RBF kernel may round
+
+
+class Kernel(NamedTuple):
+    """A kernel and its arguments."""
+
+    kernel: str | Callable[..., Any]
+    arguments: dict[str, Any]
+
+    @classmethod
+    def named(cls, kernel: str, parameters: dict[str, Any], more: dict[str, Any]) -> Kernel:
+        """Return a kernel that scikit-learn knows by name.
+
+        `parameters` that the kernel does not have, or that are None, are left out; `more` must fit.
+        """
+        known = KERNEL_PARAMS[kernel]
+        for name in more:
+            if name not in known:
+                raise InputError(
+                    f"kernel_params: kernel={kernel!r} takes no argument {name!r}, "
+                    f"only {ranking.named(sorted(known))}"
+                )
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return cls(kernel, {name: given[name] for name in given if name in known} | more)
+
+    def __str__(self) -> str:
+        return f"kernel={self.kernel!r}" if isinstance(self.kernel, str) else "the kernel function"
+
+    def gamma(self, X: Any) -> float:
+        """Return gamma, whose default depends on the number of features."""
+        return float(self.arguments.get("gamma", 1.0 / X.shape[1]))
+
+    def values(self, A: Any, B: Any) -> Array:
+        """Return the kernel values of A's rows and B's rows as NumPy; they must be finite."""
+        if B.shape[0] == 0:
+            return np.empty((A.shape[0], 0))
+        values = self._between(A, B)(slice(0, B.shape[0]))
+        xp = namespace(values)
+        if not bool(xp.all(xp.isfinite(values))):
+            host = to_numpy(values)
+            raise InputError(
+                f"X: {self} returned {host[~np.isfinite(host)][0]} for two finite rows"
+            )
+        return np.ascontiguousarray(to_numpy(values))
+
+    def scores(self, A: Any, B: Any, coef: Any, n_jobs: int | None = None) -> Any:
+        """Return kernel values of A's and B's rows, times the coefficients of B's rows.
+
+        A chunk of the values exists at a time in each of `n_jobs` threads, never all of them. The
+        sum does not depend on the number of threads.
+        """
+        xp = namespace(coef)
+        scores = like(np.zeros(A.shape[0]), coef)
+        if coef.shape[0] == 0:
+            return scores
+        between, weights = self._between(A, B), xp.astype(coef, A.dtype)
+
+        def product(part: slice) -> Any:
+            return xp.astype(between(part) @ weights[part], scores.dtype)
+
+        if on_host(coef):
+            parts = list(batches(coef.shape[0], max(1, CHUNK // A.shape[0])))
+            shares = in_threads(product, parts, n_jobs)
+        else:
+            width = max(1, DEVICE_CHUNK // A.shape[0])
+            shares = map(product, batches(coef.shape[0], width, least=width // 16))
+        for share in shares:
+            scores = scores + share
+        return scores
+
+    def _between(self, A: Any, B: Any) -> Callable[[slice], Any]:
+        """Return a function from a slice of B's rows to their kernel values with A's rows."""
+        if self.kernel == "precomputed":
+            return lambda part: A[:, B[part]]
+        if callable(self.kernel):
+            return lambda part: self._call_function(A, B[part, ...])
+        if self.kernel == "rbf" and not (issparse(A) or issparse(B)):
+            return _rbf(A, B, self.gamma(A))
+
+        def between(part: slice) -> Any:
+            with np.errstate(all="ignore"):  # values that overflow are refused later
+                return pairwise_kernels(A, B[part, ...], metric=self.kernel, **self.arguments)
+
+        return between
+
+    def _call_function(self, A: Any, B: Any) -> Any:
+        """Call the user's function, on matrices if it takes them, else on each pair of rows."""
+        function: Any = self.kernel
+        try:
+            if self._takes_matrices(A):
+                values = function(A, B, **self.arguments)
+            else:
+                values = pairwise_kernels(A, B, metric=function, **self.arguments)
+            values = values.toarray() if issparse(values) else values
+            if on_host(A):
+                values = np.asarray(values, dtype=np.float64)
+        except Exception as error:
+            raise InputError(f"the kernel function raised {error!r}") from error
+        if np.shape(values) != (A.shape[0], B.shape[0]):
+            raise InputError(
+                f"the kernel function returned shape {np.shape(values)} for {A.shape[0]} and "
+                f"{B.shape[0]} rows; it should return ({A.shape[0]}, {B.shape[0]})"
+            )
+        return values
+
+    def _takes_matrices(self, A: Any) -> bool:
+        """Tell whether the user's function takes two matrices or two rows, by calling it."""
+        if A.shape[0] == 0 or issparse(A):
+            return True
+        function: Any = self.kernel
+        one, two, three = (taken(A, np.zeros(n, dtype=np.int64)) for n in (1, 2, 3))
+        try:
+            value = function(one[0, :], one[0, :], **self.arguments)
+        except Exception:  # if it takes rows and fails, the call on matrices reports the failure
+            return True
+        if np.shape(value) != ():
+            return True
+        try:
+            return bool(np.shape(function(two, three, **self.arguments)) == (2, 3))
+        except Exception:
+            return False
+
+
+def in_threads(
+    call: Callable[[slice], Any], parts: list[slice], n_jobs: int | None
+) -> Iterator[Any]:
+    """Return what a call returns for each part, in order."""
+    n_threads = min(effective_n_jobs(n_jobs), len(parts))
+    # Products of a chunk are too small to be shared by several threads of BLAS.
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        if n_threads == 1:
+            yield from map(call, parts)
+        else:
+            with ThreadPoolExecutor(n_threads) as pool:
+                yield from pool.map(call, parts)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Return the libraries with threads of their own; to look for them takes milliseconds."""
+    return ThreadpoolController()
+
+
+def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
+    """Return a function from a slice of B's rows to exp(-gamma |a - b|^2) with A's rows.
+
+    The exponent is one product of longer rows,
+    ``(a, -gamma |a|^2, 1) . (2 gamma b, 1, -gamma |b|^2)``: two passes over the result, where
+    `pairwise_kernels` makes seven.
+    """
+    xp, origin = namespace(A), B[:1, ...]
+
+    @np.errstate(all="ignore")  # values that overflow are refused later
+    def moved(rows: Any) -> tuple[Any, Any]:
+        # Measure from a row of B: far from the origin the squares would round away the differences.
+        rows = rows - origin
+        return rows, -gamma * xp.sum(rows * rows, axis=1, keepdims=True)
+
+    rows, a = moved(A)
+    left = xp.concat([rows, a, xp.ones_like(a)], axis=1)
+    # Near B's first row no exponent is above zero by more than rounding.
+    far = -float(xp.min(a)) * float(xp.finfo(a.dtype).eps) > ROUNDING
+
+    def between(part: slice) -> Any:
+        rows, b = moved(B[part, ...])
+        with np.errstate(all="ignore"):
+            exponent = left @ xp.concat([2.0 * gamma * rows, xp.ones_like(b), b], axis=1).T
+        if far:
+            exponent = xp.clip(exponent, max=0.0)
+        return np.exp(exponent, out=exponent) if on_host(exponent) else xp.exp(exponent)
+
+    return between

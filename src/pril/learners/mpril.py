@@ -1,0 +1,148 @@
+"""M-PRIL: the multiplicative version of PRIL."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pril.core import loop
+from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
+from pril.core.one_row import StreamMixin
+from pril.core.scikit import Interval
+from pril.errors import FeatureRangeWarning
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+
+class MPRIL(StreamMixin, OnlineThresholdClassifier):
+    """Multiplicative PRIL, for many features of which few matter.
+
+    The sums are PRIL's, ``u += z x`` and ``n_i += z`` for each violated constraint; the model is
+
+        ``w_j = exp(eta u_j) / Z``,  ``theta_i = exp(-eta n_i) / Z``
+
+    or, signed, twice the hyperbolic sine of the same exponents. Z makes the positive parts add up
+    to one; no prediction and no update depends on it. There is no averaged version: a mean of
+    normalised iterates cannot be kept lazily, since every weight moves with Z in every update.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    eta : float, default=0.05
+        Step size.
+    signed : bool, default=True
+        Whether weights and thresholds may be negative. False is the paper's algorithm, which
+        needs a good model with non-negative weights and thresholds.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made; `partial_fit` alone sets none.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    PRIL : The additive version.
+
+    Notes
+    -----
+    The guarantee assumes features within [-1, 1], for example from
+    :class:`~sklearn.preprocessing.MaxAbsScaler`; others get a `FeatureRangeWarning`.
+
+    Examples
+    --------
+    >>> from pril import MPRIL
+    >>> X = [[-1.0], [-0.6], [-0.2], [0.2], [0.6], [1.0]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, 3)]
+    >>> model = MPRIL(max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict([[-0.9], [0.0], [0.9]])
+    array([1, 2, 3])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **OnlineClassifier._parameter_constraints,
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "signed": ["boolean"],
+    }
+    _parameter_constraints.pop("average")
+    _parameter_constraints.pop("half_life")
+    _fixed = ("eta", "signed")
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        eta: float = 0.05,
+        signed: bool = True,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        self.classes = classes
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.eta = eta
+        self.signed = signed
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+
+    def _rule(self) -> loop.Pril:
+        return loop.Pril(skip_correct=False)
+
+    def _geometry(self) -> loop.Exponential | loop.SignedExponential:
+        geometry = loop.SignedExponential if self.signed else loop.Exponential
+        return geometry(float(self.eta))
+
+    def _inspect_rows(self, rows: Any) -> None:
+        cells = rows.X if isinstance(rows, loop.Dense) else rows.data
+        if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
+            return
+        largest = max(cells.max(), cells.min(), key=abs)
+        if 1.0 < abs(largest) < np.inf:  # what is infinite is refused with its row
+            warnings.warn(
+                f"X reaches {largest:.6g}: MPRIL expects features within [-1, 1]; scale them, for "
+                "example with MaxAbsScaler",
+                FeatureRangeWarning,
+                stacklevel=2,
+            )

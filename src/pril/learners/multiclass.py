@@ -1,0 +1,154 @@
+"""A multiclass perceptron: one score a class, a baseline of the paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pril.core import loop
+from pril.core.classifier import Ratings
+from pril.core.learner import OnlineClassifier
+from pril.core.one_row import Stream, StreamMixin
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+
+class MulticlassPerceptron(StreamMixin, OnlineClassifier):
+    """The multiclass perceptron, one score a class: a baseline that knows no order.
+
+    The class with the largest score wins. If it lies outside the label ``lo..hi``, the best class
+    inside is promoted and the winner demoted:
+
+        ``w_best += x``,  ``w_winner -= x``
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
+    fit_intercept : bool, default=True
+        Whether to add a constant feature of value 1.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
+        mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Weights of the features, a row for each of `classes_`.
+    intercept_ : ndarray of shape (n_classes,)
+        Weights of the constant feature, one for each of `classes_`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made; `partial_fit` alone sets none.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    References
+    ----------
+    K. Crammer and Y. Singer, "Ultraconservative Online Algorithms for Multiclass Problems", 2001.
+
+    Examples
+    --------
+    >>> from pril import MulticlassPerceptron
+    >>> X = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]
+    >>> y = [(1, 1), (1, 1), (1, 2), (2, 2), (2, 2), (2, 2)]
+    >>> model = MulticlassPerceptron(max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict([[0.0], [7.0]])
+    array([1, 2])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **OnlineClassifier._parameter_constraints,
+        "fit_intercept": ["boolean"],
+    }
+    _fixed = ("average", "fit_intercept")
+    _stream_type = Stream
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        half_life: float | None = None,
+        fit_intercept: bool = True,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            half_life=half_life,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+        self.fit_intercept = fit_intercept
+
+    def _rule(self) -> loop.Multiclass:
+        return loop.Multiclass()
+
+    def _n_scores(self) -> int:
+        return len(self.order_)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the score of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            In the order of `classes_`; for two classes the second score less the first.
+        """
+
+        def compare(rated: Ratings, _: slice) -> Array:
+            scores = self._by_class(rated.scores)
+            return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+        return self._answer(self._readable(X), compare)
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features, one row a class."""
+        return self._by_class(super().coef_.T).T
+
+    @property
+    def intercept_(self) -> Array:
+        """Weights of the constant feature, one a class."""
+        return self._by_class(self._parameters()[0][:, -1]).copy()

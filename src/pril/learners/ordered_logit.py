@@ -1,0 +1,199 @@
+"""An ordered logit learned online from ranges."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from pril.core import loop
+from pril.core.classifier import ProbabilityClassifier
+from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
+from pril.core.memory import Memory
+from pril.core.one_row import ProbabilityStream, StreamMixin
+from pril.core.scikit import Interval, StrOptions
+from pril.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+
+MOST_CLASSES = 64  # of OrderedLogit: what it knows of ranges grows with their cube
+
+
+class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
+    """Ordered logit learned online from ranges: a learner with probabilities.
+
+    The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
+
+        ``P(y <= i) = 1 / (1 + exp(f - theta_i))``
+
+    Each round takes a gradient step on the negative log-likelihood of the row's label. The learner
+    also learns how ranges come about: rows with exact labels show which ranges each class is given,
+    and the likelihood of a range weighs its classes by that.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with a mean of all iterates instead of the last one; iterate t weighs t. Learning
+        goes on from the last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much, in the mean and in all that the learner
+        counts, so that the model follows a stream that changes. None: it counts in full for ever.
+    rate : float, default=10.0
+        Step size of the weights. It does not depend on the scale of the features.
+    cut_rate : float, default=2.0
+        Step size of the thresholds.
+    trust : float, default=30.0
+        Number of rows with an exact label of a class after which what they show about ranges counts
+        half. Until then, all classes of a range are taken to be given it equally often.
+    noise : float, default=0.0
+        Relative chance of a label that does not hold the true class, between 0 and 1.
+    decision : {"median", "mode"}, default="median"
+        Which class to predict: the median of the probabilities, which has the least expected
+        absolute error, or the class with the largest one.
+    tol : float, default=None
+        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
+        improved by `tol` for `n_iter_no_change` passes. None: make all `max_iter` passes.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made; `partial_fit` alone sets none.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds in which the score was on the wrong side of a threshold.
+    n_updates_ : int
+        Violated constraints, over all rounds.
+
+    See Also
+    --------
+    PRIL : The paper's perceptron: faster, without probabilities.
+
+    Notes
+    -----
+    Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
+    centre them: there is no intercept, the thresholds have that role.
+
+    Where no label is exact, nothing shows how ranges come about. The classes at both ends cannot
+    then be told from their neighbours, and `PRIL` is as good.
+
+    References
+    ----------
+    P. McCullagh, "Regression models for ordinal data", 1980 (the model).
+
+    D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (how ranges come about).
+
+    J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps).
+
+    Examples
+    --------
+    >>> from pril import OrderedLogit
+    >>> X = [[-2.5], [-1.5], [-0.5], [0.5], [1.5], [2.5]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, None)]
+    >>> model = OrderedLogit(classes=[1, 2, 3], random_state=0).fit(X, y)
+    >>> model.predict([[-3.0], [0.0], [3.0]])
+    array([1, 2, 3])
+    >>> model.predict_proba([[0.0]]).argmax(axis=1)
+    array([1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **OnlineClassifier._parameter_constraints,
+        "rate": [Interval(Real, 0, None, closed="neither")],
+        "cut_rate": [Interval(Real, 0, None, closed="neither")],
+        "trust": [Interval(Real, 0, None, closed="left")],
+        "noise": [Interval(Real, 0, 1, closed="both")],
+        "decision": [StrOptions({"median", "mode"})],
+    }
+    _whole_steps = False
+    _stops_without_mistakes = False  # the probabilities still get better
+    _stream_type = ProbabilityStream
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        half_life: float | None = None,
+        rate: float = 10.0,
+        cut_rate: float = 2.0,
+        trust: float = 30.0,
+        noise: float = 0.0,
+        decision: Literal["median", "mode"] = "median",
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            half_life=half_life,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+        self.rate = rate
+        self.cut_rate = cut_rate
+        self.trust = trust
+        self.noise = noise
+        self.decision = decision
+
+    def _rule(self) -> loop.Likelihood:
+        return loop.Likelihood(
+            rate=float(self.rate),
+            cut_rate=float(self.cut_rate),
+            trust=float(self.trust),
+            noise=float(self.noise),
+            mode=self.decision == "mode",
+        )
+
+    def _blank_memory(self, rows: Any) -> Memory:
+        """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
+        n_classes = len(self.order_)
+        if n_classes > MOST_CLASSES:
+            raise InputError(
+                f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
+                "into bins, for example with pril.labels.from_bounds, or use PRIL"
+            )
+        memory: Memory = super()._blank_memory(rows)
+        below = np.arange(1, n_classes)
+        memory.state.n[:] = np.log(n_classes - below) - np.log(below)
+        return memory
+
+    def _label_chances(self, intervals: Array) -> Array:
+        chances = np.empty((len(intervals), len(self.order_)))
+        loop.label_chances(float(self.trust), self._memory.state.own, intervals, chances)
+        return chances

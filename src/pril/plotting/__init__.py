@@ -1,0 +1,15 @@
+"""Plots of models. They need matplotlib, the extra ``plot``."""
+
+from pril.plotting.confusion import IntervalConfusionDisplay
+from pril.plotting.reliability import ReliabilityDisplay
+from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
+from pril.plotting.weights import WeightsDisplay, plot_model
+
+__all__ = [
+    "IntervalConfusionDisplay",
+    "ReliabilityDisplay",
+    "ScoreAxisDisplay",
+    "WeightsDisplay",
+    "plot_model",
+    "plot_scores",
+]

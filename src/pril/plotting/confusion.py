@@ -1,0 +1,147 @@
+"""A confusion matrix of ranges and predictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pril.core import ranking
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from matplotlib.axes import Axes
+from pril.plotting.drawing import own_axes, rated, ticks
+
+MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
+
+
+class IntervalConfusionDisplay:
+    """The confusion matrix of predictions and ranges.
+
+    A row counts as the class of its range that is nearest to its prediction. So the diagonal holds
+    the predictions inside their range, and the distance from it is the interval loss. For exact
+    labels it is the usual matrix. Rows without a label are left out.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_classes, n_classes)
+        Number of rows by nearest class of the label and predicted class.
+    classes : ndarray of shape (n_classes,)
+        The classes, lowest first.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> from pril.plotting import IntervalConfusionDisplay
+    >>> y, y_pred = [(1, 2), (1, 2), (3, 3)], [2, 3, 3]
+    >>> IntervalConfusionDisplay.from_predictions(y, y_pred, classes=[1, 2, 3]).matrix
+    array([[0, 0, 0],
+           [0, 1, 1],
+           [0, 0, 1]])
+    """
+
+    def __init__(self, matrix: Any, classes: Any) -> None:
+        self.matrix = matrix
+        self.classes = classes
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the matrix of a model's predictions.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted learner of this package, alone or at the end of a Pipeline.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : IntervalConfusionDisplay
+            What was drawn.
+        """
+        learner, rank, _, _, intervals = rated(estimator, X, y)
+        return cls._counted(rank, intervals, learner.order_, ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y: Any, y_pred: Any, *, classes: Any = None, ax: Axes | None = None
+    ) -> Self:
+        """Draw the matrix of predictions.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or intervals.
+        y_pred : array-like of shape (n_samples,)
+            Predicted labels.
+        classes : array-like of shape (n_classes,), default=None
+            The classes, lowest first. None takes them from y and y_pred.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : IntervalConfusionDisplay
+            What was drawn.
+        """
+        labels, predicted = ranking.read(y), ranking.read(y_pred, name="y_pred", columns=(1,))
+        if classes is None:
+            order = ranking.order_classes(labels, predicted)
+        else:
+            order = ranking.check_classes(classes)
+        rank = ranking.to_intervals(predicted, order, name="y_pred")[:, 0]
+        intervals = ranking.to_intervals(labels, order)
+        ranking.check_length(intervals, rank, other="y_pred")
+        return cls._counted(rank, intervals, order, ax)
+
+    @classmethod
+    def _counted(cls, rank: Any, intervals: Any, classes: Any, ax: Axes | None) -> Self:
+        labelled = ranking.is_labelled(intervals)
+        rank, intervals = rank[labelled], intervals[labelled]
+        nearest = np.clip(rank, intervals[:, 0], intervals[:, 1])
+        matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
+        np.add.at(matrix, (nearest, rank), 1)
+        return cls(matrix, classes).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : IntervalConfusionDisplay
+            This display.
+        """
+        self.ax_ = ax = own_axes(ax)
+        self.figure_ = ax.figure
+        shares = self.matrix / np.maximum(self.matrix.sum(axis=1, keepdims=True), 1)
+        ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
+        if len(self.classes) <= MOST_NUMBERS:
+            for (i, j), n in np.ndenumerate(self.matrix):
+                color = "white" if shares[i, j] > 0.5 else "black"
+                ax.text(j, i, str(n), ha="center", va="center", color=color)
+        named = ticks(self.classes)
+        names = list(named.values())
+        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(list(named), names, **(slanted if max(map(len, names)) > 6 else {}))
+        ax.set_yticks(list(named), names)
+        ax.set_xlabel("predicted")
+        ax.set_ylabel("class of the range nearest to it")
+        return self

@@ -1,0 +1,78 @@
+"""What all displays share: axes, colours, names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pril.core import ranking
+from pril.core.parts import Parts
+from pril.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# Safe for colour-blind readers.
+INSIDE, OUTSIDE, BELOW = "#0072b2", "#d55e00", "#e69f00"
+MOST_NAMES = 40  # of more classes, only some are named on an axis
+LONGEST = 30  # characters of a name
+
+
+def own_axes(ax: Axes | None) -> Axes:
+    """Return the axes given, or new ones."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
+    return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
+
+
+def short_text(name: Any) -> str:
+    """Return a name as matplotlib draws it: one short line, in which $ is no formula."""
+    line = "".join(c if c.isprintable() else " " for c in str(name))
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]}…{line[-LONGEST // 2 + 1 :]}"
+    return line.replace("$", r"\$")
+
+
+def ticks(classes: Any) -> dict[int, str]:
+    """Return names of classes by their rank; of many classes, some at equal distances."""
+    step = -(-len(classes) // MOST_NAMES)
+    return {k: short_text(classes[k]) for k in range(0, len(classes), step)}
+
+
+def name_bands(ax: Axes, names: list[str], ends: Any) -> None:
+    """Write the names of bands above an axis, in up to three lines; leave out what does not fit."""
+    lines = 1 + max(name.count("\n") for name in names)
+    width = 72 * ax.get_window_extent().width / ax.figure.dpi  # points, before the final layout
+    unit = 0.7 * width / (ends[-1] - ends[0])  # a legend and the names of ticks may take the rest
+    free = [-np.inf] * (3 if lines == 1 else 2)  # where the last name of each line ends
+    for k, name in enumerate(names):
+        middle = (ends[k] + ends[k + 1]) / 2
+        half = 2.5 * max(map(len, name.split("\n"))) + 2.0  # points, about
+        at = unit * (middle - ends[0])
+        level = next((j for j, end in enumerate(free) if at - half >= end), None)
+        if level is None:
+            continue
+        free[level] = at + half
+        ax.annotate(
+            name,
+            (middle, 1.0),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(0, 4 + 10 * lines * level),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+
+
+def rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the learner, its ranks and scores of rows, its thresholds, and the intervals of y."""
+    parts = Parts.of(estimator)
+    learner = parts.learner
+    rank, scores, cut = learner._rate(parts.transform(X))
+    intervals = ranking.to_intervals(ranking.read(y), learner.order_)
+    ranking.check_length(intervals, rank)
+    return learner, rank, scores, cut[1:-1], intervals

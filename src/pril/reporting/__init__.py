@@ -1,0 +1,1 @@
+"""Reports: pages that say how good a model is."""

@@ -1,0 +1,248 @@
+"""How labels are read from the columns of a table. Needs pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from pril.core import ranking
+from pril.errors import InputError, RowError, shown
+from pril.labels import from_bounds
+from pril.tables.cells import (
+    MISSING,
+    NUMBER,
+    TEXT,
+    column,
+    kind_of,
+    read_numbers,
+    read_words,
+    with_nulls,
+)
+from pril.tables.files import Table, TableError
+
+# isort: split
+import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pril.tables.training import Task
+
+    Array = NDArray[Any]
+
+LARGEST_LABEL = 2**53  # from here on, floats are not exact
+
+
+class LabelColumns(NamedTuple):
+    """Which columns hold the labels, and how their cells become labels."""
+
+    names: tuple[str, ...]  # of exact labels, or of the lower and the upper end
+    text: bool  # whether the labels are words, as the names of brackets are
+    classes: tuple[str, ...] | None = None  # lowest first, as a user wrote them
+    edges: tuple[float, ...] | None = None  # cells are numbers, labels the brackets between these
+
+    @classmethod
+    def in_table(cls, table: Table, task: Task) -> Self:
+        """Return how to read the labels of a task; refuse columns that cannot be labels."""
+        kinds = {name: kind_of(table.schema.field(name).type) for name in task.labels}
+        for name, kind in kinds.items():
+            if kind not in ("number", "text", "empty"):
+                raise TableError(
+                    f"{table.name}: the column {name!r} cannot be a label: it holds {kind}"
+                )
+        as_words = [name for name in task.labels if name in task.text]
+        if task.edges is not None:
+            if as_words:
+                raise TableError(
+                    f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
+                    "for numbers"
+                )
+            return cls.in_brackets(task.labels, task.edges, task.classes)
+        kinds.update({name: "text" for name in as_words if kinds[name] == "number"})
+        if "text" in kinds.values() and "number" in kinds.values():
+            raise TableError(
+                f"{table.name}: the columns {' and '.join(map(repr, kinds))} must both hold "
+                "numbers or both hold words"
+            )
+        return cls(task.labels, "text" in kinds.values(), task.classes)
+
+    @classmethod
+    def in_brackets(
+        cls, names: tuple[str, ...], edges: Sequence[float], classes: tuple[str, ...] | None = None
+    ) -> Self:
+        """Return how to read numbers, whose labels are brackets; `classes` names the brackets."""
+        from_bounds([], [], edges)  # refuses edges that do not ascend
+        classes = _bracket_names(edges) if classes is None else classes
+        if len(classes) != len(edges) + 1:
+            raise InputError(
+                f"{len(edges)} edges make {len(edges) + 1} brackets, but there are {len(classes)} "
+                f"classes: {ranking.named(classes)}"
+            )
+        return cls(names, True, classes, tuple(edges))
+
+    @property
+    def order(self) -> str:
+        """Where the order of the classes comes from, in words."""
+        if self.edges is not None:
+            return "brackets between the edges"
+        if self.classes is not None:
+            return "in the order given"
+        return "words, in alphabetical order" if self.text else "numbers, in ascending order"
+
+    @property
+    def cell_type(self) -> pa.DataType:
+        """What the cells hold: numbers or words."""
+        return TEXT if self.text and self.edges is None else NUMBER
+
+    def read(self, batch: pa.RecordBatch) -> ranking.Labels:
+        """Return the labels of some rows."""
+        if self.edges is None:
+            return read_labels(batch, self.names, text=self.text)
+        try:
+            ends = [read_numbers(column(batch, name), name) for name in self.names]
+            bins = from_bounds(ends[0], ends[-1], self.edges)
+        except RowError as error:
+            argument = "y" if error.argument == "lower" else error.argument
+            raise RowError(argument, error.row, error.reason) from None  # words are no way out
+        bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
+        names = np.array(self.classes, dtype=object)
+        return ranking.Labels(bins[:, : len(ends)], names.dtype, names)
+
+    def comparable(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return the labels of some rows as columns whose values can be counted."""
+        if self.edges is None:
+            return [_comparable(batch.column(name), name) for name in self.names]
+        codes = self.read(batch).values
+        names = pa.array(self.classes, TEXT)
+        return [names.take(pa.array(end, mask=end < 0)) for end in codes.T]
+
+    def encode(self, counted: list[pa.Array]) -> tuple[Array, Array]:
+        """Return the classes, and labels that `comparable` returned as intervals of ranks."""
+        batch = pa.RecordBatch.from_arrays(counted, names=list(self.names))
+        labels = read_labels(batch, self.names, text=self.text)
+        try:
+            return ranking.encode(labels, typed_classes(self.classes, text=self.text))
+        except RowError as error:
+            if self.classes or not self.text:
+                raise
+            reason = f"{error.reason}; the classes were taken in alphabetical order"
+            raise RowError("y", error.row, reason, hint="classes") from None
+
+
+def _bracket_names(edges: Sequence[float]) -> tuple[str, ...]:
+    """Return names for the brackets between some edges: below 2, 2 to 5, 5 or more."""
+    if not len(edges):
+        raise InputError("there are no edges: at least one number is needed")
+    cuts = [str(int(edge) if float(edge).is_integer() else edge) for edge in edges]
+    inner = [f"{low} to {high}" for low, high in pairwise(cuts)]
+    return (f"below {cuts[0]}", *inner, f"{cuts[-1]} or more")
+
+
+# --- Cells as labels ------------------------------------------------------------------------------
+
+
+def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> ranking.Labels:
+    """Return one or two columns as labels: exact, or the lower and the upper end."""
+    columns = [column(batch, name) for name in names]
+    if text:
+        words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
+        return ranking.join([_coded(cells) for cells in words], "y")
+    whole = [_whole_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
+    numbers = [part for part in whole if part is not None]
+    if len(numbers) < len(names):
+        numbers = [_label_floats(cells, name) for cells, name in zip(columns, names, strict=True)]
+    values = np.column_stack(numbers)
+    table = ranking.read(values[:, 0] if len(names) == 1 else values)
+    finite = values[np.isfinite(values)]
+    is_whole = bool((finite == np.floor(finite)).all())
+    return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
+
+
+def _whole_numbers(cells: pa.Array, name: str) -> Array | None:
+    """Return labels as integers, None if a label is missing or not written as an integer."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if cells.null_count or not (pa.types.is_integer(cells.type) or kind_of(cells.type) == "text"):
+        return None
+    try:
+        numbers: Array = to_int64(cells, name).to_numpy()
+    except pa.ArrowInvalid:  # text that is not an integer
+        return None
+    return numbers
+
+
+def to_int64(cells: pa.Array, name: str) -> pa.Array:
+    """Return labels as integers; refuse an unsigned one that does not fit."""
+    if pa.types.is_uint64(cells.type):
+        large = pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64()))
+        row = pc.index(large, True).as_py()
+        if row >= 0:
+            raise _too_large(name, row, cells[row].as_py())
+    return pc.cast(cells, pa.int64())
+
+
+def _label_floats(cells: pa.Array, name: str) -> Array:
+    """Return labels as floats, if they are small enough to be exact as floats."""
+    numbers = read_numbers(cells, name)
+    large = np.abs(numbers) >= LARGEST_LABEL
+    if large.any():
+        row = int(np.argmax(large))
+        raise _too_large(name, row, cells[row].as_py())
+    return numbers
+
+
+def _too_large(name: str, row: int, value: Any) -> RowError:
+    # A float this large may have been rounded when it was read.
+    about = f"about {int(value)}" if isinstance(value, float) else shown(value)
+    return RowError("X", row, f"column {name!r} is {about}, which is too large for a label")
+
+
+def _coded(words: pa.Array) -> ranking.Labels:
+    coded = words.dictionary_encode()
+    vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
+    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return ranking.Labels(codes, vocabulary.dtype, vocabulary)
+
+
+def _comparable(cells: pa.Array, name: str) -> pa.Array:
+    """Return labels in a type whose values can be compared: no codes, no decimals, NaN as null."""
+    if kind_of(cells.type) == "text":
+        return read_words(cells, name)
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if pa.types.is_integer(cells.type):
+        return to_int64(cells, name)
+    if pa.types.is_decimal(cells.type):
+        cells = pa.array(read_numbers(cells, name), from_pandas=True)
+    if pa.types.is_floating(cells.type):
+        cells = with_nulls(cells, pc.is_nan(cells))
+    return cells
+
+
+def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:
+    """Return classes, given as text, as numbers if the labels of the table are numbers."""
+    if classes is None:
+        return None
+    if text:
+        missing = set(classes) & set(MISSING.to_pylist())
+        if missing:
+            raise InputError(
+                f"the classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
+                "not a class; choose another word for it"
+            )
+        return list(classes)
+    truth = {"false": "0", "true": "1"}
+    classes = tuple(truth.get(name.lower(), name) for name in classes)
+    try:
+        numbers = [int(name) if name.strip("+- ").isdecimal() else float(name) for name in classes]
+    except ValueError:
+        raise InputError(
+            f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
+        ) from None
+    if not np.isfinite(numbers).all():
+        raise InputError(f"the classes {','.join(classes)}: a class must be finite")
+    return [int(number) if number == int(number) else number for number in numbers]

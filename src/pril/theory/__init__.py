@@ -1,0 +1,33 @@
+"""The paper's analysis as functions: margins, mistake bounds, regret; as printed and corrected.
+
+Notation: K classes, labels ``[l, r]`` of width ``r - l`` at least c, ``C = K - c - 1`` the most
+constraints a round can violate, R the largest length of a row, v = (w, theta). A comparator has
+margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of every row. The errors
+of the paper, and the proofs of the corrected statements, are in ``docs/background/theory.md``.
+"""
+
+from pril.theory.audit import Audit, Bound, audit
+from pril.theory.bounds import (
+    general_mistake_bound,
+    mistake_bound,
+    multiplicative_mistake_bound,
+    multiplicative_step,
+    regret_bound,
+)
+from pril.theory.margins import Margin, margin
+from pril.theory.regret import Regret, regret
+
+__all__ = [
+    "Audit",
+    "Bound",
+    "Margin",
+    "Regret",
+    "audit",
+    "general_mistake_bound",
+    "margin",
+    "mistake_bound",
+    "multiplicative_mistake_bound",
+    "multiplicative_step",
+    "regret",
+    "regret_bound",
+]

@@ -1,0 +1,202 @@
+"""A run of a learner, beside what the theorems say of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from pril.evaluate import progressive
+from pril.learners.mpril import MPRIL
+from pril.learners.pril import PRIL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+from pril.theory.bounds import (
+    general_mistake_bound,
+    mistake_bound,
+    multiplicative_step,
+    n_constraints,
+)
+from pril.theory.constraints import Constraints, read_constraints
+from pril.theory.margins import Margin, margin
+from pril.theory.regret import agreed_classes, checked_learner, regret
+
+
+class Bound(NamedTuple):
+    """One bound and the number that it bounds, as observed."""
+
+    name: str
+    observed: float
+    bound: float
+
+    @property
+    def room(self) -> float:
+        """Share of the bound that the observed number leaves free."""
+        if self.bound == 0:
+            return 1.0 if self.observed == 0 else -math.inf
+        return 1.0 - self.observed / self.bound
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Facts about a run over a stream, and every bound that applies to it.
+
+    Attributes
+    ----------
+    facts : dict
+        Rounds, mistakes, violated constraints, R, c, K, and the margin.
+    bounds : list of Bound
+        The bounds and the observed numbers.
+    """
+
+    facts: dict[str, Any]
+    bounds: list[Bound]
+
+    def to_frame(self) -> Any:
+        """Return the bounds as a pandas DataFrame.
+
+        Returns
+        -------
+        frame : DataFrame
+            One row a bound.
+        """
+        import pandas as pd
+
+        rows = [(*bound, bound.room) for bound in self.bounds]
+        return pd.DataFrame(rows, columns=["name", "observed", "bound", "room"])
+
+    def __str__(self) -> str:
+        lines = [f"{name:<34}{_fact(name, value):>14}" for name, value in self.facts.items()]
+        lines += ["-" * 70, f"{'':<34}{'observed':>14}{'bound':>14}{'room':>8}"]
+        lines += [
+            f"{b.name:<34}{b.observed:>14.6g}{b.bound:>14.6g}{b.room:>8.1%}" for b in self.bounds
+        ]
+        return "\n".join(lines)
+
+
+def _fact(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.startswith("margin") and value == 0:
+        return "not separable"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any = None) -> Audit:
+    """Run a learner once over a stream and compare it with every bound that applies.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends.
+    estimator : PRIL or MPRIL, default=None
+        The learner; a clone of it is run, without averaging. None is `PRIL`.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y.
+
+    Returns
+    -------
+    audit : Audit
+        Facts and bounds; print it, or take `to_frame()`.
+
+    Examples
+    --------
+    >>> from pril.theory import audit
+    >>> print(audit([[-1.0], [1.0], [-2.0]], [1, 2, 1]))  # doctest: +NORMALIZE_WHITESPACE
+    rounds                                         3
+    mistakes                                       2
+    violated constraints                           2
+    interval loss                                  1
+    longest row, R                                 2
+    narrowest label, c                             0
+    classes, K                                     2
+    margin, l2                                     1
+    ----------------------------------------------------------------------
+                                            observed         bound    room
+    Theorem 1, separable                           2             5   60.0%
+    Theorem 2, any comparator                      2       2.98051   32.9%
+    Theorem 3, regret                              0           9.5  100.0%
+    Theorem 3, step for sqrt(T)                    0       7.74597  100.0%
+    """
+    learner = checked_learner(PRIL() if estimator is None else estimator)
+    stream = read_constraints(X, y, agreed_classes(learner, classes))
+    learner.set_params(classes=None)
+    multiplicative = isinstance(learner, MPRIL)
+    if not multiplicative:
+        learner.set_params(average=False)
+    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
+    norm: Literal["l1", "l2"] = "l1" if multiplicative else "l2"
+    nonnegative = multiplicative and not learner.signed
+    largest = margin(stream.X, stream.y, norm, nonnegative, classes=stream.classes)
+    facts: dict[str, Any] = {
+        "rounds": learner.t_,
+        "mistakes": learner.n_mistakes_,
+        "violated constraints": learner.n_updates_,
+        "interval loss": int(progress.losses.sum()),
+        "longest row, R": stream.radius,
+        "narrowest label, c": stream.min_width,
+        "classes, K": len(stream.classes),
+        f"margin, {norm}": largest.gamma,
+    }
+    if multiplicative:
+        more_facts, bounds = _multiplicative_audit(learner, stream, largest.gamma)
+        return Audit(facts | more_facts, bounds)
+    return Audit(facts, _additive_bounds(learner, stream, largest))
+
+
+def _additive_bounds(learner: PRIL, stream: Constraints, largest: Margin) -> list[Bound]:
+    """Return Theorems 1 to 3 for a run of PRIL."""
+    X, y, classes, violated = stream.X, stream.y, stream.classes, learner.n_updates_
+    bounds = []
+    if largest.separable:
+        bound = mistake_bound(stream.radius, largest.gamma, len(classes), stream.min_width)
+        bounds.append(Bound("Theorem 1, separable", violated, bound))
+    w, theta = largest.w, largest.theta
+    if w is None or theta is None:
+        model = PRIL(classes=classes, random_state=0).fit(X, y)
+        w, theta = model.coef_, model.thresholds_
+    if stream.signs.any() and (w.any() or theta.any()):
+        bound = general_mistake_bound(X, y, w, theta, classes=classes)
+        bounds.append(Bound("Theorem 2, any comparator", violated, bound))
+    size = float(np.linalg.norm(np.concatenate([learner.coef_, learner.thresholds_])))
+    run = regret(learner, X, y, max(size, 1.0), classes=classes)
+    bounds.append(Bound("Theorem 3, regret", run.regret, run.bound))
+    bounds.append(Bound("Theorem 3, step for sqrt(T)", run.scaled_regret, run.scaled_bound))
+    return bounds
+
+
+def _multiplicative_audit(
+    learner: MPRIL, stream: Constraints, gamma: float
+) -> tuple[dict[str, Any], list[Bound]]:
+    """Return more facts about a run of M-PRIL, and Theorem 4."""
+    bounded = bool(np.abs(stream.X).max() <= 1.0)
+    facts: dict[str, Any] = {"features within [-1, 1]": bounded}
+    if not bounded or gamma == 0:
+        return facts, []
+    K, c = len(stream.classes), stream.min_width
+    reachable = gamma <= n_constraints(K, c)
+    facts["step, eta"] = learner.eta
+    facts["the theorem's step"] = multiplicative_step(gamma, K, c) if reachable else math.inf
+    bound = _bound_at_step(learner, stream, gamma)
+    return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound)]
+
+
+def _bound_at_step(learner: MPRIL, stream: Constraints, gamma: float) -> float:
+    """Return Theorem 4's bound for any step: log(N) / (eta gamma - log cosh(eta C))."""
+    C = n_constraints(len(stream.classes), stream.min_width)
+    if C == 0:
+        return 0.0
+    experts = (len(stream.classes) + stream.X.shape[1] - 1) * (2 if learner.signed else 1)
+    gain = learner.eta * gamma - _log_cosh(learner.eta * C)
+    return math.log(experts) / gain if gain > 0 else math.inf
+
+
+def _log_cosh(a: float) -> float:
+    return abs(a) + math.log1p(math.exp(-2 * abs(a))) - math.log(2)

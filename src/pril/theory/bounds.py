@@ -1,0 +1,280 @@
+"""Bounds on mistakes and on regret."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from pril.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+from pril.theory.constraints import read_constraints
+
+
+def n_constraints(n_classes: Any, min_width: Any) -> int:
+    """Return C = K - c - 1, the most constraints that a round can violate."""
+    if not isinstance(n_classes, Integral) or n_classes < 1:
+        raise InputError(f"n_classes must be at least 1, got {n_classes!r}")
+    if not isinstance(min_width, Integral) or not 0 <= int(min_width) <= int(n_classes) - 1:
+        raise InputError(f"min_width must be between 0 and n_classes - 1, got {min_width!r}")
+    return int(n_classes) - int(min_width) - 1
+
+
+def checked_positive(name: str, value: float, *, zero: bool = False) -> float:
+    """Return a number that must be positive."""
+    if not (value > 0 or (zero and value == 0)):
+        raise InputError(f"{name} must be {'at least 0' if zero else 'positive'}, got {value!r}")
+    return float(value)
+
+
+def mistake_bound(radius: float, gamma: float, n_classes: int, min_width: int = 0) -> float:
+    """Return Theorem 1's bound on the violated constraints of PRIL on a separable stream.
+
+    ``(R^2 + 1) C / gamma^2``, correct as printed.
+
+    Parameters
+    ----------
+    radius : float
+        Largest length of a row.
+    gamma : float
+        Margin of a comparator of unit l2 norm.
+    n_classes : int
+        Number of classes, K.
+    min_width : int, default=0
+        Least width of a label, c.
+
+    Returns
+    -------
+    bound : float
+        On the number of violated constraints over all rounds, and so on the interval loss.
+
+    Examples
+    --------
+    >>> from pril.theory import mistake_bound
+    >>> mistake_bound(radius=1.0, gamma=0.5, n_classes=3)
+    16.0
+    """
+    C = n_constraints(n_classes, min_width)
+    radius, gamma = checked_positive("radius", radius, zero=True), checked_positive("gamma", gamma)
+    return (radius**2 + 1) * C / gamma**2
+
+
+def general_mistake_bound(
+    X: Any,
+    y: Any,
+    w: ArrayLike,
+    theta: ArrayLike,
+    gamma: float | None = None,
+    *,
+    classes: Any = None,
+) -> float:
+    """Return Theorem 2's bound on the violated constraints of PRIL, for any comparator.
+
+    ``(D + sqrt(R^2 + 1))^2 C / gamma^2``, where D^2 is the sum of squares of how far each
+    constraint falls short of the margin gamma. Correct as printed, for a single pass.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends.
+    w : array-like of shape (n_features,)
+        Weights of the comparator; (w, theta) is scaled to unit length.
+    theta : array-like of shape (n_classes - 1,)
+        Its thresholds.
+    gamma : float, default=None
+        The margin. None takes the one with the smallest bound.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y.
+
+    Returns
+    -------
+    bound : float
+        On the number of violated constraints over all rounds.
+
+    Examples
+    --------
+    >>> from pril.theory import general_mistake_bound
+    >>> round(general_mistake_bound([[-1.0], [1.0]], [1, 2], w=[1.0], theta=[0.0]), 6)
+    2.0
+    """
+    stream = read_constraints(X, y, classes)
+    weights, cuts = (np.asarray(part, dtype=np.float64) for part in (w, theta))
+    wanted = (stream.X.shape[1],), (stream.signs.shape[1],)
+    if (weights.shape, cuts.shape) != wanted or not np.isfinite([*weights, *cuts]).all():
+        raise InputError(
+            f"w and theta must hold {wanted[0][0]} and {wanted[1][0]} finite numbers, got shapes "
+            f"{weights.shape} and {cuts.shape}"
+        )
+    v = np.concatenate([weights, cuts])
+    length = np.linalg.norm(v)
+    C = n_constraints(len(stream.classes), stream.min_width)
+    if C == 0:
+        return 0.0
+    if length == 0:
+        raise InputError("w and theta are all zero: such a comparator cannot be scaled")
+    v /= length
+    margins = stream.margins(v[: stream.X.shape[1]], v[stream.X.shape[1] :])[stream.signs != 0]
+    reach = math.sqrt(stream.radius**2 + 1)
+
+    def root(slope: float) -> float:
+        """(D + sqrt(R^2 + 1)) / gamma at gamma = 1 / slope: convex, and finite at 0."""
+        shortfalls = np.maximum(0.0, 1.0 - slope * margins)
+        return float(np.linalg.norm(shortfalls) + reach * slope)
+
+    if gamma is not None:
+        return root(1.0 / checked_positive("gamma", gamma)) ** 2 * C
+    smallest = minimize_scalar(
+        root, bounds=(0.0, math.sqrt(len(margins)) / reach), method="bounded",
+        options={"xatol": 1e-12},
+    )  # fmt: skip
+    return min(root(0.0), float(smallest.fun)) ** 2 * C
+
+
+def regret_bound(
+    rounds: int,
+    radius: float,
+    n_classes: int,
+    min_width: int = 0,
+    *,
+    norm: float,
+    as_printed: bool = False,
+) -> float:
+    """Return Theorem 3's bound on the regret of PRIL.
+
+    ``(norm^2 + T (C^2 R^2 + C)) / 2``. The paper prints ``C (R^2 + 1)`` for the last factor, which
+    is wrong when a round violates two constraints.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rows, T.
+    radius : float
+        Largest length of a row.
+    n_classes : int
+        Number of classes, K.
+    min_width : int, default=0
+        Least width of a label, c.
+    norm : float
+        Largest l2 norm of the models PRIL is compared with, Lambda.
+    as_printed : bool, default=False
+        Whether to return the bound that the paper prints, which is wrong.
+
+    Returns
+    -------
+    bound : float
+        On the summed surrogate loss, minus that of the best fixed model.
+
+    Examples
+    --------
+    >>> from pril.theory import regret_bound
+    >>> regret_bound(1000, 1.0, 5, norm=20**0.5)
+    10010.0
+    >>> regret_bound(1000, 1.0, 5, norm=20**0.5, as_printed=True)
+    4010.0
+    """
+    C = n_constraints(n_classes, min_width)
+    radius, norm = (
+        checked_positive("radius", radius, zero=True),
+        checked_positive("norm", norm, zero=True),
+    )
+    rounds = int(checked_positive("rounds", rounds, zero=True))
+    square = C * (radius**2 + 1) if as_printed else largest_gradient(radius, C) ** 2
+    return round((norm**2 + rounds * square) / 2, 9)
+
+
+def largest_gradient(radius: float, C: int) -> float:
+    """Return G, the largest length of a subgradient: G^2 = C^2 R^2 + C."""
+    return math.sqrt(C**2 * radius**2 + C)
+
+
+def multiplicative_mistake_bound(
+    n_features: int,
+    n_classes: int,
+    gamma: float,
+    min_width: int = 0,
+    signed: bool = True,
+    *,
+    as_printed: bool = False,
+) -> float:
+    """Return Theorem 4's bound on the violated constraints of M-PRIL on a separable stream.
+
+    ``2 C^2 log(N) / gamma^2`` with ``N = K + d - 1``, twice that for the signed form, for features
+    within [-1, 1] and the step of `multiplicative_step`. The paper omits the factor 2.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features, d.
+    n_classes : int
+        Number of classes, K.
+    gamma : float
+        Margin of a comparator of unit l1 norm, non-negative unless signed.
+    min_width : int, default=0
+        Least width of a label, c.
+    signed : bool, default=True
+        Whether weights and thresholds may be negative.
+    as_printed : bool, default=False
+        Whether to return the bound that the paper prints. It has no signed form.
+
+    Returns
+    -------
+    bound : float
+        On the number of violated constraints over all rounds.
+
+    Examples
+    --------
+    >>> from pril.theory import multiplicative_mistake_bound
+    >>> round(multiplicative_mistake_bound(10, 3, gamma=0.5), 2)
+    101.7
+    """
+    C = n_constraints(n_classes, min_width)
+    gamma = checked_positive("gamma", gamma)
+    if n_features < 1:
+        raise InputError(f"n_features must be at least 1, got {n_features!r}")
+    experts = n_classes + n_features - 1
+    if as_printed:
+        return C**2 * math.log(experts) / gamma**2
+    return 2 * C**2 * math.log(2 * experts if signed else experts) / gamma**2
+
+
+def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> float:
+    """Return the step of M-PRIL for which Theorem 4 gives the smallest bound.
+
+    ``log((C + gamma) / (C - gamma)) / (2 C)``, which is infinite for gamma = C and for C = 0.
+
+    Parameters
+    ----------
+    gamma : float
+        Margin of a comparator of unit l1 norm.
+    n_classes : int
+        Number of classes, K.
+    min_width : int, default=0
+        Least width of a label, c.
+
+    Returns
+    -------
+    eta : float
+        The step.
+
+    Examples
+    --------
+    >>> from pril.theory import multiplicative_step
+    >>> round(multiplicative_step(gamma=0.5, n_classes=3), 4)
+    0.1277
+    """
+    C = n_constraints(n_classes, min_width)
+    gamma = checked_positive("gamma", gamma)
+    if C == 0:
+        return math.inf
+    if gamma > C:
+        raise InputError(f"gamma is at most {C} here (features within [-1, 1]), got {gamma!r}")
+    return math.inf if gamma == C else math.log((C + gamma) / (C - gamma)) / (2 * C)

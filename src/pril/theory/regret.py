@@ -1,0 +1,112 @@
+"""The regret of a run."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from pril.core import ranking
+from pril.errors import InputError, InputTypeError
+from pril.evaluate import progressive
+from pril.learners.mpril import MPRIL
+from pril.learners.pril import PRIL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+from pril.theory.bounds import checked_positive, largest_gradient, n_constraints, regret_bound
+from pril.theory.constraints import read_constraints
+
+
+def checked_learner(estimator: Any) -> PRIL | MPRIL:
+    """Return a clone of a learner; the theorems are about PRIL and M-PRIL only."""
+    if not isinstance(estimator, (PRIL, MPRIL)):
+        raise InputTypeError(
+            f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}"
+        )
+    learner: PRIL | MPRIL = clone(estimator)
+    return learner
+
+
+def agreed_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
+    """Return the classes of the call or of the learner; if both have them, they must agree."""
+    if classes is None or learner.classes is None:
+        return learner.classes if classes is None else classes
+    one, other = ranking.check_classes(classes), ranking.check_classes(learner.classes)
+    if not np.array_equal(one, other):
+        raise InputError(
+            f"classes are {ranking.named(one)} here and {ranking.named(other)} on the estimator"
+        )
+    return classes
+
+
+class Regret(NamedTuple):
+    """The loss of a learner minus that of the best fixed model, and the bound of Theorem 3.
+
+    A run with step eta is eta times the run with step 1, and so are its losses.
+    """
+
+    regret: float  # summed surrogate loss, minus that of the best fixed model
+    best: float  # summed surrogate loss of the best fixed model: 0
+    bound: float  # Theorem 3, corrected
+    step: float  # eta = norm / (G sqrt(T)), which gives the sqrt(T) rate
+    scaled_regret: float  # of the run with that step
+    scaled_bound: float  # norm G sqrt(T)
+
+
+def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any = None) -> Regret:
+    """Run a linear learner once over a stream and compare it with the best fixed model.
+
+    The surrogate loss L_I^IMC is zero at w = 0, theta = 0 and never negative. So the best model in
+    any ball around zero has loss 0, and the regret is the loss of the learner.
+
+    Parameters
+    ----------
+    estimator : PRIL or MPRIL
+        The learner; a clone of it is run. The bound holds for PRIL's iterates, not for their mean,
+        so use ``average=False``.
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends.
+    norm : float
+        Largest l2 norm of the models it is compared with.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y.
+
+    Returns
+    -------
+    regret : Regret
+        The regret, its bound, and the same for the step that gives the sqrt(T) rate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import PRIL
+    >>> from pril.theory import regret
+    >>> X, y = np.ones((1000, 1)), np.tile([5, 1], 500)
+    >>> found = regret(PRIL(average=False), X, y, norm=20**0.5, classes=range(1, 6))
+    >>> found.regret, found.bound
+    (10000.0, 10010.0)
+    """
+    learner = checked_learner(estimator)
+    stream = read_constraints(X, y, agreed_classes(learner, classes))
+    norm = checked_positive("norm", norm)
+    learner.set_params(classes=None)
+    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
+    loss = float(progress.hinge_losses.sum())
+    T, K, c = len(stream.X), len(stream.classes), stream.min_width
+    gradient = largest_gradient(stream.radius, n_constraints(K, c))
+    step = norm / (gradient * math.sqrt(T)) if gradient > 0 else math.inf
+    return Regret(
+        regret=loss,
+        best=0.0,
+        bound=regret_bound(T, stream.radius, K, c, norm=norm),
+        step=step,
+        scaled_regret=step * loss if loss > 0 else 0.0,
+        scaled_bound=norm * gradient * math.sqrt(T),
+    )
