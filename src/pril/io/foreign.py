@@ -104,9 +104,9 @@ def trusted_types() -> tuple[str, ...]:
     return (*ours, *kept, *SEARCHES, *sorted(metrics))
 
 
-def _repacked(archive: bytes) -> bytes:
+def _repacked(data: bytes) -> bytes:
     """Return an archive uncompressed, and the archives in it too: a sparse matrix is one."""
-    found = archive.unpack(archive, compressed=True)
+    found = archive.unpack(data, compressed=True)
     return archive.pack(
         {name: _repacked(part) if _is_archive(part) else part for name, part in found.items()}
     )

@@ -152,18 +152,6 @@ LEARNED: dict[str, Any] = {
 }
 
 
-def _learner(name: str, module: str, **more: Any) -> Type:
-    return Type(
-        name,
-        module,
-        LEARNED | more.pop("learned", {}),
-        {"classes": Maybe(Labels())},
-        # Which classes were compared before; what metadata routing asks for.
-        dropped=("_agreed", "_metadata_request"),
-        **{"check": _check_learner, **more},
-    )
-
-
 def _check_learner(learner: Any, at: Place) -> None:
     fixed = learner._learned_with
     if list(fixed) != list(learner._fixed):
@@ -203,6 +191,24 @@ SUPPORT = Fields(
         "base": Any,  # which `Memory.of` checks
     }
 )
+
+
+def _learner(name: str, module: str, learned: dict[str, Any] | None = None, **more: Any) -> Type:
+    return Type(
+        name,
+        module,
+        LEARNED | (learned or {}),
+        {"classes": Maybe(Labels())},
+        # Which classes were compared before; what metadata routing asks for.
+        dropped=("_agreed", "_metadata_request"),
+        **{"check": _check_learner, **more},
+    )
+
+
+# Learners that keep something else than a memory with a layout.
+OWN: dict[str, dict[str, Any]] = {
+    "KernelPRIL": {"learned": {"_memory": SUPPORT}, "check": _check_kernel},
+}
 
 # --- Transformers and wrappers -------------------------------------------------------------------
 
@@ -262,13 +268,7 @@ SPARSE_COLUMN = {
 TYPES = {
     described.name: described
     for described in (
-        *(_learner(one.name, one.module) for one in LEARNERS),
-        _learner(
-            "KernelPRIL",
-            "pril.learners.kernel_pril",
-            learned={"_memory": SUPPORT},
-            check=_check_kernel,
-        ),
+        *(_learner(one.name, one.module, **OWN.get(one.name, {})) for one in LEARNERS),
         Type(
             "PolynomialMap",
             "pril.features",
