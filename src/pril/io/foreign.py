@@ -7,6 +7,7 @@ nothing that is read is larger than the file.
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from typing import Any
 
@@ -14,11 +15,13 @@ import numpy as np
 import skops.io
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.model_selection import KFold
 
 from pril.errors import InputError
 from pril.io import archive
+from pril.io.packing import type_name
 from pril.io.schema import TYPES, check, describe, type_of
-from pril.io.values import to_plain, type_name
+from pril.io.values import to_plain
 
 
 def pack(estimators: list[Any]) -> bytes:
@@ -66,24 +69,6 @@ def _check_inside(objects: list[Any]) -> None:
 SEARCHES = (
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.metrics._scorer._Scorer",
-    *(
-        f"sklearn.model_selection._split.{name}"
-        for name in (
-            "GroupKFold",
-            "GroupShuffleSplit",
-            "KFold",
-            "LeaveOneGroupOut",
-            "LeaveOneOut",
-            "PredefinedSplit",
-            "RepeatedKFold",
-            "RepeatedStratifiedKFold",
-            "ShuffleSplit",
-            "StratifiedGroupKFold",
-            "StratifiedKFold",
-            "StratifiedShuffleSplit",
-            "TimeSeriesSplit",
-        )
-    ),
     "pril.metrics.IntervalScorer",
     "pril.metrics.interval_absolute_error",
     "pril.metrics.interval_accuracy",
@@ -100,7 +85,9 @@ def trusted_types() -> tuple[str, ...]:
     """
     ours = (f"{kind.module}.{kind.name}" for kind in TYPES.values())
     metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
-    kept = map(type_name, (csr_array, csr_matrix, np.dtype))
+    splits = vars(sys.modules[KFold.__module__])
+    splitters = (splits[name] for name in splits["__all__"] if isinstance(splits[name], type))
+    kept = map(type_name, (csr_array, csr_matrix, np.dtype, *splitters))
     return (*ours, *kept, *SEARCHES, *sorted(metrics))
 
 

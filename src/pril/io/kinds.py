@@ -158,13 +158,9 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """A list of pairs: different names, and an estimator for each."""
+    """A list of pairs: a name, and an estimator."""
 
     def check(self, value: Any, at: Place) -> None:
-        names = (
-            [pair[0] for pair in value] if convert(value, list[tuple[str, Any]], at.name) else []
-        )
-        if len(set(names)) < len(names) or not names:
-            raise at.wrong("steps with different names", names)
+        convert(value, list[tuple[str, Any]], at.name)
         for i, (_, step) in enumerate(value):
             Step().check(step, at.inside(i))

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from pril.core.registry import LEARNERS
-from pril.errors import InputError, InputTypeError, shown
+from pril.errors import InputError, InputTypeError
 from pril.io.kinds import (
     Count,
     Each,
@@ -35,7 +35,8 @@ from pril.io.kinds import (
     is_csr,
 )
 from pril.io.kinds import check as check_kind
-from pril.io.values import EstimatorNode, Place, Plan, Reader, Size, Writer, pack_labels
+from pril.io.packing import Writer, pack_labels
+from pril.io.values import EstimatorNode, Place, Plan, Reader, Size
 
 
 def _nothing(*_: Any) -> None:
@@ -248,9 +249,7 @@ def _check_encoder(encoder: Any, at: Place) -> None:
 
 
 def _check_pipeline(pipeline: Any, at: Place) -> None:
-    for name, step in pipeline.steps[:-1]:
-        if step not in (None, "passthrough") and not hasattr(step, "transform"):
-            raise InputError(f"step {shown(name)} of a Pipeline is {shown(step)}, no transformer")
+    pipeline._validate_steps()
 
 
 def _columns(dimension: str, **low: float) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The values of a header, and how Python values become such values and come back.
+"""The values of a header, and how they become Python values.
 
 Null, true, false, numbers, strings and lists are JSON's own. Everything else is an object with a
-key "type": one of the structs here. A struct says which keys there are and what they may hold;
-`Reader.open` checks the rest.
+key "type": one of the structs here. A struct says which keys there are and what they may hold, and
+`open` checks the rest.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import json
 import math
 import re
 from collections.abc import Callable
-from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pril.errors import InputError, InputTypeError, shown
-from pril.io.archive import DTYPES, from_npy, to_npy
+from pril.errors import InputError, shown
+from pril.io.archive import from_npy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +35,6 @@ NUMPY_SCALARS = (
 )
 ScalarName = Literal["float", *NUMPY_SCALARS]  # type: ignore[valid-type]
 LabelName = Literal["str", "object", "interval", *NUMPY_SCALARS]  # type: ignore[valid-type]
-NO_CODE = "data of known types, no code"
 OBJECTS = [("object", kind) for kind in (bool, int, float)]  # labels that are objects
 
 
@@ -48,87 +46,6 @@ class Header(Struct, forbid_unknown_fields=True):
     versions: dict[str, str]
     notes: dict[str, Any]
     content: Any
-
-
-class _Object(Struct, tag_field="type", forbid_unknown_fields=True):
-    pass
-
-
-class ArrayNode(_Object, tag="array"):
-    """An array of numbers, in a member of its own."""
-
-    member: Member
-
-
-class CsrNode(_Object, tag="csr"):
-    """A sparse matrix."""
-
-    data: Member
-    indices: Member
-    indptr: Member
-    columns: Size
-
-
-class LabelsNode(_Object, tag="labels"):
-    """A short array of numbers, strings or ranges of numbers."""
-
-    dtype: LabelName
-    values: list[Any]
-
-
-class NumberNode(_Object, tag="number"):
-    """A number of NumPy ("float" is Python's), or one that JSON does not have."""
-
-    dtype: ScalarName
-    value: bool | int | float | str
-
-
-class TupleNode(_Object, tag="tuple"):
-    """A tuple."""
-
-    items: list[Any]
-
-
-class DictNode(_Object, tag="dict"):
-    """A dict with strings as keys."""
-
-    items: dict[str, Any]
-
-
-class RandomStateNode(_Object, tag="RandomState"):
-    """The state of a Mersenne Twister."""
-
-    key: Member
-    pos: Annotated[int, Meta(ge=0, le=624)]
-    has_gauss: Annotated[int, Meta(ge=0, le=1)]
-    gauss: float
-
-
-class EstimatorNode(_Object, tag="estimator"):
-    """An estimator; `learned` is null before `fit`."""
-
-    name: str
-    parameters: dict[str, Any]
-    learned: dict[str, Any] | None
-
-
-class ForeignNode(_Object, tag="foreign"):
-    """An estimator of another library, by its position in `foreign.skops`."""
-
-    position: Size
-
-
-Node = (
-    ArrayNode
-    | CsrNode
-    | LabelsNode
-    | NumberNode
-    | TupleNode
-    | DictNode
-    | RandomStateNode
-    | EstimatorNode
-    | ForeignNode
-)
 
 
 class Place(NamedTuple):
@@ -187,97 +104,31 @@ def from_json(text: bytes) -> Header:
     return header
 
 
-# --- Writing -------------------------------------------------------------------------------------
+class Reader:
+    """Opens values: every array is used once, foreign estimators in their order."""
 
+    def __init__(self, members: dict[str, bytes], types: dict[str, Any]) -> None:
+        self.types = types
+        self.unused = dict(members)
+        self.n_foreign = 0
+        self.foreign: list[Any] = []  # filled in when all is checked
 
-class Writer:
-    """Packs values; arrays and estimators of other libraries go beside the header."""
+    def open(self, plain: Any, at: Place) -> Any:
+        """Return the value, or the plan of it, that a header holds at a place."""
+        if isinstance(plain, list):
+            return [self.open(item, at.inside(i)) for i, item in enumerate(plain)]
+        if not isinstance(plain, dict):
+            return plain
+        return convert(plain, Node, at.name).open(self, at)
 
-    def __init__(self, type_of: Callable[[Any], Any]) -> None:
-        self.type_of = type_of  # returns what describes the type of an estimator, None: nothing
-        self.members: dict[str, bytes] = {}
-        self.foreign: list[Any] = []
-
-    def pack(self, value: Any) -> Any:
-        """Return a value as JSON or a struct."""
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, str):
-            return str(value)
-        if isinstance(value, np.generic | float):
-            return self._pack_number(value)
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, list | tuple):
-            items = [self.pack(item) for item in value]
-            return items if isinstance(value, list) else TupleNode(items)
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise InputTypeError(
-                        f"it has the key {shown(key)}, and keys are kept as strings"
-                    )
-            return DictNode({str(key): self.pack(item) for key, item in value.items()})
-        if isinstance(value, np.ndarray):
-            is_long = value.dtype.newbyteorder("<").str in DTYPES
-            return ArrayNode(self._member(value)) if is_long else pack_labels(value)
-        if getattr(value, "format", None) == "csr":
-            data, *where = map(self._member, (value.data, value.indices, value.indptr))
-            return CsrNode(data, *where, columns=value.shape[1])  # type: ignore[misc, arg-type]
-        if type(value) is np.random.RandomState:
-            state: Any = value.get_state()
-            kind, key, *rest = state
-            if kind != "MT19937":
-                raise InputTypeError(f"it holds a RandomState of {kind}, not of MT19937")
-            return RandomStateNode(self._member(key), *rest)
-        if (described := self.type_of(value)) is not None:
-            return described.pack(value, self)
-        if hasattr(value, "get_params") and not isinstance(value, type):
-            self.foreign.append(value)
-            return ForeignNode(len(self.foreign) - 1)
-        what = f"it holds {shown(value)} of type {type_name(type(value))}, and a file holds "
-        is_array = hasattr(value, "__array_namespace__")
-        raise InputTypeError(what + ("NumPy arrays: fit on those" if is_array else NO_CODE))
-
-    def _member(self, array: Array) -> str:
-        """Return the name of the member that holds an array."""
-        name = f"{len(self.members)}.npy"
-        self.members[name] = to_npy(array)
-        return name
-
-    def _pack_number(self, value: Any) -> Any:
-        is_numpy = isinstance(value, np.generic)
-        number, dtype = (value.item(), value.dtype.name) if is_numpy else (value, "float")
-        if dtype not in ("float", *NUMPY_SCALARS):
-            raise InputTypeError(f"it holds a number of type {dtype}")
-        if isinstance(number, float) and not math.isfinite(number):
-            return NumberNode(dtype, str(number))
-        return NumberNode(dtype, number) if is_numpy else number
-
-
-def pack_labels(labels: Any) -> LabelsNode:
-    """Return numbers, strings or ranges of numbers in the header itself, not in a member."""
-    from pril.core import ranking
-
-    array = labels if isinstance(labels, np.ndarray) else ranking.check_classes(labels)
-    values = [ranking.plain(label) for label in array.tolist()]
-    if values and all(ranking.is_range(one) and isinstance(one.left, Real) for one in values):
-        ends = [[repr(ranking.plain(end)) for end in (one.left, one.right)] for one in values]
-        pairs = zip(ends, values, strict=True)
-        return LabelsNode("interval", [[*texts, one.closed] for texts, one in pairs])
-    for label in values:
-        if not isinstance(label, str | int | float):
-            kind = type_name(type(label))
-            raise InputTypeError(f"it holds {kind}, and classes are kept as numbers or strings")
-    return LabelsNode("str" if array.dtype.kind == "U" else array.dtype.name, values)
-
-
-def type_name(kind: type) -> str:
-    """Return a type as messages name it."""
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-# --- Reading -------------------------------------------------------------------------------------
+    def array(self, member: str, at: Place) -> Array:
+        """Return an array, which nothing else may use."""
+        if member not in self.unused:
+            raise at.wrong("the name of an array that nothing else uses", member)
+        try:
+            return from_npy(self.unused.pop(member))
+        except ValueError as error:
+            raise InputError(f"{at.name}: {error}") from None
 
 
 class Plan(NamedTuple):
@@ -298,61 +149,38 @@ def build(item: Any) -> Any:
     return item
 
 
-class Reader:
-    """Opens values: every array is used once, foreign estimators in their order."""
+# --- Objects -------------------------------------------------------------------------------------
 
-    def __init__(self, members: dict[str, bytes], types: dict[str, Any]) -> None:
-        self.types = types
-        self.unused = dict(members)
-        self.n_foreign = 0
-        self.foreign: list[Any] = []  # filled in when all is checked
 
-    def open(self, plain: Any, at: Place) -> Any:
-        """Return the value, or the plan of it, that a header holds at a place."""
-        if isinstance(plain, list):
-            return [self.open(item, at.inside(i)) for i, item in enumerate(plain)]
-        if not isinstance(plain, dict):
-            return plain
-        match convert(plain, Node, at.name):
-            case ArrayNode(member):
-                return self.array(member, at)
-            case CsrNode() as node:
-                return self._csr(node, at)
-            case LabelsNode(dtype, values):
-                return _labels(dtype, values, at)
-            case NumberNode(dtype, value):
-                return _number(dtype, value, at)
-            case TupleNode(items):
-                return tuple(self.open(items, at))
-            case DictNode(items):
-                return {key: self.open(item, at.inside(key)) for key, item in items.items()}
-            case RandomStateNode() as node:
-                return self._random_state(node, at)
-            case EstimatorNode() as node:
-                if node.name not in self.types:
-                    raise InputError(f"{at.name} is a {shown(node.name)}, which is unknown")
-                return self.types[node.name].open(node, self, Place(at.name, {}))
-            case ForeignNode(position):
-                if position != self.n_foreign:
-                    raise at.wrong(f"foreign object {self.n_foreign}", position)
-                self.n_foreign += 1
-                return Plan(lambda: self.foreign[position], {})
+class _Object(Struct, tag_field="type", forbid_unknown_fields=True):
+    def open(self, file: Reader, at: Place) -> Any:
+        """Return the value, or the plan of it."""
+        raise NotImplementedError
 
-    def array(self, member: str, at: Place) -> Array:
-        """Return an array, which nothing else may use."""
-        if member not in self.unused:
-            raise at.wrong("the name of an array that nothing else uses", member)
-        try:
-            return from_npy(self.unused.pop(member))
-        except ValueError as error:
-            raise InputError(f"{at.name}: {error}") from None
 
-    def _csr(self, node: CsrNode, at: Place) -> Any:
+class ArrayNode(_Object, tag="array"):
+    """An array of numbers, in a member of its own."""
+
+    member: Member
+
+    def open(self, file: Reader, at: Place) -> Any:
+        return file.array(self.member, at)
+
+
+class CsrNode(_Object, tag="csr"):
+    """A sparse matrix."""
+
+    data: Member
+    indices: Member
+    indptr: Member
+    columns: Size
+
+    def open(self, file: Reader, at: Place) -> Any:
         from scipy.sparse import csr_array
 
         parts: list[Array] = []
         for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
-            part = self.array(getattr(node, name), at.inside(name))
+            part = file.array(getattr(self, name), at.inside(name))
             if part.ndim != 1 or part.dtype.kind != kind:
                 raise InputError(f"{at.name}.{name} must be a list of numbers of another type")
             parts.append(part)
@@ -361,24 +189,114 @@ class Reader:
             raise InputError(f"{at.name}.indptr must ascend from 0")
         if not indptr[-1] == len(data) == len(indices):
             raise InputError(f"{at.name} must have as many indices as numbers")
-        if ((indices < 0) | (indices >= node.columns)).any():
-            raise InputError(f"{at.name}.indices must be within the {node.columns} columns")
-        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, node.columns))
+        if ((indices < 0) | (indices >= self.columns)).any():
+            raise InputError(f"{at.name}.indices must be within the {self.columns} columns")
+        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.columns))
 
-    def _random_state(self, node: RandomStateNode, at: Place) -> Any:
-        key = self.array(node.key, at.inside("key"))
+
+class LabelsNode(_Object, tag="labels"):
+    """A short array of numbers, strings or ranges of numbers."""
+
+    dtype: LabelName
+    values: list[Any]
+
+    def open(self, file: Reader, at: Place) -> Any:
+        dtype, values = self.dtype, self.values
+        if dtype not in ("str", "object", "interval"):
+            return _numbers(dtype, values, at)
+        if dtype == "interval":
+            values = [_range(label, at) for label in values]
+        elif not all(type(x) is str or (dtype, type(x)) in OBJECTS for x in values):
+            raise at.wrong(f"labels of type {dtype}", values)
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array.astype(str) if dtype == "str" else array
+
+
+class NumberNode(_Object, tag="number"):
+    """A number of NumPy ("float" is Python's), or one that JSON does not have."""
+
+    dtype: ScalarName
+    value: bool | int | float | str
+
+    def open(self, file: Reader, at: Place) -> Any:
+        if "float" in self.dtype and self.value in NOT_IN_JSON:
+            kind = float if self.dtype == "float" else np.dtype(self.dtype).type
+            return kind(self.value)
+        return _numbers(self.dtype, [self.value], at)[0]
+
+
+class TupleNode(_Object, tag="tuple"):
+    """A tuple."""
+
+    items: list[Any]
+
+    def open(self, file: Reader, at: Place) -> Any:
+        return tuple(file.open(self.items, at))
+
+
+class DictNode(_Object, tag="dict"):
+    """A dict with strings as keys."""
+
+    items: dict[str, Any]
+
+    def open(self, file: Reader, at: Place) -> Any:
+        return {key: file.open(item, at.inside(key)) for key, item in self.items.items()}
+
+
+class RandomStateNode(_Object, tag="RandomState"):
+    """The state of a Mersenne Twister."""
+
+    key: Member
+    pos: Annotated[int, Meta(ge=0, le=624)]
+    has_gauss: Annotated[int, Meta(ge=0, le=1)]
+    gauss: float
+
+    def open(self, file: Reader, at: Place) -> Any:
+        key = file.array(self.key, at.inside("key"))
         if key.dtype != np.uint32 or key.shape != (624,):
             raise InputError(f"{at.name}.key must be uint32 of shape (624,)")
         random_state = np.random.RandomState()
-        random_state.set_state(("MT19937", key, node.pos, node.has_gauss, node.gauss))
+        random_state.set_state(("MT19937", key, self.pos, self.has_gauss, self.gauss))
         return random_state
 
 
-def _number(dtype: str, value: Any, at: Place) -> Any:
-    """Return a number of the type named."""
-    if "float" in dtype and value in NOT_IN_JSON:
-        return float(value) if dtype == "float" else np.dtype(dtype).type(value)
-    return _numbers(dtype, [value], at)[0]
+class EstimatorNode(_Object, tag="estimator"):
+    """An estimator; `learned` is null before `fit`."""
+
+    name: str
+    parameters: dict[str, Any]
+    learned: dict[str, Any] | None
+
+    def open(self, file: Reader, at: Place) -> Any:
+        if self.name not in file.types:
+            raise InputError(f"{at.name} is a {shown(self.name)}, which is unknown")
+        return file.types[self.name].open(self, file, Place(at.name, {}))
+
+
+class ForeignNode(_Object, tag="foreign"):
+    """An estimator of another library, by its position in `foreign.skops`."""
+
+    position: Size
+
+    def open(self, file: Reader, at: Place) -> Any:
+        if self.position != file.n_foreign:
+            raise at.wrong(f"foreign object {file.n_foreign}", self.position)
+        file.n_foreign += 1
+        return Plan(lambda: file.foreign[self.position], {})
+
+
+Node = (
+    ArrayNode
+    | CsrNode
+    | LabelsNode
+    | NumberNode
+    | TupleNode
+    | DictNode
+    | RandomStateNode
+    | EstimatorNode
+    | ForeignNode
+)
 
 
 def _numbers(dtype: str, values: list[Any], at: Place) -> Array:
@@ -394,19 +312,6 @@ def _numbers(dtype: str, values: list[Any], at: Place) -> Array:
     if array.tolist() != values:
         raise at.wrong(f"within the range of {dtype}", values)
     return array
-
-
-def _labels(dtype: str, values: list[Any], at: Place) -> Array:
-    """Return an array of labels."""
-    if dtype not in ("str", "object", "interval"):
-        return _numbers(dtype, values, at)
-    if dtype == "interval":
-        values = [_range(label, at) for label in values]
-    elif not all(type(x) is str or (dtype, type(x)) in OBJECTS for x in values):
-        raise at.wrong(f"labels of type {dtype}", values)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array.astype(str) if dtype == "str" else array
 
 
 def _range(plain: Any, at: Place) -> Any:
