@@ -85,8 +85,8 @@ def trusted_types() -> tuple[str, ...]:
     """
     ours = (f"{kind.module}.{kind.name}" for kind in TYPES.values())
     metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
-    splits = vars(sys.modules[KFold.__module__])
-    splitters = (splits[name] for name in splits["__all__"] if isinstance(splits[name], type))
+    module = vars(sys.modules[KFold.__module__])
+    splitters = (module[name] for name in module if hasattr(module[name], "get_n_splits"))
     kept = map(type_name, (csr_array, csr_matrix, np.dtype, *splitters))
     return (*ours, *kept, *SEARCHES, *sorted(metrics))
 

@@ -194,22 +194,12 @@ SUPPORT = Fields(
 )
 
 
-def _learner(name: str, module: str, learned: dict[str, Any] | None = None, **more: Any) -> Type:
-    return Type(
-        name,
-        module,
-        LEARNED | (learned or {}),
-        {"classes": Maybe(Labels())},
-        # Which classes were compared before; what metadata routing asks for.
-        dropped=("_agreed", "_metadata_request"),
-        **{"check": _check_learner, **more},
-    )
+def learner(name: str, module: str, learned: dict[str, Any], check: Any) -> Type:
+    """Return the type of a learner."""
+    # Not kept: which classes were compared before, and what metadata routing asks for.
+    dropped = ("_agreed", "_metadata_request")
+    return Type(name, module, learned, {"classes": Maybe(Labels())}, dropped, check)
 
-
-# Learners that keep something else than a memory with a layout.
-OWN: dict[str, dict[str, Any]] = {
-    "KernelPRIL": {"learned": {"_memory": SUPPORT}, "check": _check_kernel},
-}
 
 # --- Transformers and wrappers -------------------------------------------------------------------
 
@@ -267,7 +257,14 @@ SPARSE_COLUMN = {
 TYPES = {
     described.name: described
     for described in (
-        *(_learner(one.name, one.module, **OWN.get(one.name, {})) for one in LEARNERS),
+        *(learner(one.name, one.module, LEARNED, _check_learner) for one in LEARNERS),
+        # Those that keep something else than a memory with a layout, in place of the above.
+        learner(
+            "KernelPRIL",
+            "pril.learners.kernel_pril",
+            {**LEARNED, "_memory": SUPPORT},
+            _check_kernel,
+        ),
         Type(
             "PolynomialMap",
             "pril.features",
