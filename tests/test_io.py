@@ -292,7 +292,7 @@ def test_numbers_keep_their_type(number, tmp_path):
 
 def test_a_file_says_what_it_is(files, spot):
     model = fitted("table")[0]
-    write(model, spot, kind="model", notes={"rows": 60, "seed": None})
+    write(model, spot, kind="model", notes={"rows": 60, "share": np.float64(0.5)})
     _, about = read(spot, kind="model")
     ours = {"pril", "numpy", "scipy", "scikit-learn", "numba", "python"}
     assert (about.kind, about.format) == ("model", FORMAT)
@@ -301,7 +301,7 @@ def test_a_file_says_what_it_is(files, spot):
     assert about.model == "Pipeline(ColumnTransformer, PRIL)"
     assert about.classes == CLASSES
     assert about.features == list("abcde")
-    assert about.notes == {"rows": 60, "seed": None}
+    assert about.notes == {"rows": 60, "share": 0.5}
     spot.write_bytes(files["frozen ranges"])
     _, about = read(spot, kind="model")
     assert about.model == "PredictionRanges(FrozenEstimator(PRIL))"

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
-from pril import io
+from pril.io import model_files as io
 from pril.tables.files import LONGEST_ROW, TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table

@@ -25,7 +25,7 @@ class Parts(NamedTuple):
         part = model
         while (inner := part_of(part)) is not None:
             wrappers.append(part)
-            steps += [pair for pair in getattr(part, "steps", [])[:-1] if _does_something(pair[1])]
+            steps += [pair for pair in _steps_of(part)[:-1] if _does_something(pair[1])]
             part = inner
         if not isinstance(part, OrdinalClassifier):
             raise InputTypeError(
@@ -71,8 +71,8 @@ class Parts(NamedTuple):
 
 def part_of(model: Any) -> Any:
     """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
-    if hasattr(model, "steps"):
-        return model.steps[-1][1]
+    if steps := _steps_of(model):
+        return steps[-1][1]
     if isinstance(model, FrozenEstimator):
         return model.estimator
     if _is_ranges(model):
@@ -82,8 +82,8 @@ def part_of(model: Any) -> Any:
 
 def learns(model: Any) -> bool:
     """Tell whether any part of a model would learn in `fit`."""
-    if hasattr(model, "steps"):
-        return any(_does_something(step) and learns(step) for _, step in model.steps)
+    if steps := _steps_of(model):
+        return any(_does_something(step) and learns(step) for _, step in steps)
     return not isinstance(model, FrozenEstimator)
 
 
@@ -91,11 +91,19 @@ def model_name(model: Any) -> str:
     """Return what a model is, in short: Pipeline(StandardScaler, PRIL)."""
     if isinstance(model, str):
         return model
-    inner = [step for _, step in model.steps] if hasattr(model, "steps") else []
+    inner = [step for _, step in _steps_of(model)]
     if isinstance(model, FrozenEstimator) or _is_ranges(model):
         inner = [model.estimator]
     name = type(model).__name__
     return f"{name}({', '.join(map(model_name, inner))})" if inner else name
+
+
+def _steps_of(model: Any) -> list[tuple[str, Any]]:
+    """Return the steps of a pipeline, none of another model."""
+    if isinstance(model, FrozenEstimator):  # which has the attributes of what it wraps
+        return []
+    steps: list[tuple[str, Any]] = getattr(model, "steps", [])
+    return steps
 
 
 def _is_ranges(model: Any) -> bool:

@@ -281,8 +281,9 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def _clone(estimator: Any) -> Any:
-    wrappers, _, learner = Parts.of(estimator)
-    if len(wrappers) > 1 or not all(hasattr(part, "steps") for part in wrappers):
+    parts = Parts.of(estimator)
+    wrappers, _, learner = parts
+    if len(wrappers) > 1 or parts.is_frozen or not all(hasattr(part, "steps") for part in wrappers):
         raise InputTypeError(
             "estimator must be a learner of this package, or a Pipeline that ends in one, got "
             f"{type(wrappers[-1]).__name__}"

@@ -32,7 +32,7 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     remove_leftovers(target)
     temporary = None
     try:
-        temporary, file = _create_temporary(target)
+        temporary, file = create_temporary(target)
         with file:
             yield file
             file.flush()
@@ -68,7 +68,7 @@ def remove_leftovers(path: str | PathLike[str]) -> None:
             leftover.unlink()
 
 
-def _create_temporary(target: Path) -> tuple[Path, BinaryIO]:
+def create_temporary(target: Path) -> tuple[Path, BinaryIO]:
     """Return a new file beside the target, locked as long as it is open."""
     while True:
         name = f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp"

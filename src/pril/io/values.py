@@ -89,7 +89,7 @@ def to_json(header: Header) -> bytes:
 
 def to_plain(value: Any) -> Any:
     """Return a value of a header as JSON."""
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, enc_hook=lambda number: number.item())  # notes of NumPy
 
 
 def from_json(text: bytes) -> Header:
