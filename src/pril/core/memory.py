@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril.core import loop
-from pril.errors import InputError
+from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,6 +98,36 @@ class Memory:
         memory.state.clock[1] = 1.0
         memory.integers[loop.LATTICE] = lattice
         return memory
+
+    @classmethod
+    def of(cls, layout: Layout, plain: dict[str, Any]) -> Memory:
+        """Return the memory that `to_plain` gave, if it is right: the compiled loop trusts it."""
+        if not isinstance(plain, dict) or not isinstance(plain.get("mean_u"), np.ndarray):
+            raise InputError(f"the memory must be a dict of arrays, not {shown(plain)}")
+        layout = layout._replace(average=len(plain["mean_u"]) > 0)
+        shapes = {**layout.shapes(), "counts": (loop.LATTICE,)}
+        if list(plain) != [*shapes, "lattice"] or not isinstance(plain["lattice"], bool):
+            raise InputError(f"the memory must hold {', '.join(shapes)} and lattice")
+        for name, shape in shapes.items():
+            _check_part(name, plain[name], np.int64 if name == "counts" else np.float64, shape)
+        for name in ("clock", "counts", *(part.name for part in layout.own)):
+            if (plain[name] < 0).any():
+                raise InputError(f"memory.{name} must not be negative")
+        n, mean_n, rounds = plain["n"], plain["mean_n"], plain["clock"][0]
+        _check_order("n", n)
+        if layout.average and rounds > 0.0:
+            # Rounding may break the order in the last bits; `fill_cuts` mends that.
+            _check_order("mean_n", np.round(n - mean_n / rounds, 6))
+        memory = cls.blank(layout, lattice=plain["lattice"])
+        for name, part in memory.parts().items():
+            part[...] = plain[name]
+        memory.integers[: loop.LATTICE] = plain["counts"]
+        return memory
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all parts by their names, as plain data for files and copies."""
+        counts = self.integers[: loop.LATTICE]
+        return {**self.parts(), "counts": counts, "lattice": bool(self.integers[loop.LATTICE])}
 
     def parts(self) -> dict[str, Array]:
         """Return views of all parts by their names."""
@@ -205,6 +235,20 @@ class Memory:
             self._predicting = rounds, (w, cut, unit)
         found: tuple[Array, Array, float] = self._predicting[1]
         return found
+
+
+def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
+    found = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
+    if found != (dtype, shape):
+        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {found}")
+    if not np.isfinite(part).all():
+        raise InputError(f"memory.{name} must be finite")
+
+
+def _check_order(name: str, n: Array) -> None:
+    slack = 1e-9 * max(1.0, float(np.abs(n).max(initial=0.0)))  # for the rounding of means
+    if (np.diff(n) > slack).any():
+        raise InputError(f"memory.{name} must not increase: the thresholds would not be in order")
 
 
 def few_columns(rows: Any, width: int) -> Array | None:
