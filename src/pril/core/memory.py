@@ -165,18 +165,6 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self.layout, "numbers": self.numbers, "integers": self.integers}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        layout, numbers, integers = state["layout"], state["numbers"], state["integers"]
-        expected, fixed = layout.integers(), slice(loop.N_SCORES, None)
-        fits = numbers.dtype == np.float64 and numbers.shape == (layout.size(),)
-        fits = fits and integers.dtype == np.int64 and integers.shape == expected.shape
-        if not (fits and np.array_equal(integers[fixed], expected[fixed])):
-            raise InputError("a memory is damaged: its arrays do not fit its layout")
-        self.__init__(layout, numbers, integers)  # type: ignore[misc]
-
     def with_layout(self, layout: Layout) -> Memory:
         """Return a copy for other features or without a mean; new features were zero so far."""
         memory = Memory.blank(layout, lattice=False)
