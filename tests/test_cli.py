@@ -18,8 +18,8 @@ import pytest
 from typer.main import get_command
 
 import pril
-from pril import io
 from pril.cli.main import app
+from pril.io import model_files as io
 from tables import GRADES, make_rows, snapshot, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
