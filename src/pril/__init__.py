@@ -6,9 +6,10 @@ A label is a value ("good"), a range ("fair", "good"), or open at an end ("good"
     model = OrderedLogit(classes=["poor", "fair", "good", "great"]).fit(X, y)
     model.predict(X_new), model.predict_proba(X_new)
 
-Learners, each a scikit-learn classifier with `fit` and `partial_fit`:
+Learners, each a scikit-learn classifier with `fit` and, unless said, `partial_fit`:
 
-- OrderedLogit: probabilities, and the least error where some labels are exact
+- OrderedBoosting: gradient boosting, the least error on tables; in memory, without `partial_fit`
+- OrderedLogit: probabilities, online; the least error of the linear learners
 - PRIL: the paper's perceptron; KernelPRIL: with a kernel; MPRIL: multiplicative
 - PRank, WidrowHoff, MulticlassPerceptron: baselines
 
@@ -48,6 +49,7 @@ if _typing.TYPE_CHECKING:
     from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
     from pril.learners.mpril import MPRIL as MPRIL
     from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.ordered_boosting import OrderedBoosting as OrderedBoosting
     from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
     from pril.learners.prank import PRank as PRank
     from pril.learners.pril import PRIL as PRIL

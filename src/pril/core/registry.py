@@ -28,11 +28,21 @@ class Learner(NamedTuple):
 LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
     Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
+    Learner(
+        "OrderedBoosting",
+        "pril.learners.ordered_boosting",
+        "boosting",
+        averages=False,
+        mixes=False,
+        online=False,
+    ),
     Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True),
     Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", mixes=False),
     Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
     Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff"),
     Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
 )
+# Learners that take rows one by one; the others learn all rows at once, in memory.
+ONLINE = tuple(learner for learner in LEARNERS if learner.online)
 BY_COMMAND = {learner.command: learner for learner in LEARNERS}
 BY_NAME = {learner.name: learner for learner in LEARNERS}

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from pril.core.registry import LEARNERS
+from pril.core.registry import ONLINE
 from pril.errors import InputError, InputTypeError
 from pril.io.kinds import (
     Count,
@@ -257,13 +257,25 @@ SPARSE_COLUMN = {
 TYPES = {
     described.name: described
     for described in (
-        *(learner(one.name, one.module, LEARNED, _check_learner) for one in LEARNERS),
+        *(learner(one.name, one.module, LEARNED, _check_learner) for one in ONLINE),
         # Those that keep something else than a memory with a layout, in place of the above.
         learner(
             "KernelPRIL",
             "pril.learners.kernel_pril",
             {**LEARNED, "_memory": SUPPORT},
             _check_kernel,
+        ),
+        learner(
+            "OrderedBoosting",
+            "pril.learners.ordered_boosting",
+            {
+                "order_": Labels("classes"),
+                **FEATURES,
+                "_learned": Each(Any),  # which `__setstate__` checks, as the next two
+                "_forest": Each(Any),
+                "_categories": Each(list),
+            },
+            _nothing,
         ),
         Type(
             "PolynomialMap",

@@ -21,7 +21,6 @@ from pril.learners.boosting.categories import (
     is_categorical,
     refuse_words,
 )
-from pril.learners.boosting.passes import Forest
 from pril.learners.boosting.training import Ranges, Training
 from pril.learners.boosting.trees import check_forest, require
 from pril.learners.ordered_logit import MOST_CLASSES
@@ -351,45 +350,50 @@ class OrderedBoosting(ProbabilityClassifier):
         chances[known] = self._chances[at[known]]
         return chances
 
-    # --- Files ---
+    # --- Files and copies ---
 
-    def _export_arrays(self) -> dict[str, Array]:
-        """Return all that was learned as plain arrays; `_import_arrays` takes them."""
-        check_is_fitted(self, "thresholds_")
-        return {
-            **{name.strip("_"): np.asarray(getattr(self, name)) for name in LEARNED},
-            **{f"forest.{name}": part for name, part in self._forest._asdict().items()},
-            **{f"categories.{k}": values for k, values in self._categories.items()},
-        }
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all attributes as plain data; what was learned is arrays of numbers."""
+        state = dict(super().__getstate__())
+        if "_forest" in state:
+            learned = {name: np.asarray(state.pop(name)) for name in LEARNED}
+            state["_learned"] = {name.strip("_"): part for name, part in learned.items()}
+            state["_forest"] = state["_forest"]._asdict()
+            categories = state["_categories"].items()
+            state["_categories"] = {str(k): values.tolist() for k, values in categories}
+        return state
 
-    def _import_arrays(self, arrays: dict[str, Array]) -> None:
-        """Set what was learned, once all of it is checked; `order_` and features are known."""
-        d, n_classes = self.n_features_in_, len(self.order_)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set all attributes, if they are right: compiled code trusts them."""
+        if "_forest" not in state:
+            super().__setstate__(state)
+            return
+        state = dict(state)
+        d, n_classes = state["n_features_in_"], len(state["order_"])
+        arrays = state.pop("_learned")
         sizes = {"classes": n_classes, "thresholds": n_classes - 1, "features": d, "two": 2}
-        learned: dict[str, Any] = {"_categories": {}}
-        for name, (dtype, *shape) in LEARNED.items():
-            array = np.asarray(arrays.get(name.strip("_")))
+        for attribute, (dtype, *shape) in LEARNED.items():
+            name = attribute.strip("_")
+            array = np.asarray(arrays.get(name))
             fits = array.dtype == dtype and array.ndim == len(shape)
             for size, own in zip(shape, array.shape, strict=False):
                 fits = fits and own == sizes.setdefault(size, own)
-            require(fits, f"{name.strip('_')} must be {np.dtype(dtype)}, of {shape or 'one'}")
-            require(np.isfinite(array).all(), f"{name.strip('_')} must be finite")
-            learned[name] = array if shape else array.item()
-        for name in arrays:
-            if name.startswith("categories."):
-                k = int(name.partition(".")[2])
-                require(0 <= k < d and arrays[name].ndim == 1, f"{name} is of no feature")
-                learned["_categories"][k] = arrays[name]
-        parts = {name: arrays.get(f"forest.{name}") for name in Forest._fields}
-        learned["_forest"] = check_forest(parts, d, set(learned["_categories"]))
-        (low, high), chances = learned["_ends"].T, learned["_chances"]
-        require((np.diff(learned["thresholds_"]) >= 0).all(), "thresholds must be ascending")
-        require((low >= 0).all() and (low <= high).all() and (high < n_classes).all(), "ends")
+            require(fits, f"{name} must be {np.dtype(dtype)}, of {shape or 'one'}")
+            require(np.isfinite(array).all(), f"{name} must be finite")
+            state[attribute] = array if shape else array.item()
+        (low, high), chances = state["_ends"].T, state["_chances"]
         kinds = low * n_classes + high
-        require(len(kinds) > 0 and (np.diff(kinds) > 0).all(), "ends must be ascending")
+        ascends = len(kinds) > 0 and (np.diff(kinds) > 0).all()
+        inside = (low >= 0).all() and (low <= high).all() and (high < n_classes).all()
+        require(ascends and inside, "ends must be ranges of the classes, ascending")
+        require((np.diff(state["thresholds_"]) >= 0).all(), "thresholds must be ascending")
         require((chances >= 0).all() and (chances <= 1).all(), "chances must be within 0..1")
-        require(learned["_n_boosters"] > 0, "n_boosters must be positive")
-        self.__dict__.update(learned)
+        require(state["_n_boosters"] > 0, "n_boosters must be positive")
+        categories = {int(k): labels_of(values) for k, values in state["_categories"].items()}
+        require(all(0 <= k < d for k in categories), "categories must be of features")
+        state["_categories"] = categories
+        state["_forest"] = check_forest(state["_forest"], d, set(categories))
+        super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

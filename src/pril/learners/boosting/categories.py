@@ -54,6 +54,11 @@ def refuse_words(X: Any, columns: list[Any] | None, categories: dict[int, Array]
         raise InputError("X has dates: make them numbers")
 
 
+def labels_of(values: list[Any]) -> Array:
+    """Return categories as an array, from a list."""
+    return np.array(values, dtype=object if any(isinstance(v, str) for v in values) else None)
+
+
 def codes_of(column: Any, categories: Array) -> Array:
     """Return the position of each cell among the categories, NaN for any other."""
     if len(categories) == 0:
