@@ -19,6 +19,7 @@ from pril.learners.boosting.categories import (
     chosen_features,
     codes_of,
     is_categorical,
+    labels_of,
     refuse_words,
 )
 from pril.learners.boosting.training import Ranges, Training

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
+from threadpoolctl import threadpool_limits
 
 from pril.core.rows import batches
 from pril.learners.boosting import passes
@@ -100,7 +101,11 @@ class Training:
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
         model = self.model
-        with _threads(min(effective_n_jobs(model.n_jobs), self.n_boosters)) as side_by_side:
+        # OpenMP's threads wait by spinning, which takes seconds where processors are busy.
+        with (
+            threadpool_limits(1, "openmp"),
+            _threads(min(effective_n_jobs(model.n_jobs), self.n_boosters)) as side_by_side,
+        ):
             self._standardise()
             few = len(self.X) <= MOST_KEPT  # each start copies its rows
             starts = (side_by_side if few else map)(self._start, range(self.n_boosters))

@@ -50,12 +50,10 @@ class Engine:
 
     def grow(self, gradient: Array, hessian: Array) -> None:
         """Grow a tree, and add what it says of each row to the scores."""
-        import lightgbm
-
         if self.data is None:
             return
         if self.booster is None:
-            self.booster = lightgbm.Booster(self.parameters, self.data)
+            self.booster = import_engine().Booster(self.parameters, self.data)
         self.booster.update(fobj=lambda *_: (gradient, hessian))
 
         def add(outputs: Array, _: Any) -> tuple[str, float, bool]:
@@ -75,8 +73,8 @@ class Engine:
         return self.trees[: self.rounds[n_rounds - 1]] if self.rounds else []
 
 
-def prepare_engine(model: OrderedBoosting, X: Array) -> tuple[Any, dict[str, Any]]:
-    """Return LightGBM's form of the features, None if it can split none, and its parameters."""
+def import_engine() -> Any:
+    """Import LightGBM, on first use."""
     try:
         import lightgbm
     except (ImportError, OSError) as error:
@@ -85,6 +83,11 @@ def prepare_engine(model: OrderedBoosting, X: Array) -> tuple[Any, dict[str, Any
             f"package libgomp1 ({error})",
             "boosting",
         ) from error
+    return lightgbm
+
+
+def prepare_engine(model: OrderedBoosting, X: Array) -> tuple[Any, dict[str, Any]]:
+    """Return LightGBM's form of the features, None if it can split none, and its parameters."""
     parameters = {
         "objective": "none",
         "metric": "None",
@@ -101,7 +104,9 @@ def prepare_engine(model: OrderedBoosting, X: Array) -> tuple[Any, dict[str, Any
         "verbosity": -1,
     }
     categorical = sorted(model._categories)
-    data = lightgbm.Dataset(X, categorical_feature=categorical, params=parameters).construct()
+    data = (
+        import_engine().Dataset(X, categorical_feature=categorical, params=parameters).construct()
+    )
     # LightGBM fails if it can split no feature: all are constant, or the rows are too few.
     can_split = any(data.feature_num_bin(k) > 0 for k in range(X.shape[1]))
     return data if can_split else None, parameters
@@ -131,7 +136,8 @@ def read_tree(text: str) -> Tree:
     value, child = np.zeros(2 * m + 1), np.zeros(2 * m + 1, dtype=np.int32)
     missing_left, is_set = np.zeros(2 * m + 1, dtype=bool), np.zeros(2 * m + 1, dtype=bool)
     feature[place] = numbers("split_feature")
-    value[place] = numbers("threshold", np.float64)
+    # A split of the missing values from all others has an infinite threshold.
+    value[place] = np.nan_to_num(numbers("threshold", np.float64))
     child[place] = 1 + 2 * np.arange(m)
     outputs = numbers("leaf_value", np.float64)
     if m == 0:
