@@ -192,6 +192,81 @@ def ordered_logit(X, intervals, K, rate=10, cut_rate=2, trust=30, noise=0, weigh
     return predictions, models
 
 
+def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, trust):
+    """Boosted stumps on top of linear models, one for each fold; ranks from 0, all rows at once.
+
+    Of the models that `starts` has, (slopes, thresholds), the j-th has not seen fold j. Returns
+    the held-out losses, and thresholds, chances and the boosters' scores of all rows at the end.
+    """
+    n, ranks = len(X), np.arange(K)
+    lo, hi = np.transpose(intervals)
+    kinds, group = np.unique(intervals, axis=0, return_inverse=True)
+    exact = kinds[:, 0] == kinds[:, 1]
+    inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(float)
+    doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
+    f = np.array([X @ slopes - np.mean(cut) for slopes, cut in starts])
+    theta = np.mean([cut - np.mean(cut) for _, cut in starts], axis=0)
+    q, losses = inside, []
+
+    def chances_of(f):
+        """P(y <= k) with 0 before and 1 after, and P(y)."""
+        below = np.array([[0, *(1 / (1 + np.exp(s - theta))), 1] for s in f])
+        return below, np.maximum(np.diff(below, axis=1), 1e-12)
+
+    def em_step():
+        below, p = chances_of(f[fold, np.arange(n)])
+        r = q[group] * p
+        r /= r.sum(axis=1, keepdims=True)
+        table = np.array([(weight[:, None] * r)[group == u].sum(axis=0) for u in range(len(kinds))])
+        N = table.sum(axis=0)
+        chance = np.where(exact[:, None], inside, 0)
+        for u in np.flatnonzero(~exact):
+            for y in range(kinds[u][0], kinds[u][1] + 1):
+                at_random = table[u].sum() / (inside[u] @ N)
+                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * at_random
+        d = below[:, 1:-1] * (1 - below[:, 1:-1])
+        information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
+        for i in range(n):
+            jacobian = np.zeros((K, K - 1))  # of P(y) by the thresholds
+            for k in range(K - 1):
+                jacobian[k, k], jacobian[k + 1, k] = d[i, k], -d[i, k]
+            information += weight[i] * jacobian.T @ np.diag(1 / p[i]) @ jacobian
+            slope += weight[i] * jacobian.T @ (r[i] / p[i])
+        step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
+        return np.maximum.accumulate(theta + step), chance, chance / chance.max(1, keepdims=True)
+
+    def stump(gradient, hessian):
+        """Return what the best split of all adds to each row; of equal ones, the highest."""
+        best, added = 0.0, np.zeros(n)
+        G, H = gradient.sum(), hessian.sum()
+        for x in X.T:
+            values = np.unique(x)
+            for cut in (values[1:] + values[:-1])[::-1] / 2:
+                left = x <= cut
+                g, h = gradient[left].sum(), hessian[left].sum()
+                gain = g**2 / (h + l2) + (G - g) ** 2 / (H - h + l2) - G**2 / (H + l2)
+                if gain > best + 1e-9 and h >= 1 and H - h >= 1:
+                    best = gain
+                    added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
+        return added
+
+    for _ in range(5):
+        theta, chance, q = em_step()
+    for _ in range(rounds):
+        for j in range(len(f)):
+            below, p = chances_of(f[j])
+            r = q[group] * p
+            r /= r.sum(axis=1, keepdims=True)
+            a, b = below[:, 1:], below[:, :-1]
+            g = weight * (r * (1 - a - b)).sum(axis=1)
+            h = weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
+            f[j] += stump(g * (fold != j), h * (fold != j))
+        theta, chance, q = em_step()
+        _, p = chances_of(f[fold, np.arange(n)])
+        losses.append(-np.average(np.log((chance[group] * p).sum(axis=1)), weights=weight))
+    return losses, theta, q, f
+
+
 def ascending(v):
     """The nearest ascending vector: the largest of the smallest means around each entry."""
     n = range(len(v))
