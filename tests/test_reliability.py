@@ -297,7 +297,7 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
         assert pril.load("t.pril").classes_.tolist() == [LARGE, LARGE + 1, LARGE + 2]
     order = [str(LARGE + k) for k in (2, 0, 1)]
     good("fit", "t.csv", "--label", "y", "--classes", ",".join(order))
-    assert pril.load("t.pril").order_.tolist() == [int(name) for name in order]
+    assert pril.load("t.pril")[-1].order_.tolist() == [int(name) for name in order]
     write(tmp_path / "t.jsonl", rows)  # its numbers are read as floats
     said = bad("fit", "t.jsonl", "--label", "y")
     assert f"column 'y' is about {int(float(LARGE))}, which is too large for a label" in said
@@ -725,7 +725,7 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
         ("pril.tables.training.Run._prepare", ["fit", "t.csv", *RANGES]),
         ("pril.tables.encoder.ColumnEncoder.partial_fit", ["fit", "t.csv", *RANGES]),
         ("pril.core.learner.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
-        ("pril.core.learner.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
+        ("pril.core.learner.OnlineClassifier._go_on", ["fit", "t.csv", *RANGES]),
         ("pril.core.learner.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
         ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
         ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
@@ -734,7 +734,7 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
             ["report", "t.pril", "t.csv", "-o", "r.html"],
         ),
         ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
-        ("pril.core.one_row.Stream.answer_rows", ["stream", "t.pril"]),
+        ("pril.core.learner.OnlineClassifier._run_loop", ["stream", "t.pril"]),
     ],
 )
 def test_an_error_inside_is_never_the_users(
@@ -846,7 +846,7 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     said = good("fit", "t.csv", *RANGES)
     assert f"(always {fitted['constant']!r} " in said
     assert f"(always {fitted['nearest_constant']!r} {fitted['nearest_constant_error']:.4f})" in said
-    assert model.order_.tolist() == GRADES
+    assert model[-1].order_.tolist() == GRADES
 
 
 def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):

@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
         _standard_streams(),
         _stopping_cleanly(),
         _printing_warnings(given),
-        _printing_log("pril" if is_verbose else "pril.core.loop"),
+        _printing_log("pril") if is_verbose else _saying_that_it_compiles(given),
     ):
         try:
             code = app(args=given, standalone_mode=False) or 0
@@ -168,6 +168,13 @@ def _printing_log(name: str) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
+
+
+def _saying_that_it_compiles(arguments: list[str]) -> AbstractContextManager[None]:
+    """Tell a person who waits why; a file of messages needs no such line."""
+    if sys.stderr is None or not sys.stderr.isatty() or "--quiet" in arguments:
+        return nullcontext()
+    return _printing_log("pril.core.loop")
 
 
 @contextmanager
