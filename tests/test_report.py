@@ -176,7 +176,7 @@ def test_blocks_of_a_table_give_the_same_bytes(good, flats, tmp_path, monkeypatc
 
 
 def test_a_model_of_brackets_reads_its_labels_as_it_learned(good, tmp_path):
-    rows = [{"size": t, "low": 3 * t, "high": 3 * t + 4} for t in range(60)]
+    rows = [{"size": t / 2, "low": 3 * t, "high": 3 * t + 4} for t in range(60)]
     write(tmp_path / "flats.csv", rows)
     good("fit", "flats.csv", *ENDS, "--edges", "50,100", "-q")
     said = json.loads(good("report", "flats.pril", "flats.csv", "-o", "r.html", "--json"))
