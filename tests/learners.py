@@ -3,7 +3,7 @@
 from pril.core.registry import LEARNERS
 
 ALL = [learner.load() for learner in LEARNERS]
-LINEAR = [learner.load() for learner in LEARNERS if learner.module == "pril.linear"]
+LINEAR = [learner.load() for learner in LEARNERS if learner.linear]
 
 
 def linear(**traits):
@@ -11,7 +11,7 @@ def linear(**traits):
     return [
         learner.load()
         for learner in LEARNERS
-        if learner.module == "pril.linear"
+        if learner.linear
         and all(getattr(learner, trait) == value for trait, value in traits.items())
     ]
 

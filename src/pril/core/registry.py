@@ -14,6 +14,7 @@ class Learner(NamedTuple):
     module: str  # where the class is
     command: str  # its name on the command line
     takes_ranges: bool = True  # False: exact labels only
+    linear: bool = True  # one weight a feature and score: it can be exported and streamed
     has_thresholds: bool = True  # one score, cut into classes
     averages: bool = True  # has the parameter `average`
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
@@ -28,7 +29,7 @@ LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
     Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
     Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True),
-    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", mixes=False),
+    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", linear=False, mixes=False),
     Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
     Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff"),
     Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
