@@ -23,6 +23,7 @@ from pril.core.classifier import (
     naming_rows,
     read_weights,
 )
+from pril.core.docs import documented
 from pril.core.memory import Layout, Memory, few_columns
 from pril.core.rows import (
     frozen,
@@ -189,20 +190,14 @@ class OnlineClassifier(OrdinalClassifier):
 
     # --- Learning ---
 
+    @documented
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from scratch, in `max_iter` passes over the rows.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features. float32 and float64 are used as they are.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open; a
-            row without a label is left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
-            left out. None: all weights are 1.
+        %(X y sample_weight)
 
         Returns
         -------
@@ -214,6 +209,7 @@ class OnlineClassifier(OrdinalClassifier):
             self._memory = self._make_passes(batch)
         return self
 
+    @documented
     def partial_fit(
         self,
         X: Any,
@@ -228,17 +224,11 @@ class OnlineClassifier(OrdinalClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features. float32 and float64 are used as they are.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open; a
-            row without a label is left out.
+        %(X y)
         classes : array-like of shape (n_classes,), default=None
             The ordered labels, lowest first. Needed on the first call, unless the estimator's
             `classes` are set or y is an ordered Categorical.
-        sample_weight : array-like of shape (n_samples,), default=None
-            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
-            left out. None: all weights are 1.
+        %(sample_weight)
 
         Returns
         -------
