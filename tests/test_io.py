@@ -819,9 +819,17 @@ BROKEN = {
         (f"{MEMORY}.state.u", lambda u: u[:1], r"must be float64 of shape \(4, 5\)"),
     ],
     "mpril": [
-        ("content.parameters.eta", 0, "'eta' parameter of MPRIL"),
-        (f"{LEARNED}.learned_with", [["eta", -1.0], ["signed", True]], "'eta' parameter of MPRIL"),
-        (f"{LEARNED}.learned_with", [["signed", True], ["eta", 0.05]], "learned with eta, signed"),
+        ("content.parameters.rate", 0, "'rate' parameter of MPRIL"),
+        (
+            f"{LEARNED}.learned_with",
+            [["rate", -1.0], ["signed", True]],
+            "'rate' parameter of MPRIL",
+        ),
+        (
+            f"{LEARNED}.learned_with",
+            [["signed", True], ["rate", 0.05]],
+            "learned with rate, signed",
+        ),
     ],
     "pril, last iterate": [
         ("content.parameters.random_state.pos", 625, "pos must be a whole number within 0..624"),

@@ -247,7 +247,7 @@ def multiplicative_mistake_bound(
 
 
 def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> float:
-    """Return the step of M-PRIL for which Theorem 4 gives the smallest bound.
+    """Return the rate of M-PRIL for which Theorem 4 gives the smallest bound.
 
     ``log((C + gamma) / (C - gamma)) / (2 C)``, which is infinite for gamma = C and for C = 0.
 
@@ -262,8 +262,8 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 
     Returns
     -------
-    eta : float
-        The step.
+    rate : float
+        For the parameter `rate` of `MPRIL`.
 
     Examples
     --------
