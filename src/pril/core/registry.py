@@ -4,7 +4,16 @@ This file imports nothing heavy: the command reads it to print its help.
 """
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:  # what `pril` exports to type checkers
+    from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
+    from pril.learners.mpril import MPRIL as MPRIL
+    from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
+    from pril.learners.prank import PRank as PRank
+    from pril.learners.pril import PRIL as PRIL
+    from pril.learners.widrow_hoff import WidrowHoff as WidrowHoff
 
 
 class Learner(NamedTuple):
