@@ -10,11 +10,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import pril
-from pril.core.registry import LEARNERS
 
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
@@ -187,37 +185,6 @@ def test_docstrings_match_signatures(name):
 )
 def test_public_docstrings_have_an_example(name):
     assert ">>>" in inspect.getdoc(loaded(name))
-
-
-# Descriptions that differ from those of the other learners, and why.
-OWN_DESCRIPTIONS = {
-    ("KernelPRIL", "average"): "a budget can end the average",
-    ("MulticlassPerceptron", "coef_"): "there is a row for each class",
-    ("MulticlassPerceptron", "intercept_"): "there is a weight for each class",
-    ("WidrowHoff", "rate"): "the default is not MPRIL's",
-    ("WidrowHoff", "fit_intercept"): "the constant feature changes the step",
-    ("OrderedLogit", "rate"): "the thresholds have another one",
-    ("OrderedLogit", "average"): "its mean weighs iterate t by t",
-    ("OrderedLogit", "half_life"): "what it counts of ranges fades too",
-    ("OrderedLogit", "tol"): "a pass without a mistake does not end it",
-    ("OrderedLogit", "classes_"): "at most 64",
-    ("OrderedLogit", "n_mistakes_"): "every round changes its model",
-}
-
-
-def test_repeated_descriptions_are_word_for_word_the_same():
-    shared, own = {}, {}
-    for learner in LEARNERS:
-        docstring = NumpyDocString(inspect.getdoc(learner.load()))
-        for entry in docstring["Parameters"] + docstring["Attributes"]:
-            text = " ".join([entry.type, *entry.desc])
-            if (learner.name, entry.name) in OWN_DESCRIPTIONS:
-                own[learner.name, entry.name] = text
-            else:
-                shared.setdefault(entry.name, {}).setdefault(text, []).append(learner.name)
-    assert {name: texts for name, texts in shared.items() if len(texts) > 1} == {}
-    assert own.keys() == OWN_DESCRIPTIONS.keys()
-    assert [key for key, text in own.items() if text in shared[key[1]]] == []  # still exceptions
 
 
 def test_demo(tmp_path):

@@ -1,4 +1,4 @@
-"""How good predictions are when the truth is a range, in ranks whatever the labels' coding."""
+"""Metrics of predictions where labels may be ranges; distances are counted in ranks."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def calibration_error(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return how far the probabilities are from the shares that are then observed.
+    """Return how far the probabilities are from the observed shares.
 
     For each class i but the last, rows are put into ten bins by their P(y <= i). In a bin, the mean
     probability is compared with the share of rows for which y <= i is true. The result is the mean
@@ -303,7 +303,7 @@ N_BINS = 10  # of the probabilities
 
 
 class Reliability(NamedTuple):
-    """What P(y <= i) says and what is then observed, for each bin that is not empty."""
+    """P(y <= i) as predicted and as observed, for each bin that is not empty."""
 
     mean: NDArray[Any]  # probability
     seen: NDArray[Any]  # share of the rows for which y <= i is true
@@ -404,7 +404,7 @@ class IntervalScorer(BaseEstimator):
     def score(
         self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Do the same by the name that metadata routing knows.
+        """Do the same as a call; metadata routing uses this name.
 
         Parameters
         ----------
@@ -430,7 +430,7 @@ neg_interval_absolute_error_scorer = IntervalScorer(interval_absolute_error, sig
 neg_interval_log_loss_scorer = IntervalScorer(interval_log_loss, sign=-1, response="predict_proba")
 
 
-# Where estimators of scikit-learn keep a fitted one.
+# Attributes in which meta-estimators of scikit-learn keep a fitted one.
 INSIDE = (
     "steps",
     "best_estimator_",

@@ -120,7 +120,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
         raise InputTypeError(
             f"{name} must be a dense table of labels, got a sparse matrix: pass {name}.toarray()"
         )
-    if hasattr(y, "__dlpack_device__"):  # labels are read on the host, wherever they come from
+    if hasattr(y, "__dlpack_device__"):  # labels are read on the host
         fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
         y = fetch() if callable(fetch) else y
     table = _columns(y)
@@ -151,7 +151,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
         and values.shape[1] == 2
         and np.isinf(values).any()
     ):
-        # An infinite end on its own side is an open one.
+        # -inf as a lower end and inf as an upper one are open ends.
         open_ends = values == (-np.inf, np.inf)
         values = np.where(open_ends, np.nan, values)
     return labels._replace(values=values)
@@ -259,7 +259,7 @@ def _read_values(y: Any, name: str) -> Labels:
         return Labels(array.astype(np.int64, copy=False), array.dtype)
     if kind == "f":
         return Labels(array.astype(np.float64, copy=False), array.dtype)
-    # NumPy turns the numbers and the gaps of a mixed list into strings: look at what was written.
+    # NumPy turns all values of a mixed list into strings: read the original values.
     return _read_objects(
         array if array.ndim > 1 and dtype is not None else _as_objects(y, name), name
     )
@@ -289,7 +289,7 @@ def _as_objects(y: Any, name: str) -> Array:
 
 
 def _read_objects(array: Array, name: str) -> Labels:
-    """Read Python objects: numbers, strings, ranges of pandas, and what is a missing value."""
+    """Read Python objects: numbers, strings, Intervals of pandas, missing values."""
     codes: dict[Any, int] = {}
     known: dict[type, str] = {}
     flat = np.empty(array.size, dtype=np.int64)
@@ -372,7 +372,7 @@ def join(parts: list[Labels], name: str) -> Labels:
 
 
 def distinct(labels: Labels) -> Labels:
-    """Return the rows that differ, each where it occurs first: all that decides the classes."""
+    """Return the distinct rows, each at its first place: they determine the classes."""
     codes = np.zeros(len(labels.values), dtype=np.int64)
     for column in labels.values.T:
         values, inverse = np.unique(column, return_inverse=True)
@@ -383,7 +383,7 @@ def distinct(labels: Labels) -> Labels:
 
 
 def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
-    """Put tables that know their places one below the other, as if they were read at once."""
+    """Concatenate tables that know their places, as if they were read at once."""
     widths = [table.values.shape[1] for table in tables]
     for width in widths:
         if width != widths[0]:

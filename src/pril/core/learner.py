@@ -45,12 +45,12 @@ NO_WEIGHTS = np.empty(0)
 NO_RECORD = loop.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
-SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
+SHORTEST_HALF_LIFE = 0.01  # in rounds; with a shorter one the weights of two rounds overflow
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows and labels that have been checked: learning looks at neither again."""
+    """Rows and labels that have been checked; learning does not check them again."""
 
     rows: Any  # Dense, Csr or Points
     intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
@@ -96,7 +96,7 @@ class Patience:
         self.best, self.stale = np.inf, 0
 
     def ends(self, mistakes: int, loss: float) -> bool:
-        """Take note of a pass and its mean interval loss; tell whether it is the last."""
+        """Add a pass and its mean interval loss; tell whether it is the last."""
         if self.tol is not None:
             self.stale = self.stale + 1 if loss > self.best - self.tol else 0
             self.best = min(self.best, loss)
@@ -109,7 +109,7 @@ class OnlineClassifier(OrdinalClassifier):
     """What all online learners share: a memory, a pass over the rows, passes of `fit`.
 
     A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
-    have count as off.
+    have are off.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -123,7 +123,7 @@ class OnlineClassifier(OrdinalClassifier):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
-    # Parameters that say what the sums mean, so that they cannot change once there are some.
+    # Parameters that determine what the sums mean: they cannot change once learning has begun.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _may_lose_mean: ClassVar[bool] = False
     # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
@@ -164,7 +164,7 @@ class OnlineClassifier(OrdinalClassifier):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__init__" not in vars(cls):  # Python then names this class in errors about arguments
+        if "__init__" not in vars(cls):  # so that errors about arguments name this class
             inherited: Any = cls.__init__
             own = FunctionType(inherited.__code__, inherited.__globals__)
             update_wrapper(own, inherited)
@@ -183,7 +183,7 @@ class OnlineClassifier(OrdinalClassifier):
         return loop.Additive()
 
     def _inspect_rows(self, rows: Any) -> None:
-        """Warn of features that this learner is not made for."""
+        """Warn of features that this learner's guarantee does not cover."""
 
     def _inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
@@ -258,7 +258,7 @@ class OnlineClassifier(OrdinalClassifier):
             self._go_on(batch, record)
         return batch, record
 
-    # The seam: `_prepare` does all checking, `_learn` all learning.
+    # `_prepare` does all checking, `_learn` all learning.
 
     def _prepare(
         self,
@@ -343,7 +343,7 @@ class OnlineClassifier(OrdinalClassifier):
         record: loop.Record | None,
     ) -> int:
         """Learn in place; return -1, or the first position whose scores are not finite."""
-        if order is not None and len(order) == 0:  # to the loop, that is all rows as they come
+        if order is not None and len(order) == 0:  # the loop takes an empty order for all rows
             return -1
         growth, extras = self._growth(), None
         if weights is not None or record is not None or growth is not None:
@@ -372,7 +372,8 @@ class OnlineClassifier(OrdinalClassifier):
         """Go on from what was learned before; a failure leaves that as it was."""
         learned = self._has_learned()
         columns = few_columns(batch.rows, self.n_features_in_ + 1)
-        if columns is None or not learned or self._growth() is not None:  # which may divide all
+        # A half-life may rescale every number.
+        if columns is None or not learned or self._growth() is not None:
             memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
             self._memory = self._learn(memory, batch, order, record)
         else:
@@ -380,7 +381,7 @@ class OnlineClassifier(OrdinalClassifier):
                 self._learn(self._memory, batch, order, record, columns)
 
     def _make_passes(self, batch: Batch) -> Any:
-        """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
+        """Learn in up to `max_iter` passes over a batch; return the memory."""
         memory = self._blank_memory(batch.rows)
         rng = check_random_state(self.random_state)
         patience = Patience(self)
@@ -390,7 +391,7 @@ class OnlineClassifier(OrdinalClassifier):
             self.n_iter_ = n_iter
             order = batch.shuffled(rng) if self.shuffle else None
             if n_iter == 1 and order is not None and len(others):
-                # Once: they must be finite, too.
+                # Rows without a label must be finite, too: visit them once.
                 order = frozen(np.concatenate([others, order], dtype=order.dtype))
             record = None
             if self.tol is not None:
@@ -426,7 +427,7 @@ class OnlineClassifier(OrdinalClassifier):
     def _check_ready(self) -> None:
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
-            check_is_fitted(self)  # which is slow
+            check_is_fitted(self)  # slow
         self._check_parameters()
         self._check_fixed()
 
@@ -453,7 +454,7 @@ class OnlineClassifier(OrdinalClassifier):
 
     def _agreed_classes(self, table: ranking.Labels, classes: ArrayLike | None) -> Array:
         known: Array | None = getattr(self, "order_", None)
-        agreed = getattr(self, "_agreed", None)  # the very object: checked before
+        agreed = getattr(self, "_agreed", None)  # the same object was checked before
         for named in (self.classes, classes):
             if named is None or named is agreed:
                 continue
@@ -487,7 +488,7 @@ class OnlineClassifier(OrdinalClassifier):
         self._learned_with = {name: getattr(self, name) for name in self._fixed}
 
     def _layout(self) -> Layout:
-        """Return what there is to remember."""
+        """Return the layout of the memory."""
         return Layout(
             self._n_scores(),
             self.n_features_in_,
@@ -555,7 +556,7 @@ class OnlineClassifier(OrdinalClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        # scikit-learn's accuracy check has nominal blobs, in no order along any line.
+        # scikit-learn's accuracy check has classes without an order.
         tags.classifier_tags.poor_score = True
         return tags
 

@@ -1,4 +1,4 @@
-"""Labels: from anything a user may call one to intervals of ranks.
+"""Order of classes, and labels as intervals of ranks.
 
 Everything behind this module sees a label as two ranks, ``lo <= hi`` in ``0..K-1``: an exact label
 has ``lo == hi``, "at least" has ``hi == K - 1``. So nothing else in the package asks whether a
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Ranks = NDArray[np.int64]
 
 UNKNOWN = -2  # the rank of a value that is not among the classes
-NO_LABEL = (0, -1)  # the interval of a row without a label: it ends before it begins
+NO_LABEL = (0, -1)  # the interval of a row without a label
 
 
 # --- Order and ranks -----------------------------------------------------------------------------

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelPRIL"]
 
-# Rows learned at a time: their own kernel matrix is held, and crosses to the host from a device.
+# Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.
 BLOCK = 1024
 UNLIMITED = np.iinfo(np.int64).max
@@ -282,7 +282,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         return memory.without_room()
 
     def _learn_fused(self, memory: Support, batch: Batch, order: Array | None) -> Support | None:
-        """Learn by kernels of our own for a CUDA device; None where there are none."""
+        """Learn by the fused loop on a CUDA device; None where it cannot run."""
         X, fused = batch.rows.X, self._fused(batch.rows.X, memory.rows)
         if fused is None or self.budget is not None or not memory.base.integers[loop.LATTICE]:
             return None
@@ -296,7 +296,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         return learned
 
     def _fused(self, X: Any, rows: Any) -> Any:
-        """Return the module with kernels of our own for these rows, None if it has none."""
+        """Return the module of the fused loop for these rows; None where it cannot run."""
         if self.kernel != "rbf" or type(X).__module__ != "torch" or X.device.type != "cuda":
             return None
         if find_spec("triton") is None or X.dtype != rows.dtype:
@@ -368,7 +368,7 @@ class KernelPRIL(OnlineThresholdClassifier):
     def _run(
         self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
     ) -> tuple[Array, Array]:
-        """Run the loop over a block; return what became of the coefficients and their sums."""
+        """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base
         own = base.with_layout(base.layout._replace(n_features=len(coef)))
         state = own.state

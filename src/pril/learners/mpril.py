@@ -109,7 +109,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
         if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
             return
         largest = max(cells.max(), cells.min(), key=abs)
-        if 1.0 < abs(largest) < np.inf:  # what is infinite is refused with its row
+        if 1.0 < abs(largest) < np.inf:  # infinite cells are refused elsewhere, with their row
             warnings.warn(
                 f"X reaches {largest:.6g}: MPRIL expects features within [-1, 1]; scale them, for "
                 "example with MaxAbsScaler",

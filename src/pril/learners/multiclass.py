@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @documented
 class MulticlassPerceptron(StreamMixin, OnlineClassifier):
-    """The multiclass perceptron, one score a class: a baseline that knows no order.
+    """The multiclass perceptron, one score a class: a baseline that ignores the order.
 
     The class with the largest score wins. If it lies outside the label ``lo..hi``, the best class
     inside is promoted and the winner demoted:

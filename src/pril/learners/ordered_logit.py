@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-MOST_CLASSES = 64  # of OrderedLogit: what it knows of ranges grows with their cube
+MOST_CLASSES = 64  # the counts of ranges grow with their cube
 
 
 @documented

@@ -17,7 +17,7 @@ from pril.plotting.drawing import own_axes, short_text
 
 
 class ReliabilityDisplay:
-    """Probabilities against the shares that are then observed, a curve for each class but the last.
+    """Probabilities against observed shares, a curve for each class but the last.
 
     Rows are put into ten bins by their probability to be at or below a class. A point is a bin: its
     mean probability, and the share of its rows that are at or below the class. The closer to the

@@ -1,4 +1,4 @@
-"""A run of a learner, beside what the theorems say of it."""
+"""A run of a learner, compared with the bounds of the theorems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bound(NamedTuple):
 
     @property
     def room(self) -> float:
-        """Share of the bound that the observed number leaves free."""
+        """Share of the bound above the observed number."""
         if self.bound == 0:
             return 1.0 if self.observed == 0 else -math.inf
         return 1.0 - self.observed / self.bound
