@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import update_wrapper
 from numbers import Integral, Real
 from operator import attrgetter, is_
@@ -23,8 +22,10 @@ from pril.core.classifier import (
     naming_rows,
     read_weights,
 )
-from pril.core.docs import documented
+from pril.core.docs import filled
 from pril.core.memory import Layout, Memory, few_columns
+from pril.core.passes import Batch as Batch
+from pril.core.passes import Patience as Patience
 from pril.core.rows import (
     frozen,
     n_rows,
@@ -48,68 +49,61 @@ NO_RECORD = loop.Record(
 SHORTEST_HALF_LIFE = 0.01  # in rounds; with a shorter one the weights of two rounds overflow
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Rows and labels that have been checked; learning does not check them again."""
-
-    rows: Any  # Dense, Csr or Points
-    intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
-    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
-
-    def __len__(self) -> int:
-        return len(self.intervals)
-
-    def labelled(self) -> Array:
-        """Return which rows have a label."""
-        return ranking.is_labelled(self.intervals)
-
-    def shuffled(self, rng: Any) -> Array:
-        """Return the positions of the rows that have a label, in a new order."""
-        if len(self) > loop.MOST_SHUFFLED:
-            rounds = np.flatnonzero(self.labelled())
-            return frozen(rounds[rng.permutation(len(rounds))])
-        seed = np.frombuffer(rng.bytes(12), dtype="<u4").astype(np.int64)
-        order = np.empty(len(self), dtype=np.int32)
-        return frozen(order[: loop.shuffle_rounds(self.intervals, seed, order)])
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-        arrays = [self.intervals, self.weights, *self.rows]
-        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
-
-    def interval_loss(self, order: Array | None, record: loop.Record | None) -> int:
-        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
-        if record is None:
-            return 0
-        visited = self.intervals if order is None else self.intervals[order]
-        return int(ranking.interval_loss(visited, record.rank).sum())
-
-
-class Patience:
-    """When passes end early: after one without a mistake, or after some without progress."""
-
-    def __init__(self, estimator: OnlineClassifier) -> None:
-        self.tol = estimator.tol
-        self.n_iter_no_change = estimator.n_iter_no_change
-        self.stops_without_mistakes = estimator._stops_without_mistakes
-        self.best, self.stale = np.inf, 0
-
-    def ends(self, mistakes: int, loss: float) -> bool:
-        """Add a pass and its mean interval loss; tell whether it is the last."""
-        if self.tol is not None:
-            self.stale = self.stale + 1 if loss > self.best - self.tol else 0
-            self.best = min(self.best, loss)
-        if self.stops_without_mistakes and mistakes == 0:
-            return True
-        return self.stale >= self.n_iter_no_change
-
-
 class OnlineClassifier(OrdinalClassifier):
     """What all online learners share: a memory, a pass over the rows, passes of `fit`.
 
     A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
     have are off.
+
+    Its docstring describes what learners share: they name it, as in ``%(classes max_iter)``.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
+    tol : float, default=None
+        Stop `fit` when the mean interval loss of a pass, with each row predicted before it is
+        learned, has not improved by `tol` for `n_iter_no_change` passes. None: stop only after a
+        pass without a mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made; not set by `partial_fit`.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -171,6 +165,7 @@ class OnlineClassifier(OrdinalClassifier):
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+        cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
         cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- What a learner is made of ---
@@ -190,14 +185,20 @@ class OnlineClassifier(OrdinalClassifier):
 
     # --- Learning ---
 
-    @documented
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from scratch, in `max_iter` passes over the rows.
 
         Parameters
         ----------
-        %(X y sample_weight)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features. float32 and float64 are used without a copy.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a row
+            without a label is ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
+            ignored. None: all weights are 1.
 
         Returns
         -------
@@ -209,7 +210,6 @@ class OnlineClassifier(OrdinalClassifier):
             self._memory = self._make_passes(batch)
         return self
 
-    @documented
     def partial_fit(
         self,
         X: Any,
@@ -237,6 +237,8 @@ class OnlineClassifier(OrdinalClassifier):
         """
         self._partial_fit(X, y, classes, sample_weight)
         return self
+
+    partial_fit.__doc__ = filled(partial_fit.__doc__, fit.__doc__)
 
     def _partial_fit(
         self,

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import Ratings
-from pril.core.docs import documented
 from pril.core.learner import Batch, OnlineClassifier, OnlineThresholdClassifier
 from pril.core.memory import Memory
 from pril.core.rows import batches, check_cells, not_finite_error
@@ -54,7 +53,6 @@ class Block(NamedTuple):
     record: loop.Record | None
 
 
-@documented
 class KernelPRIL(OnlineThresholdClassifier):
     """Kernel PRIL: the score is a weighted sum of kernel values with past mistakes.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pril.core import loop
-from pril.core.docs import documented
 from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
 from pril.core.scikit import Interval
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-@documented
 class MPRIL(StreamMixin, OnlineThresholdClassifier):
     """Multiplicative PRIL, for many features of which few matter.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pril.core import loop
 from pril.core.classifier import Ratings
-from pril.core.docs import documented
 from pril.core.learner import OnlineClassifier
 from pril.core.one_row import Stream, StreamMixin
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-@documented
 class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     """The multiclass perceptron, one score a class: a baseline that ignores the order.
 

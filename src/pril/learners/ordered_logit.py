@@ -9,7 +9,6 @@ import numpy as np
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityClassifier
-from pril.core.docs import documented
 from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
 from pril.core.memory import Memory
 from pril.core.one_row import ProbabilityStream, StreamMixin
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
 
 
-@documented
 class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
     """Ordered logit learned online from ranges: a learner with probabilities.
 

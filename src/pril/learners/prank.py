@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import loop, ranking
-from pril.core.docs import documented
 from pril.core.learner import OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
 from pril.errors import RowError
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-@documented
 class PRank(StreamMixin, OnlineThresholdClassifier):
     """PRank (Crammer and Singer), the baseline for exact labels.
 

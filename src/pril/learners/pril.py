@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pril.core import loop
-from pril.core.docs import documented
 from pril.core.learner import OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-@documented
 class PRIL(StreamMixin, OnlineThresholdClassifier):
     """Perceptron ranking from interval labels, the learner of the paper.
 

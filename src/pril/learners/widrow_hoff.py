@@ -6,7 +6,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pril.core import loop
-from pril.core.docs import documented
 from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
 from pril.core.scikit import Interval
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-@documented
 class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
     """Least-mean-squares regression on the ranks, rounded to the nearest: a baseline.
 
