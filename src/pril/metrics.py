@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril.core import ranking
+from pril.core.docs import filled
 from pril.core.evaluation import mean_over_rows
 from pril.core.rows import check_cells
 from pril.errors import ClassOrderWarning, InputError, RowError
@@ -45,16 +46,13 @@ def interval_absolute_error(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+    %(y_true)
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes all that occur in either argument, as `fit`
         would; a class that does not occur then does not count as a rank.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(sample_weight)
 
     Returns
     -------
@@ -83,15 +81,12 @@ def interval_accuracy(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+    %(y_true)
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes all that occur in either argument.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(sample_weight)
 
     Returns
     -------
@@ -124,8 +119,8 @@ def interval_hinge_loss(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+        Exact labels, or lower and upper ends. A missing end is open; a row without a label is
+        ignored.
     scores : array-like of shape (n_samples,)
         Scores, as `latent` gives them.
     thresholds : array-like of shape (n_classes - 1,)
@@ -181,16 +176,11 @@ def interval_log_loss(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+    %(y_true)
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes. A range of probability 0 counts as machine epsilon.
-    classes : array-like of shape (n_classes,), default=None
-        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(classes sample_weight)
 
     Returns
     -------
@@ -234,10 +224,7 @@ def ranked_probability_score(
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes.
-    classes : array-like of shape (n_classes,), default=None
-        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(classes sample_weight)
 
     Returns
     -------
@@ -278,10 +265,7 @@ def calibration_error(
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes.
-    classes : array-like of shape (n_classes,), default=None
-        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(classes sample_weight)
 
     Returns
     -------
@@ -298,6 +282,15 @@ def calibration_error(
     errors = [(share * np.abs(mean - seen)).sum() for mean, seen, share in curves]
     return float(np.mean(errors)) if errors else 0.0
 
+
+for _metric in (
+    interval_absolute_error,
+    interval_accuracy,
+    interval_log_loss,
+    ranked_probability_score,
+    calibration_error,
+):
+    _metric.__doc__ = filled(_metric.__doc__, interval_hinge_loss.__doc__)
 
 N_BINS = 10  # of the probabilities
 
@@ -408,14 +401,7 @@ class IntervalScorer(BaseEstimator):
 
         Parameters
         ----------
-        estimator : object
-            A fitted classifier, or another estimator that has one inside.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+        %(estimator X y sample_weight)
 
         Returns
         -------
@@ -423,6 +409,8 @@ class IntervalScorer(BaseEstimator):
             Higher is better.
         """
         return self(estimator, X, y, sample_weight)
+
+    score.__doc__ = filled(score.__doc__, __call__.__doc__)
 
 
 interval_accuracy_scorer = IntervalScorer(interval_accuracy)
