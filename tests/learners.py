@@ -9,10 +9,9 @@ LINEAR = [learner.load() for learner in LEARNERS if learner.linear]
 def linear(**traits):
     """Return the linear learners that have all of these traits."""
     return [
-        learner.load()
-        for learner in LEARNERS
-        if learner.linear
-        and all(getattr(learner, trait) == value for trait, value in traits.items())
+        cls
+        for learner, cls in zip(LEARNERS, ALL, strict=True)
+        if learner.linear and all(getattr(learner, trait) == traits[trait] for trait in traits)
     ]
 
 

@@ -18,8 +18,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import pril.dask
-from pril import io
 from pril.cli.main import main
+from pril.io import model_files as io
 from pril.tables.cluster import ClusterRun, Piece, connected, read_piece
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError

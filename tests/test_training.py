@@ -11,10 +11,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril import io
 from pril.core import learner
 from pril.core.evaluation import Evaluation
 from pril.core.registry import BY_COMMAND, LEARNERS
+from pril.io import model_files as io
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, model, training
 from pril.tables.answers import JsonRows

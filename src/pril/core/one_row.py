@@ -100,7 +100,7 @@ class Stream:
         rating = loop.rating_size(n_scores, width, n_classes)
         space = loop.desk_size(geometry, n_scores, width, n_classes)
         self._memory = memory
-        self._desk = desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
+        desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
         self._note = np.zeros(loop.NOTE_SIZE, dtype=np.int64)
         self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
         self._importance = desk[width - 1 : width]

@@ -29,13 +29,13 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
-from pril.core.learner import OnlineClassifier
+from pril.core.parts import Parts
 from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.mix import Mode, learn
 from pril.dask.prediction import predict_lazily, score_lazily
-from pril.dask.steps import fitted_steps, split_pipeline, transformed
+from pril.dask.steps import fitted_steps, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -241,7 +241,7 @@ def latent(estimator: Any, X: Any) -> Any:
     True
     """
     _check_fitted(estimator)
-    learner = split_pipeline(estimator)[1]
+    learner = Parts.of(estimator).learner
     if not hasattr(learner, "latent"):
         raise InputTypeError(
             f"{type(learner).__name__} has a score for each class, not one latent score"
@@ -281,8 +281,14 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def _clone(estimator: Any) -> Any:
-    _check_learner(estimator)
-    model = clone(split_pipeline(estimator)[1])
+    parts = Parts.of(estimator)
+    wrappers, _, learner = parts
+    if len(wrappers) > 1 or parts.is_frozen or not all(hasattr(part, "steps") for part in wrappers):
+        raise InputTypeError(
+            "estimator must be a learner of this package, or a Pipeline that ends in one, got "
+            f"{type(wrappers[-1]).__name__}"
+        )
+    model = clone(learner)
     model._validate_params()
     return model
 
@@ -299,14 +305,4 @@ def _checked_classes(model: Any) -> Any:
 
 
 def _check_fitted(estimator: Any) -> None:
-    _check_learner(estimator)
-    check_is_fitted(split_pipeline(estimator)[1])
-
-
-def _check_learner(estimator: Any) -> None:
-    learner = split_pipeline(estimator)[1]
-    if not isinstance(learner, OnlineClassifier):
-        raise InputTypeError(
-            "estimator must be a learner of this package, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
-        )
+    check_is_fitted(Parts.of(estimator).learner)

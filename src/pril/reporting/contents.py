@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril.core import ranking
+from pril.core.parts import model_name
 from pril.errors import shown
-from pril.io import model_files
 from pril.plotting import (
     IntervalConfusionDisplay,
     ReliabilityDisplay,
@@ -245,7 +245,7 @@ def _provenance(report: Report, versions: Mapping[str, str]) -> dict[str, str]:
     learner = report.learner
     given = learner.get_params(deep=False).items()
     return {
-        "model": model_files.model_name(report.model),
+        "model": model_name(report.model),
         "parameters": ", ".join(f"{name}={_parameter(value)}" for name, value in given),
         "classes": " < ".join(map(str, report.classes)),
         "learned": f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}",

@@ -15,10 +15,10 @@ import numpy as np
 
 from pril.core import ranking
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
+from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
 from pril.errors import InputError, MissingExtraError
 from pril.io import model_files
-from pril.io.parts import Parts
 from pril.reporting.contents import contents
 from pril.reporting.page import template
 
