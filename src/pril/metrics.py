@@ -219,8 +219,8 @@ def ranked_probability_score(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
-        out.
+        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are
+        ignored.
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes.
@@ -260,8 +260,8 @@ def calibration_error(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
-        out: a range does not say on which side of a class inside it the row is.
+        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are
+        ignored: a range does not say on which side of a class inside it the row is.
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes.
@@ -381,7 +381,7 @@ class IntervalScorer(BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is left out.
+            Exact labels or intervals; a row without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 

@@ -253,7 +253,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is left out.
+            Exact labels or intervals; a row without a label is ignored.
 
         Returns
         -------

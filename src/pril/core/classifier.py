@@ -158,7 +158,7 @@ class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
             Exact labels or intervals. A label that the model does not know counts as a miss; a row
-            without a label is left out.
+            without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 

@@ -147,10 +147,10 @@ class Stream:
             the stream began takes new features of a dict at any time.
         y : label, pair, dict or None
             The class, its lower and upper end (a missing end is open), the same as
-            ``{"low": lower, "high": upper}``, or None: a row without a label is left out.
+            ``{"low": lower, "high": upper}``, or None: a row without a label is ignored.
         sample_weight : float, default=1.0
             How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
-            left out.
+            ignored.
         """
         try:
             lo, hi = self._intervals[y]

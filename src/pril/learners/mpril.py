@@ -15,9 +15,7 @@ from pril.core.scikit import Interval
 from pril.errors import FeatureRangeWarning
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
+    from numpy.typing import ArrayLike
 
 
 class MPRIL(StreamMixin, OnlineThresholdClassifier):

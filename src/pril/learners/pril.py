@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from pril.core import loop
 from pril.core.learner import OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 class PRIL(StreamMixin, OnlineThresholdClassifier):

@@ -11,9 +11,7 @@ from pril.core.one_row import StreamMixin
 from pril.core.scikit import Interval
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
+    from numpy.typing import ArrayLike
 
 
 class WidrowHoff(StreamMixin, OnlineThresholdClassifier):

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pril.evaluate import progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 from pril.theory.bounds import (
     general_mistake_bound,
     mistake_bound,

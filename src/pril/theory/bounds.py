@@ -10,12 +10,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from pril.errors import InputError
+from pril.theory.constraints import read_constraints
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-from pril.theory.constraints import read_constraints
+    from numpy.typing import ArrayLike
 
 
 def n_constraints(n_classes: Any, min_width: Any) -> int:

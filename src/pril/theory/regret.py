@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -13,11 +13,6 @@ from pril.errors import InputError, InputTypeError
 from pril.evaluate import progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 from pril.theory.bounds import checked_positive, largest_gradient, n_constraints, regret_bound
 from pril.theory.constraints import read_constraints
 
