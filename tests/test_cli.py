@@ -97,7 +97,7 @@ def test_fit_tells_machines_the_same(good, tmp_path):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("mpril", ["--set", "eta=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
+        ("mpril", ["--set", "rate=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
         ("widrow-hoff", ["--set", "normalize=false"]), ("perceptron", []),
     ],
 )  # fmt: skip
@@ -538,8 +538,8 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     assert bad("fit", "t.csv", "--label", "rating").startswith(
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
     )
-    assert "NAME=VALUE is expected" in bad("fit", "t.csv", *RANGES, "--set", "eta")
-    assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "eta=1")
+    assert "NAME=VALUE is expected" in bad("fit", "t.csv", *RANGES, "--set", "step")
+    assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
     assert "names, separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
     assert "names 'a' more than once" in bad("fit", "t.csv", *ENDS, "--classes", "a,a")
     assert "the suffix must be one of" in bad(

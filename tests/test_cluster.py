@@ -261,7 +261,7 @@ def test_an_overflow_has_its_file(tmp_path, monkeypatch, client):
     (tmp_path / "b").mkdir()
     for part in range(4):
         write(tmp_path / "b" / f"{part}.csv", make_rows(50))
-    task = replace(TASK, model="widrow-hoff", parameters={"eta": 1e308})
+    task = replace(TASK, model="widrow-hoff", parameters={"rate": 1e308})
     alone, cluster = complaints("b", task, client)
     for said in (alone, cluster):
         assert re.match(r"b/\d\.csv, row \d+: X is finite, but WidrowHoff overflowed", said)
@@ -274,7 +274,7 @@ def test_an_overflow_of_the_mixed_model_names_the_table(tmp_path, monkeypatch, c
     for part in range(2):
         write(tmp_path / "b" / f"{part}.csv", make_rows(50, seed=part))
     # It diverges: one pass over 50 rows is finite, a few rounds are not.
-    parameters = {"eta": 30.0, "normalize": False}
+    parameters = {"rate": 30.0, "normalize": False}
     task = replace(TASK, model="widrow-hoff", parameters=parameters, holdout=0.0, epochs=50)
     run = ClusterRun(open_table("b"), task, client, progress=False)
     with pytest.raises(TableError, match=r"^b: each part can be learned alone, but not mixed"):

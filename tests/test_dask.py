@@ -310,7 +310,7 @@ def test_mixed_models_are_about_as_good(cls):
 
 def test_mixed_exponents_may_be_large():
     X, _, y = table()
-    estimator = MPRIL(classes=CLASSES, eta=50.0, random_state=0)
+    estimator = MPRIL(classes=CLASSES, rate=50.0, random_state=0)
     model = pril.dask.fit(estimator, lazy(X), lazy(y))
     assert np.isfinite(model.coef_).all()
     assert np.abs(model.coef_).sum() + np.abs(model.thresholds_).sum() == pytest.approx(1.0)

@@ -42,16 +42,10 @@ if _typing.TYPE_CHECKING:
     from pril import plotting as plotting
     from pril import river as river
     from pril import theory as theory
+    from pril.core.registry import *
     from pril.features import *
     from pril.io import load as load
     from pril.io import save as save
-    from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
-    from pril.learners.mpril import MPRIL as MPRIL
-    from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
-    from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
-    from pril.learners.prank import PRank as PRank
-    from pril.learners.pril import PRIL as PRIL
-    from pril.learners.widrow_hoff import WidrowHoff as WidrowHoff
     from pril.ranges import *
     from pril.reporting.model_report import report as report
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder

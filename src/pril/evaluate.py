@@ -24,7 +24,7 @@ __all__ = ["Progress", "cross_val_proba", "progressive"]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a learner said of each row before it learned from it.
+    """The predictions of a learner for each row, made before it learned the row.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     >>> cross_val_proba(model, X, y, cv=4).shape
     (40, 3)
     """
-    from sklearn.model_selection import check_cv  # half a second, for this alone
+    from sklearn.model_selection import check_cv  # takes half a second to import
 
     parts = Parts.of(estimator)
     learner = parts.learner
@@ -177,7 +177,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     proba = np.empty((len(rank), len(classes)))
     for train, test in splits:
         model = clone(estimator)
-        Parts.of(model).learner.set_params(classes=classes)  # some may be in no row of the fold
+        Parts.of(model).learner.set_params(classes=classes)  # some may not occur in the fold
         with naming_rows(train):
             model.fit(safe_indexing(X, train), safe_indexing(y, train))
         proba[test] = model.predict_proba(safe_indexing(X, test))

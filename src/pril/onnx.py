@@ -1,7 +1,7 @@
 """Export of models to ONNX. Needs skl2onnx, the extra ``onnx``.
 
-A model in ONNX predicts without Python: scores are computed in float64 and compared with the
-thresholds as the learners do it, so that labels agree, ties included.
+A model in ONNX predicts without Python. Scores are computed in float64 and compared with the
+thresholds as in the learners, so that labels agree, ties included.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
 
 from pril.errors import InputTypeError, MissingExtraError
 
@@ -27,11 +28,10 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
+from pril.core.classifier import ProbabilityClassifier, ThresholdClassifier
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import PolynomialMap
-from pril.learners.kernel_pril import KernelPRIL
-from pril.learners.ordered_logit import OrderedLogit
 
 __all__ = ["register", "to_onnx"]
 
@@ -63,9 +63,9 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     Returns
     -------
     graph : onnx.ModelProto
-        Its outputs are `label` and, for `OrderedLogit`, `probabilities`, else `scores`: the score
-        of `latent`, or one for each class of a `MulticlassPerceptron`. Classes are in the order of
-        the model's `order_`, from lowest to highest.
+        Its outputs are `label` and, for a learner with probabilities, `probabilities`, else
+        `scores`: the score of `latent`, or one for each class if there are no thresholds. Classes
+        are in the order of the model's `order_`, from lowest to highest.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def to_onnx(model: Any, X: Any = None) -> Any:
 def _converted(model: Any, X: Any) -> Any:
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
-    if type(first).__name__ == "ColumnEncoder":
+    if isinstance(first, _column_encoder()):
         inputs = [
             (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
             for name in first.numbers_
@@ -100,7 +100,7 @@ def _converted(model: Any, X: Any) -> Any:
     if X is None:
         inputs = [("X", DoubleTensorType([None, first.n_features_in_]))]
         return convert_sklearn(model, initial_types=inputs)
-    if hasattr(X, "iloc") and type(first).__name__ != "ColumnTransformer":
+    if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
         X = np.asarray(X)
     return convert_with_rows(model, X[:1])
 
@@ -117,18 +117,22 @@ def register() -> None:
     """
     for learner in LEARNERS:
         kind = learner.load()
-        convert = _refuse if kind is KernelPRIL else _convert_learner
+        convert = _convert_learner if learner.linear else _refuse
         update_registered_converter(
             kind, f"Pril{learner.name}", _shape_learner, convert, parser=_parse_learner
         )
     update_registered_converter(PolynomialMap, "PrilPolynomialMap", _shape_map, _convert_map)
+    for encoder in _column_encoder():
+        update_registered_converter(encoder, "PrilColumnEncoder", _shape_encoder, _convert_encoder)
+
+
+def _column_encoder() -> tuple[Any, ...]:
+    """Return the class ColumnEncoder, nothing without pyarrow, which it needs."""
     try:
         from pril.tables.encoder import ColumnEncoder
-    except ImportError:  # without pyarrow there is no encoder to convert
-        return
-    update_registered_converter(
-        ColumnEncoder, "PrilColumnEncoder", _shape_encoder, _convert_encoder
-    )
+    except ImportError:
+        return ()
+    return (ColumnEncoder,)
 
 
 class _Graph:
@@ -172,7 +176,7 @@ class _Graph:
 def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     operator = scope.declare_local_operator(f"Pril{type(model).__name__}", model)
     operator.inputs.extend(inputs)
-    other = "probabilities" if isinstance(model, OrderedLogit) else "scores"
+    other = "probabilities" if isinstance(model, ProbabilityClassifier) else "scores"
     operator.outputs.append(scope.declare_local_variable("label", Int64TensorType()))
     operator.outputs.append(scope.declare_local_variable(other, DoubleTensorType()))
     return operator.outputs
@@ -185,16 +189,18 @@ def _shape_learner(operator: Any) -> None:
         raise InputTypeError(
             f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
         )
-    width = 1 if hasattr(model, "thresholds_") else len(model.order_)
-    if isinstance(model, OrderedLogit):
-        width = len(model.order_)
+    has_one = isinstance(model, ThresholdClassifier) and not isinstance(
+        model, ProbabilityClassifier
+    )
+    width = 1 if has_one else len(model.order_)
     operator.outputs[0].type = TYPES[kind][0]([None])
     operator.outputs[1].type = DoubleTensorType([None, width])
 
 
 def _refuse(scope: Any, operator: Any, container: Any) -> None:
     raise InputTypeError(
-        "KernelPRIL cannot be exported to ONNX: use PolynomialMap and PRIL for a polynomial kernel"
+        f"{type(operator.raw_operator).__name__} cannot be exported to ONNX: use PolynomialMap and "
+        "PRIL for a polynomial kernel"
     )
 
 
@@ -207,16 +213,14 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     if getattr(model, "fit_intercept", False):
         score = graph.add("Add", score, graph.numbers(w[:, -1]))
     chances = None
-    if isinstance(model, OrderedLogit):
+    if isinstance(model, ProbabilityClassifier):
         chances = _chances(graph, graph.add("Div", score, graph.numbers([unit])), cut / unit)
         graph.add("Identity", chances, into=other)
     else:
         graph.add("Div", score, graph.numbers([unit]), into=other)
-    if not hasattr(model, "thresholds_"):
-        rank = graph.add("ArgMax", score, axis=1, keepdims=0)
-    elif chances is not None and model.decision == "mode":
+    if chances is not None and model.decision == "mode":
         rank = graph.add("ArgMax", chances, axis=1, keepdims=0)
-    elif len(cut) == 2:  # one class
+    elif not isinstance(model, ThresholdClassifier) or len(cut) == 2:  # with one class, it is 0
         rank = graph.add("ArgMax", score, axis=1, keepdims=0)
     else:
         above = graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1]))
@@ -231,7 +235,7 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes, as `pril.OrderedLogit` has them."""
+    """Return the probabilities of the classes, as `predict_proba` has them."""
     low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
     high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
     width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))

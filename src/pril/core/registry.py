@@ -4,7 +4,16 @@ This file imports nothing heavy: the command reads it to print its help.
 """
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:  # what `pril` exports to type checkers
+    from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
+    from pril.learners.mpril import MPRIL as MPRIL
+    from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
+    from pril.learners.prank import PRank as PRank
+    from pril.learners.pril import PRIL as PRIL
+    from pril.learners.widrow_hoff import WidrowHoff as WidrowHoff
 
 
 class Learner(NamedTuple):
@@ -14,6 +23,7 @@ class Learner(NamedTuple):
     module: str  # where the class is
     command: str  # its name on the command line
     takes_ranges: bool = True  # False: exact labels only
+    linear: bool = True  # one weight a feature and score: it can be exported and streamed
     has_thresholds: bool = True  # one score, cut into classes
     averages: bool = True  # has the parameter `average`
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
@@ -28,7 +38,7 @@ LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
     Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
     Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True),
-    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", mixes=False),
+    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", linear=False, mixes=False),
     Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
     Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff"),
     Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
