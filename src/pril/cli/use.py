@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,15 +17,8 @@ from pril.reporting.words import count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.answers import StreamOptions
+    from pril.tables.checkpoints import Checkpoint
     from pril.tables.model import LoadedModel
-    from pril.tables.training import Checkpoint
-
-
-class OnError(StrEnum):
-    """What a stream does at a bad line."""
-
-    STOP = "stop"
-    SKIP = "skip"
 
 
 def _load(model: Path) -> LoadedModel:
@@ -195,15 +187,15 @@ def stream(
         bool, typer.Option("--proba", help="Answer with probabilities, if the model has them.")
     ] = False,
     on_error: Annotated[
-        OnError,
+        Literal["stop", "skip"],
         typer.Option("--on-error", help="At a bad line: stop, or answer with the error."),
-    ] = OnError.STOP,
+    ] = "stop",
     again: Annotated[
         bool,
         typer.Option("--again", help="Learn rows even if MODEL's last checkpointed run did."),
     ] = False,
     format: Annotated[  # noqa: A002
-        opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
+        opt.StreamFormat | None, typer.Option("--format", help="Override the detected format.")
     ] = None,
     overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
@@ -214,7 +206,7 @@ def stream(
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
     from pril.tables.answers import StreamOptions
-    from pril.tables.locks import hold, lock_of
+    from pril.tables.checkpoints import hold, lock_of
 
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     if output:
@@ -230,7 +222,7 @@ def stream(
         labels = opt.label_columns(label, lower, upper) if named else loaded.labels
         if half_life is not None:
             loaded.set_half_life(half_life)
-        options = StreamOptions(key, chances=proba, skip=on_error is OnError.SKIP)
+        options = StreamOptions(key, chances=proba, skip=on_error == "skip")
         result = _stream(loaded, labels, output, saved, half_life, options, again, format, printer)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
@@ -291,7 +283,7 @@ def _stream(
         model_files.write(loaded.model, output, kind="model", notes=notes)
 
     try:
-        rows.run(sys.stdin.fileno(), format and format.value)
+        rows.run(sys.stdin.fileno(), format)
     except (ValueError, OSError, Stopped) as error:
         if saved is None:  # the model has learned all rows before this one
             keep()

@@ -6,22 +6,32 @@ import json
 import logging
 import re
 import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.registry import BY_COMMAND
 from pril.errors import ClassOrderWarning
-from pril.tables.cells import kind_of, pandas_index, read_numbers, with_nulls, with_numbers
+from pril.tables.cells import (
+    NUMBER,
+    TEXT,
+    kind_of,
+    pandas_index,
+    read_numbers,
+    with_nulls,
+    with_numbers,
+)
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
 from pril.tables.label_columns import LabelColumns
+from pril.tables.reservoir import Reservoir
+from pril.tables.task import Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pril.tables.training import Task
 
     Array = NDArray[Any]
 
@@ -35,6 +45,7 @@ ROW_ID = re.compile(
     r"(.*[ _.-])?(id|index|row|row_?(id|names?|num(ber)?)|unnamed: 0|)", re.IGNORECASE
 )
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
+SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
 
 
 class Columns(NamedTuple):
@@ -135,14 +146,19 @@ class LabelCounts:
         self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.names)
 
-    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> None:
-        """Count the labels of one more block; rows that are not used have weight zero."""
+    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
+        """Count the labels of one more block; rows that are not used have weight zero.
+
+        Return which rows have a label.
+        """
         code, words = np.zeros(block.num_rows, dtype=np.int64), []
+        labelled = np.zeros(block.num_rows, dtype=bool)
         with table.naming_rows(first, self.columns.names):
             columns = self.columns.comparable(block)
         for cells in columns:
             if not used.all():
                 cells = with_nulls(cells, pa.array(~used))
+            labelled |= cells.is_valid().to_numpy(zero_copy_only=False)
             coded = cells.dictionary_encode(null_encoding="encode")
             words.append(coded.dictionary.to_pylist())
             code = code * len(words[-1]) + coded.indices.to_numpy()
@@ -163,6 +179,7 @@ class LabelCounts:
             n = int(np.count_nonzero(~used))
             self.n_weightless += n
             self.seen[self._unlabelled][0] -= n
+        return labelled
 
     def are_too_many(self) -> bool:
         """Tell whether there are more different labels than a rating has."""
@@ -210,6 +227,21 @@ class LabelCounts:
         """Return how many rows have no label."""
         return self.seen.get(self._unlabelled, [0])[0]
 
+    def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
+        """Return what labels there are, for people and machines: see `encode`."""
+        ends = [{"exact": 0, "lower": 0, "upper": 0} for _ in order]
+        widths: Counter[int] = Counter()
+        for (lo, hi), count in zip(ranks.tolist(), counts.tolist(), strict=True):
+            widths[hi - lo + 1] += count
+            for rank, end in ((lo, "exact"),) if lo == hi else ((lo, "lower"), (hi, "upper")):
+                ends[rank][end] += count
+        return {
+            "classes": [{"class": ranking.plain(name), **ends[k]} for k, name in enumerate(order)],
+            "widths": {str(width): widths[width] for width in sorted(widths)},
+            "unlabelled_rows": self.n_unlabelled(),
+            "zero_weight_rows": self.n_weightless,
+        }
+
     def to_json(self) -> str:
         """Return the counts as text, for a checkpoint."""
         seen = [[list(cells), *entry] for cells, entry in self.seen.items()]
@@ -221,39 +253,88 @@ class LabelCounts:
         self.seen = {tuple(cells): entry for cells, *entry in seen}
 
 
-# --- Block by block -------------------------------------------------------------------------------
+# --- The first pass ------------------------------------------------------------------------------
 
 
-def survey_block(
-    table: Table,
-    task: Task,
-    encoder: ColumnEncoder,
-    counts: LabelCounts,
-    first: int,
-    block: pa.RecordBatch,
-    learning: Array,
-) -> pa.RecordBatch:
-    """Count the labels of a block and learn its columns; return it, its numbers as floats.
+class Survey:
+    """What the first pass learns: how to encode columns, the labels, rows to be landmarks."""
 
-    Rows that are kept apart teach nothing, but their cells are checked.
-    """
-    with table.naming_rows(first):
-        used = task.counting(block)
-    counts.add(block, first, table, used)
-    with table.naming_rows(first):
-        block = with_numbers(block, list(encoder.numbers))
-    features = block.drop_columns(list(dict.fromkeys(task.columns)))
-    try:
-        with table.naming_rows(row_numbers(first, learning)):
-            encoder.partial_fit(select_rows(features, learning))
-    except TableError:
-        with table.naming_rows(first):  # a row that is held out may be wrong before it
-            encoder.check(features)
-        raise
-    if not learning.all():
-        with table.naming_rows(row_numbers(first, ~learning)):
-            encoder.check(select_rows(features, ~learning))
-    return block
+    def __init__(self, table: Table, task: Task, columns: Columns, labels: LabelColumns) -> None:
+        self.columns = columns
+        self.encoder = ColumnEncoder(
+            scale=task.scale,
+            bounded=BY_COMMAND[task.model].bounded,
+            impute=task.impute,
+            numbers=columns.numbers,
+            words=[name for name in columns.words if name in (*(task.features or ()), *task.text)],
+        )
+        self.counts = LabelCounts(labels)
+        self.sample: Reservoir | None = None
+        if task.nonlinear:
+            plain = {**dict.fromkeys(columns.numbers, NUMBER), **dict.fromkeys(columns.words, TEXT)}
+            sparse = [table.schema.field(name) for name in columns.sparse]
+            schema = pa.schema([*(pa.field(*pair) for pair in plain.items()), *sparse])
+            self.sample = Reservoir(SAMPLE_PER_LANDMARK * task.nonlinear, task.seed, schema)
+        self.rows = 0
+        self.rows_to_learn = 0  # with a label
+
+    def add(self, table: Table, task: Task, first: int, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Learn from a block; return it, its numbers as floats.
+
+        Rows that are kept apart teach nothing, but their cells are checked.
+        """
+        learning = task.uses(first, block.num_rows).learning
+        with table.naming_rows(first):
+            used = task.counting(block)
+        labelled = self.counts.add(block, first, table, used)
+        with table.naming_rows(first):
+            block = with_numbers(block, list(self.encoder.numbers))
+        features = block.drop_columns(list(dict.fromkeys(task.columns)))
+        try:
+            with table.naming_rows(row_numbers(first, learning)):
+                self.encoder.partial_fit(select_rows(features, learning))
+        except TableError:
+            with table.naming_rows(first):  # a row that is held out may be wrong before it
+                self.encoder.check(features)
+            raise
+        if not learning.all():
+            with table.naming_rows(row_numbers(first, ~learning)):
+                self.encoder.check(select_rows(features, ~learning))
+        if self.sample:
+            self.sample.add(first, block, learning)
+        self.rows += block.num_rows
+        self.rows_to_learn += int((learning & labelled).sum())
+        return block
+
+    def merge(self, other: Survey, offset: int) -> None:
+        """Add what was learned from other rows, whose numbers are `offset` higher in this table."""
+        if self.rows == 0:
+            self.encoder = other.encoder
+        elif other.rows:
+            self.encoder.merge(other.encoder)
+        self.counts.merge(other.counts, offset)
+        if self.sample and other.sample:
+            self.sample.merge(other.sample)
+        self.rows += other.rows
+        self.rows_to_learn += other.rows_to_learn
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, for a checkpoint."""
+        return {
+            "encoder": self.encoder,
+            "counts": self.counts.to_json(),
+            "sample": self.sample and self.sample.to_json(),
+            "rows": self.rows,
+            "rows_to_learn": self.rows_to_learn,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Read what `to_dict` returned."""
+        self.encoder, self.rows = state["encoder"], state["rows"]
+        self.rows_to_learn = state["rows_to_learn"]
+        self.counts.restore(state["counts"])
+        if self.sample and state["sample"]:
+            self.sample.restore(state["sample"])
 
 
 def select_rows(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
