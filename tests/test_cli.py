@@ -260,7 +260,7 @@ def test_fit_with_workers(call, bad, tmp_path):
     code, out, _ = call("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
     assert code == 0
     assert "200 rows of *.csv" in out
-    assert pril.load("m.pril").order_.tolist() == GRADES
+    assert pril.load("m.pril")[-1].order_.tolist() == GRADES
     many = [{**row, "low": "bad"} if t == 7 else row for t, row in enumerate(make_rows(50))]
     write(tmp_path / "1.csv", many)
     said = bad("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
@@ -571,7 +571,7 @@ def made_model(folder):
 
 def test_jsonl_is_read_to_its_end_and_copied_as_it_is(good, bad, tmp_path):
     rows = [
-        {"id": 2**60 + k, "x": k, "ok": k % 2 == 0, "day": "2020-01-01", "y": k % 3}
+        {"id": 2**60 + k, "x": k % 45, "ok": k % 2 == 0, "day": "2020-01-01", "y": k % 3}
         for k in range(90)
     ]
     rows[0]["note"] = None
@@ -807,12 +807,12 @@ def test_the_first_bad_row_is_named_whether_it_is_held_out_or_not(bad, tmp_path)
 
 
 def test_labels_that_are_no_ratings(call, bad, tmp_path):
-    write(tmp_path / "t.csv", [{"x": k, "k": k % 3 or 10**20} for k in range(40)])
+    write(tmp_path / "t.csv", [{"x": k % 9, "k": k % 3 or 10**20} for k in range(40)])
     said = bad("fit", "t.csv", "--label", "k")
     assert said.endswith(
         "row 1: column 'k' is '100000000000000000000', which is too large for a label"
     )
-    ends = [{"x": k, "lo": "" if k % 2 else k % 4, "hi": 4} for k in range(40)]
+    ends = [{"x": k % 9, "lo": "" if k % 2 else k % 4, "hi": 4} for k in range(40)]
     write(tmp_path / "t.csv", ends)
     _, _, err = call("fit", "t.csv", "--lower", "lo", "--upper", "hi", "-q")
     assert err.startswith(

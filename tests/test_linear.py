@@ -350,7 +350,7 @@ REFUSED = {
     "infinity": (INF, [1, 2, 3], ValueError, r"X, row 2: feature 0 is -inf"),
     "sparse NaN": (csr_array(NAN), [1, 2, 3], ValueError, r"X, row 1: feature 1 is NaN"),
     "named NaN": (pd.DataFrame(NAN, columns=["age", "size"]), [1, 2, 3], ValueError, r"X, row 1: feature 'size' is NaN"),
-    "strings": ([["a", "b"]] * 3, [1, 2, 3], ValueError, r"could not convert string to float"),
+    "strings": ([["a", "b"]] * 3, [1, 2, 3], ValueError, r"feature 0 is 'a', not a number; encode words"),
     "one-dimensional X": ([0.1, 0.2, 0.3], [1, 2, 3], ValueError, r"Expected 2D array"),
 }  # fmt: skip
 

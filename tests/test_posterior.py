@@ -15,14 +15,14 @@ from strategies import smooth_streams
 
 def slow_posterior(model, x, left, right):
     """q_y P(y) inside the range, from the slow twin's q and its P."""
-    K, evidence = len(model.classes_), model._memory.state.evidence
+    K, evidence = len(model.classes_), model._memory.parts()
     ranges, place = {}, 0
     for lo, hi in combinations(range(1, K + 1), 2):
         ranges[lo, hi] = np.zeros(K)
-        ranges[lo, hi][lo - 1 : hi] = evidence.ranges[place : place + hi - lo + 1]
+        ranges[lo, hi][lo - 1 : hi] = evidence["ranges"][place : place + hi - lo + 1]
         place += hi - lo + 1
     q = reference.label_chances(
-        left, right, K, ranges, evidence.total, evidence.exact, model.trust, outside=0.0
+        left, right, K, ranges, evidence["total"], evidence["exact"], model.trust, outside=0.0
     )
     joint = q * reference.chances(model.coef_ @ x, model.thresholds_)
     return joint / joint.sum() if joint.sum() > 1e-6 else None  # differences of 1 are not exact

@@ -29,7 +29,7 @@ class Support(NamedTuple):
 
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        return self._replace(base=self.base.copy())
+        return self._replace(base=self.base.copy(), place=None)
 
     @property
     def integers(self) -> Array:
