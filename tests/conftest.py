@@ -75,6 +75,24 @@ def bad(call, tmp_path):
     return run
 
 
+@pytest.fixture(scope="session")
+def cluster():
+    """A Dask cluster for all tests of this process: starting one takes seconds."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    """A client of that cluster, which is not the active one."""
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def browser():
     chromium = shutil.which("chromium") or shutil.which("google-chrome")

@@ -18,7 +18,7 @@ import pytest
 from typer.main import get_command
 
 import pril
-from pril import io
+from pril.io import model_files as io
 from pril.cli.main import app
 from tables import GRADES, make_rows, snapshot, write
 
