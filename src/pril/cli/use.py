@@ -1,4 +1,4 @@
-"""The commands that use a model: predict, evaluate, show, stream."""
+"""The commands that use a model: predict, evaluate, report, show, export, stream."""
 
 from __future__ import annotations
 
@@ -94,6 +94,33 @@ def evaluate(
     printer.result(result, evaluation_lines(result))
 
 
+def report(
+    model: opt.ModelArgument,
+    table: opt.TableArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
+    lower: opt.LowerOption = None,
+    upper: opt.UpperOption = None,
+    label: opt.LabelOption = None,
+    format: opt.FormatOption = None,  # noqa: A002
+    max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Write a page with pictures on how good a model is on a table with labels.
+
+    Example: pril report flats.pril more.csv -o report.html
+    """
+    printer = Printer(quiet=quiet, json=json)
+    loaded, opened = _load(model), opt.open_table(table, format, max_features)
+    labels = opt.labels_for(loaded, label, lower, upper)
+    opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
+    with printer.progress() as progress:
+        result = loaded.report(opened, labels, output, progress)
+    lines = [*evaluation_lines(result), f"report {output}"]
+    printer.result({**result, "report": str(output)}, lines)
+
+
 def show(
     model: opt.ModelArgument,
     plot: Annotated[Path | None, typer.Option(help="Draw the model to this file.")] = None,
@@ -165,6 +192,35 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
         raise InputError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
     with replace_file(plot) as file:
         figure.savefig(file, dpi=150, format=suffix)
+
+
+def export(
+    model: opt.ModelArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
+    overwrite: opt.OverwriteOption = False,
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Write a model as ONNX, to predict without Python.
+
+    Example: pril export flats.pril -o flats.onnx
+    """
+    from pril.io.model_files import load, replace_file
+    from pril.onnx import to_onnx
+
+    opt.check_output(output, [model], "an ONNX graph", overwrite)
+    graph = to_onnx(load(model))
+    with replace_file(output) as file:
+        file.write(graph.SerializeToString())
+    inputs = [variable.name for variable in graph.graph.input]
+    outputs = [variable.name for variable in graph.graph.output]
+    lines = [
+        f"graph    {output}",
+        f"inputs   {', '.join(inputs)}",
+        f"outputs  {', '.join(outputs)}",
+    ]
+    result = {"graph": str(output), "inputs": inputs, "outputs": outputs}
+    Printer(quiet=quiet, json=json).result(result, lines)
 
 
 def stream(
