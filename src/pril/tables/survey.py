@@ -21,7 +21,6 @@ from pril.tables.cells import (
     kind_of,
     pandas_index,
     read_numbers,
-    with_nulls,
     with_numbers,
 )
 from pril.tables.encoder import ColumnEncoder
@@ -110,28 +109,16 @@ def choose_columns(table: Table, task: Task) -> Columns:
     return chosen
 
 
-def warn_of_row_numbers(table: Table, numbers: list[str], block: pa.RecordBatch) -> None:
-    """Warn of columns that look like row ids: in the first block no whole number occurs twice.
+def looks_like_row_id(cells: Array, name: str) -> bool:
+    """Tell whether the numbers of a first block look like row ids: whole, and none occurs twice.
 
     In a small table their name must say so too, or they must be consecutive, in any order.
     """
-    if block.num_rows < FEWEST_ROWS:
-        return
-    for name in numbers:
-        cells = read_numbers(block.column(name), name)
-        whole = np.isfinite(cells).all() and (cells == np.floor(cells)).all()
-        if not whole or len(np.unique(cells)) < len(cells):
-            continue
-        consecutive = cells.max() - cells.min() == len(cells) - 1
-        if len(cells) >= MANY_ROWS or consecutive or ROW_ID.fullmatch(name):
-            warnings.warn(
-                TableWarning(
-                    f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
-                    "occurs twice; a row id says nothing about new rows",
-                    hint="drop",
-                ),
-                stacklevel=2,
-            )
+    whole = np.isfinite(cells).all() and (cells == np.floor(cells)).all()
+    if len(cells) < FEWEST_ROWS or not whole or len(np.unique(cells)) < len(cells):
+        return False
+    consecutive = cells.max() - cells.min() == len(cells) - 1
+    return bool(len(cells) >= MANY_ROWS or consecutive or ROW_ID.fullmatch(name))
 
 
 # --- Which labels there are ----------------------------------------------------------------------
@@ -147,38 +134,20 @@ class LabelCounts:
         self._unlabelled = (None,) * len(columns.names)
 
     def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
-        """Count the labels of one more block; rows that are not used have weight zero.
-
-        Return which rows have a label.
-        """
-        code, words = np.zeros(block.num_rows, dtype=np.int64), []
-        labelled = np.zeros(block.num_rows, dtype=bool)
+        """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
             columns = self.columns.comparable(block)
-        for cells in columns:
-            if not used.all():
-                cells = with_nulls(cells, pa.array(~used))
-            labelled |= cells.is_valid().to_numpy(zero_copy_only=False)
-            coded = cells.dictionary_encode(null_encoding="encode")
-            words.append(coded.dictionary.to_pylist())
-            code = code * len(words[-1]) + coded.indices.to_numpy()
-        size = int(np.prod([len(word) for word in words]))
-        if size <= MOST_LABELS:
-            count = np.bincount(code, minlength=size)
-            codes = np.flatnonzero(count)
-            count = count[codes]
-        else:
-            codes, count = np.unique(code, return_counts=True)
-        indices = np.unravel_index(codes, [len(word) for word in words])
-        for k, index in enumerate(zip(*indices, strict=True)):
-            label = tuple(word[at] for word, at in zip(words, index, strict=True))
-            if label not in self.seen:
-                self.seen[label] = [0, first + int(np.argmax(code == codes[k]))]
-            self.seen[label][0] += int(count[k])
-        if not used.all():
-            n = int(np.count_nonzero(~used))
-            self.n_weightless += n
-            self.seen[self._unlabelled][0] -= n
+        missing = [cells.is_null().to_numpy(zero_copy_only=False) for cells in columns]
+        names = [str(k) for k in range(len(columns))]
+        rows = pa.array(np.arange(first, first + block.num_rows))
+        cells = select_rows(pa.RecordBatch.from_arrays([*columns, rows], [*names, "row"]), used)
+        counted = pa.Table.from_batches([cells]).group_by(names, use_threads=False)
+        counted = counted.aggregate([("row", "count"), ("row", "min")])
+        for row in counted.select([*names, "row_count", "row_min"]).to_pylist():
+            *label, count, at = row.values()
+            self.seen.setdefault(tuple(label), [0, at])[0] += count
+        self.n_weightless += int(np.count_nonzero(~used))
+        labelled: Array = used & ~np.all(missing, axis=0)
         return labelled
 
     def are_too_many(self) -> bool:
@@ -275,6 +244,7 @@ class Survey:
             sparse = [table.schema.field(name) for name in columns.sparse]
             schema = pa.schema([*(pa.field(*pair) for pair in plain.items()), *sparse])
             self.sample = Reservoir(SAMPLE_PER_LANDMARK * task.nonlinear, task.seed, schema)
+        self.row_ids: list[str] = []  # columns that look like row ids
         self.rows = 0
         self.rows_to_learn = 0  # with a label
 
@@ -300,6 +270,9 @@ class Survey:
         if not learning.all():
             with table.naming_rows(row_numbers(first, ~learning)):
                 self.encoder.check(select_rows(features, ~learning))
+        if first == 0:
+            cells = {name: read_numbers(block.column(name), name) for name in self.columns.numbers}
+            self.row_ids = [name for name in cells if looks_like_row_id(cells[name], name)]
         if self.sample:
             self.sample.add(first, block, learning)
         self.rows += block.num_rows
@@ -309,7 +282,7 @@ class Survey:
     def merge(self, other: Survey, offset: int) -> None:
         """Add what was learned from other rows, whose numbers are `offset` higher in this table."""
         if self.rows == 0:
-            self.encoder = other.encoder
+            self.encoder, self.row_ids = other.encoder, other.row_ids
         elif other.rows:
             self.encoder.merge(other.encoder)
         self.counts.merge(other.counts, offset)
@@ -317,6 +290,16 @@ class Survey:
             self.sample.merge(other.sample)
         self.rows += other.rows
         self.rows_to_learn += other.rows_to_learn
+
+    def warn_of_row_ids(self, table: Table) -> None:
+        """Warn of columns that look like row ids."""
+        for name in self.row_ids:
+            warning = TableWarning(
+                f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
+                "occurs twice; a row id says nothing about new rows",
+                hint="drop",
+            )
+            warnings.warn(warning, stacklevel=2)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for a checkpoint."""
@@ -326,12 +309,13 @@ class Survey:
             "sample": self.sample and self.sample.to_json(),
             "rows": self.rows,
             "rows_to_learn": self.rows_to_learn,
+            "row_ids": self.row_ids,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Read what `to_dict` returned."""
         self.encoder, self.rows = state["encoder"], state["rows"]
-        self.rows_to_learn = state["rows_to_learn"]
+        self.rows_to_learn, self.row_ids = state["rows_to_learn"], state["row_ids"]
         self.counts.restore(state["counts"])
         if self.sample and state["sample"]:
             self.sample.restore(state["sample"])

@@ -31,13 +31,7 @@ from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.model import Progress, read_batch
-from pril.tables.survey import (
-    Survey,
-    choose_columns,
-    row_numbers,
-    select_rows,
-    warn_of_row_numbers,
-)
+from pril.tables.survey import Survey, choose_columns, row_numbers, select_rows
 from pril.tables.task import CALIBRATION_SIZE, Task, Uses
 
 if TYPE_CHECKING:
@@ -78,14 +72,15 @@ class Recipe(NamedTuple):
     ) -> Apart:
         """Return the rows of a block that are kept apart, without those of weight zero."""
         counting = self.task.counting(cells)
-        batches: list[Batch | None] = []
-        for use in (uses.held_out & counting, uses.calibration & counting):
-            if not use.any():
-                batches.append(None)
-                continue
-            read = self.read(table, row_numbers(first, use), select_rows(cells, use))
-            batches.append(read_batch(model, *read[:2]))
-        return Apart(*batches)
+        held_out, calibration = (
+            read_batch(
+                model, *self.read(table, row_numbers(first, use), select_rows(cells, use))[:2]
+            )
+            if use.any()
+            else None
+            for use in (uses.held_out & counting, uses.calibration & counting)
+        )
+        return Apart(held_out, calibration)
 
 
 class Apart(NamedTuple):
@@ -96,15 +91,14 @@ class Apart(NamedTuple):
 
     def check(self, task: Task, model: Any) -> Check:
         """Rate the rows."""
-        evaluation, scores, rows = Check()
+        evaluation, scores = Check()
         if self.held_out:
             rank = model._rate_rows(self.held_out.rows)[0]
             evaluation = Evaluation.of(self.held_out.intervals, rank)
         if self.calibration:
             _, scores, cut = model._rate_rows(self.calibration.rows)
             scores = calibration_scores(scores, cut, self.calibration.intervals, task.guarantee)
-            rows = int(self.calibration.labelled().sum())
-        return Check(evaluation, scores, rows)
+        return Check(evaluation, scores)
 
 
 class Check(NamedTuple):
@@ -112,13 +106,11 @@ class Check(NamedTuple):
 
     evaluation: Evaluation = Evaluation()
     scores: Any = np.empty(0)  # of the rows that calibrate
-    calibration_rows: int = 0  # with a label
 
     def plus(self, other: Check) -> Check:
         """Return what holds for the rows of both."""
         scores = np.concatenate([self.scores, other.scores])
-        rows = self.calibration_rows + other.calibration_rows
-        return Check(self.evaluation + other.evaluation, scores, rows)
+        return Check(self.evaluation + other.evaluation, scores)
 
 
 class Block(NamedTuple):
@@ -132,7 +124,7 @@ class Block(NamedTuple):
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return sum(batch.nbytes for batch in (self.learning, *self.apart) if batch is not None)
+        return sum(batch.nbytes for batch in (self.learning, *self.apart) if batch)
 
 
 class Kept:
@@ -213,8 +205,6 @@ class Run:
             cells = self.survey.add(self.table, self.task, first, block)
             self.survey.counts.check_number(self.table)
             self._cells.add(first, cells, self.table.n_rows)
-            if first == 0:
-                warn_of_row_numbers(self.table, self.columns.numbers, cells)
 
     def _begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
@@ -230,6 +220,7 @@ class Run:
         classes = self.encoded_labels[0]
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
+        self.survey.warn_of_row_ids(self.table)
         if sample and task.nonlinear:
             from pril.features import LandmarkFeatures  # which imports scipy.stats
 
@@ -376,8 +367,6 @@ class Run:
         """
         task, encoder, check = self.task, self.survey.encoder, self.check
         order, ranks, counts = self.encoded_labels
-        labels = self.survey.counts.describe(ranks, counts, order)
-        others = labels["unlabelled_rows"] + labels["zero_weight_rows"]
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         return {
             "table": self.table.name,
@@ -389,12 +378,9 @@ class Run:
                 "sparse": dict(encoder.widths_),
                 "ignored": self.columns.ignored | left_out,
             },
-            **labels,
+            **self.survey.counts.describe(ranks, counts, order),
             "passes": self.epoch,
-            "learned_rows": self.survey.rows
-            - others
-            - check.evaluation.rows
-            - check.calibration_rows,
+            "learned_rows": self.survey.rows_to_learn,
             "mistakes": self.model.n_mistakes_,
             "holdout": check.evaluation.to_dict(order) if task.holdout else None,
             "ranges": None
