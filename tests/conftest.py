@@ -1,6 +1,7 @@
 import os
 import shutil
 import sys
+from contextlib import ExitStack
 
 import compiled
 
@@ -73,6 +74,19 @@ def bad(call, tmp_path):
         return err[len("pril: ") : -1]
 
     return run
+
+
+@pytest.fixture
+def feed(tmp_path_factory, monkeypatch):
+    """Let the next command read some bytes from standard input."""
+    with ExitStack() as files:
+
+        def give(data):
+            path = tmp_path_factory.mktemp("stdin") / "input"
+            path.write_bytes(data)
+            monkeypatch.setattr(sys, "stdin", files.enter_context(path.open()))
+
+        yield give
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ import pril.dask
 from pril.dask.connection import connected
 from pril.tables.cluster import ClusterRun
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import TableError
+from pril.tables.files import TableError, TableWarning
 from pril.tables.formats import Parquet
 from pril.tables.opening import open_table
 from pril.tables.task import Task
@@ -123,6 +123,13 @@ def test_landmarks_and_ranges_on_a_cluster(folder, client, tmp_path):
     for name, model in (("a", fitted), ("b", start(folder, task, client)())):
         pril.save(model, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_cluster_warns_of_row_ids(tmp_path, client):
+    rows = [{"flat_id": k, **row} for k, row in enumerate(make_rows(200))]
+    write_parts(tmp_path, "csv", rows, 2)
+    with pytest.warns(TableWarning, match="the column 'flat_id' looks like a row id"):
+        start(tmp_path, TASK, client)()
 
 
 def test_all_rows_make_the_encoder(folder, client):
