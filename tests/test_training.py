@@ -252,6 +252,17 @@ def test_landmarks_of_a_small_table_are_those_of_memory(tmp_path, small_blocks, 
     assert (pril.load(tmp_path / "m.pril").predict(X) == fitted.predict(X)).all()
 
 
+def test_landmarks_of_ordered_categories(tmp_path):
+    rng = np.random.default_rng(0)
+    size = pd.Categorical.from_codes(rng.integers(0, 3, 90), ["s", "m", "l"], ordered=True)
+    x = rng.normal(size=90)
+    frame = pd.DataFrame({"x": x, "size": size, "y": np.digitize(x + size.codes, [0.5, 1.5])})
+    frame.to_parquet(tmp_path / "t.parquet")
+    fitted = start(tmp_path / "t.parquet", Task(("y",), nonlinear=5))()
+    assert fitted[0].ranks_ == {"size": ["s", "m", "l"]}
+    assert fitted.score(frame, frame["y"]) > 0.8
+
+
 def test_landmarks_of_a_sparse_table(tmp_path, small_blocks):
     path = tmp_path / "t.svm"
     path.write_text("".join(f"{k % 3} {k % 7}:{k} 9:{k * k % 11}\n" for k in range(1, 200)))
