@@ -897,6 +897,20 @@ def test_a_stream_by_other_labels_leaves_the_provenance(good, call, feed, tmp_pa
     assert about.notes["streamed"] == 20
 
 
+def test_a_stream_that_is_repeated_says_the_same(good, call, feed, tmp_path):
+    """In the order of the classes, not of the alphabet."""
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    good("fit", "t.csv", *RANGES)
+    said = []
+    for _ in range(2):
+        feed("".join(json.dumps(row) + "\n" for row in rows[:50]).encode())
+        code, _, err = call("stream", "t.pril", "--checkpoint", "c", "-o", "t.pril", "--json")
+        assert code == 0, err
+        said.append(json.loads(err.splitlines()[-1]))
+    assert said[0] == said[1]
+
+
 def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", [*rows, {**rows[0], "size": "big"}])
