@@ -34,6 +34,7 @@ def call(capfdbinary, tmp_path, monkeypatch):
     """Run the command in an empty folder; return exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", float("inf"))  # however slow we are
+    monkeypatch.setattr("pril.core.loop.announcer.said", True)
 
     def run(*arguments):
         from pril.cli.main import main

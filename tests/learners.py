@@ -3,16 +3,15 @@
 from pril.core.registry import LEARNERS
 
 ALL = [learner.load() for learner in LEARNERS]
-LINEAR = [learner.load() for learner in LEARNERS if learner.module == "pril.linear"]
+LINEAR = [cls for cls in ALL if hasattr(cls, "stream")]
 
 
 def linear(**traits):
     """Return the linear learners that have all of these traits."""
     return [
-        learner.load()
-        for learner in LEARNERS
-        if learner.module == "pril.linear"
-        and all(getattr(learner, trait) == value for trait, value in traits.items())
+        cls
+        for learner, cls in zip(LEARNERS, ALL, strict=True)
+        if cls in LINEAR and all(getattr(learner, trait) == traits[trait] for trait in traits)
     ]
 
 

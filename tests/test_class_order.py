@@ -27,6 +27,7 @@ import pril
 from pril import MulticlassPerceptron, OrderedLogit, PredictionRanges
 from pril.errors import ClassOrderWarning
 from pril.evaluate import cross_val_proba, progressive
+from pril.io import model_files
 from pril.metrics import (
     calibration_error,
     interval_accuracy_scorer,
@@ -127,7 +128,7 @@ def test_a_file_keeps_the_order(tmp_path):
     again = pril.load(tmp_path / "m.pril")
     assert (again.order_.tolist(), again.classes_.tolist()) == (GRADES, sorted(GRADES))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    assert pril.io.read(tmp_path / "m.pril", kind="model")[1].classes == GRADES
+    assert model_files.read(tmp_path / "m.pril", kind="model")[1].classes == GRADES
 
 
 def test_categories_of_different_types_are_refused():

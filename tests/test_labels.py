@@ -1,5 +1,6 @@
 """Every spelling of a label, accepted and refused."""
 
+import re
 import warnings
 
 import numpy as np
@@ -643,3 +644,46 @@ def test_making_intervals_draws_the_same_beside_rows_without_a_label():
     assert np.isnan(made[~labelled]).all()
     expected = make_intervals(y, 1, 0.5, classes=range(4), random_state=0)
     np.testing.assert_array_equal(made[labelled], expected)
+
+
+# --- Labels that come in blocks ---
+
+
+def fitted_to(*blocks):
+    """Return a learner fitted to blocks of labels on Dask, without classes."""
+    import dask
+
+    import pril.dask
+
+    pairs = [dask.delayed((np.arange(len(y)).reshape(-1, 1) / 9, y)) for y in blocks]
+    return pril.dask.fit_blocks(PRIL(random_state=0), pairs, epochs=1)
+
+
+def test_a_block_without_labels_says_nothing_about_their_type():
+    words = pd.Categorical(["low", "mid", "high"] * 3, ["low", "mid", "high"], ordered=True)
+    silent = np.full(4, np.nan)
+    for blocks in ((silent, words), (words, silent), (silent, words, silent)):
+        assert fitted_to(*blocks).order_.tolist() == ["low", "mid", "high"]
+    whole = fitted_to(silent, np.array([1, 2, 3], dtype=np.int16)).order_
+    assert whole.dtype == np.int16
+    assert whole.tolist() == [1, 2, 3]
+
+
+def test_blocks_of_words_and_of_numbers_are_refused():
+    words = pd.Categorical(["low", "high"] * 3, ["low", "high"], ordered=True)
+    for blocks in ((words, np.array([1, 2])), (np.array([1, 2]), words)):
+        with pytest.raises(TypeError, match=r"all numbers or all strings, got .* in block 0"):
+            fitted_to(*blocks)
+
+
+@pytest.mark.parametrize(
+    ("function", "offer"),
+    [
+        (lambda y: PRIL().fit(np.eye(3), y), " or have two columns, the lower and the upper end"),
+        (lambda y: interval_accuracy([1, 2, 3], y), ""),
+    ],
+)
+def test_labels_of_three_columns_are_refused(function, offer):
+    said = f"should be a 1d array of labels{offer}, got an array of shape (3, 3) instead"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        function(np.ones((3, 3)))

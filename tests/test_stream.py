@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
-from pril import io
+from pril.io import model_files as io
 from pril.tables.files import LONGEST_ROW, TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
@@ -506,10 +506,10 @@ def test_a_longer_input_goes_on_where_the_last_one_ended(stream_in_place, tmp_pa
     old = path.read_bytes()
     stream_in_place(rows[:40])
     stream_in_place(rows)
-    grown = pril.io.read(path, kind="model")
+    grown = io.read(path, kind="model")
     path.write_bytes(old)
     stream_in_place(rows)
-    whole = pril.io.read(path, kind="model")
+    whole = io.read(path, kind="model")
     assert grown[1].notes["streamed"] == whole[1].notes["streamed"]
     assert grown[1].notes["finished"]["position"] == whole[1].notes["finished"]["position"]
     np.testing.assert_array_equal(grown[0][-1].coef_, whole[0][-1].coef_)

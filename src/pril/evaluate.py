@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 
 from pril.core import ranking
 from pril.core.classifier import naming_rows
 from pril.core.learner import OnlineClassifier
+from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
 from pril.errors import InputError, InputTypeError
 
@@ -158,8 +158,9 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     """
     from sklearn.model_selection import check_cv  # half a second, for this alone
 
-    learner = _learner_of(estimator)
-    if not (isinstance(learner, OnlineClassifier) and hasattr(learner, "predict_proba")):
+    parts = Parts.of(estimator)
+    learner = parts.learner
+    if parts.is_frozen or not hasattr(learner, "predict_proba"):
         raise InputTypeError(
             "estimator must be a learner of pril with predict_proba, such as OrderedLogit, or a "
             f"Pipeline that ends in one, got {type(learner).__name__}"
@@ -176,14 +177,8 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     proba = np.empty((len(rank), len(classes)))
     for train, test in splits:
         model = clone(estimator)
-        _learner_of(model).set_params(classes=classes)  # some may be in no row of the fold
+        Parts.of(model).learner.set_params(classes=classes)  # some may be in no row of the fold
         with naming_rows(train):
             model.fit(safe_indexing(X, train), safe_indexing(y, train))
         proba[test] = model.predict_proba(safe_indexing(X, test))
     return proba
-
-
-def _learner_of(estimator: Any) -> Any:
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator

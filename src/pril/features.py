@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,8 +106,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         """
         check_cells(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
-        lowest = 0 if self.coef0 > 0 else self.degree
-        self._monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0).fit(X)
+        self.__dict__.pop("_monomials", None)
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
         powers = self._monomials.powers_
         total = powers.sum(axis=1)
@@ -120,6 +120,12 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         self._scale = np.sqrt(scale)
         self.n_output_features_ = len(powers)
         return self
+
+    @cached_property
+    def _monomials(self) -> Any:
+        lowest = 0 if self.coef0 > 0 else self.degree
+        monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0)
+        return monomials.fit(np.zeros((1, self.n_features_in_)))
 
     def transform(self, X: Any) -> Any:
         """Map rows.

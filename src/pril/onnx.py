@@ -27,6 +27,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
+from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import PolynomialMap
 from pril.learners.kernel_pril import KernelPRIL
@@ -87,8 +88,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
 
 
 def _converted(model: Any, X: Any) -> Any:
-    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    first = steps[0]
+    parts = Parts.of(model)
+    first = parts.steps[0][1] if parts.steps else parts.learner
     if type(first).__name__ == "ColumnEncoder":
         inputs = [
             (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))

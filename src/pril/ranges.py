@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
 from pril.core.classifier import ThresholdClassifier, naming_rows
+from pril.core.parts import Parts, learns
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError
 
@@ -150,7 +149,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X, y = indexable(X, y)
         table = ranking.read(y)
         estimator = clone(self.estimator)  # of a frozen one: the same
-        if _is_frozen(estimator):
+        if not learns(estimator):
             check_is_fitted(learner)
             apart = np.arange(len(table.values))
         else:
@@ -165,7 +164,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 test_size=self.calibration_size,
                 random_state=self.random_state,
             )
-            if not _has_frozen_learner(estimator):
+            if not Parts.of(estimator).is_frozen:
                 learner_of(estimator).set_params(classes=classes)  # some may be in no row
             with naming_rows(rows):
                 estimator.fit(safe_indexing(X, rows), safe_indexing(y, rows))
@@ -317,6 +316,18 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         named = learner_of(self.estimator_) if name == "order_" else self.estimator_
         return getattr(named, name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and files have: a frozen estimator is the fitted one, kept once."""
+        state = dict(super().__getstate__())
+        if state.get("estimator_") is self.estimator:
+            del state["estimator_"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "margin_" in state and "estimator_" not in state:
+            self.estimator_ = self.estimator
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         own = get_tags(self.estimator)
@@ -330,13 +341,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Return the learner that an estimator ends in, and the rows that it is to rate."""
-    while not isinstance(estimator, ThresholdClassifier):
-        if isinstance(estimator, Pipeline):
-            X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-            estimator = estimator[-1]
-        else:
-            estimator = estimator.estimator
-    return estimator, estimator._readable(X)
+    parts = Parts.of(estimator)
+    return parts.learner, parts.learner._readable(parts.transform(X))
 
 
 # A score lies max(cut[y] - score, score - cut[y + 1]) outside of class y; below 0 it is inside. The
@@ -411,26 +417,10 @@ def _mean(values: Array) -> float | None:
 
 def learner_of(estimator: Any) -> Any:
     """Return the learner that an estimator is or ends in."""
-    while isinstance(estimator, Pipeline | FrozenEstimator):
-        is_pipeline = isinstance(estimator, Pipeline)
-        estimator = estimator.steps[-1][1] if is_pipeline else estimator.estimator
-    if not isinstance(estimator, ThresholdClassifier):
+    learner = Parts.of(estimator).learner
+    if not isinstance(learner, ThresholdClassifier):
         raise InputTypeError(
-            "estimator must be a learner of pril with thresholds, or a Pipeline that ends in one, "
-            f"got {type(estimator).__name__}"
+            "estimator must be a learner with thresholds, or a Pipeline that ends in one, got "
+            f"{type(learner).__name__}"
         )
-    return estimator
-
-
-def _is_frozen(estimator: Any) -> bool:
-    """Tell whether nothing in an estimator learns."""
-    if isinstance(estimator, Pipeline):
-        return all(step in (None, "passthrough") or _is_frozen(step) for _, step in estimator.steps)
-    return isinstance(estimator, FrozenEstimator)
-
-
-def _has_frozen_learner(estimator: Any) -> bool:
-    """Tell whether the learner at the end of an estimator has learned before."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return isinstance(estimator, FrozenEstimator)
+    return learner

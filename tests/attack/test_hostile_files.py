@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pril
+from pril.io import archive as container
 from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 
@@ -83,7 +84,7 @@ def test_resealed_mutations(model, tmp_path):
             part = bytearray(forged[name])
             part[rng.integers(len(part))] ^= int(rng.integers(1, 256))
             forged[name] = bytes(part)
-        path.write_bytes(archive.seal(forged))
+        path.write_bytes(container.seal(forged))
         if not refused(path):  # what loads must work
             loaded = pril.load(path)
             loaded.predict(np.zeros((1, loaded.n_features_in_)))
@@ -109,11 +110,11 @@ def test_a_forged_width_does_not_hang_show(tmp_path, monkeypatch):
             name = list(members)[int(rng.integers(1, len(members)))]
             array = np.load(streams.BytesIO(members[name]))
             n = int(rng.choice([0, 1, 9, 1000]))
-            forged[name] = archive.to_npy(np.resize(array, (n,) if array.ndim == 1 else (1, n)))
+            forged[name] = container.to_npy(np.resize(array, (n,) if array.ndim == 1 else (1, n)))
             if rng.random() < 0.5:
                 claim = str(10 ** int(rng.integers(6, 18))).encode()
                 forged[name] = forged[name].replace(str(n).encode(), claim, 1)
-        path.write_bytes(archive.seal(forged))
+        path.write_bytes(container.seal(forged))
         with pytest.raises(SystemExit) as ended:
             main(["show", "forged.pril", "--json"])
         assert ended.value.code in (0, 2)

@@ -11,7 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         _standard_streams(),
         _stopping_cleanly(),
         _printing_warnings(given),
-        _printing_decisions() if is_verbose else nullcontext(),
+        _printing_log("pril" if is_verbose else "pril.core.loop"),
     ):
         try:
             code = app(args=given, standalone_mode=False) or 0
@@ -151,9 +151,9 @@ class _LineHandler(logging.Handler):
 
 
 @contextmanager
-def _printing_decisions() -> Iterator[None]:
-    """Print what the modules below log: what they decide, and why."""
-    logger, handler = logging.getLogger("pril"), _LineHandler()
+def _printing_log(name: str) -> Iterator[None]:
+    """Print what modules log: what they decide and why, or that the loop is being compiled."""
+    logger, handler = logging.getLogger(name), _LineHandler()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

@@ -124,6 +124,7 @@ class OnlineClassifier(OrdinalClassifier):
 
     # Parameters that say what the sums mean, so that they cannot change once there are some.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
+    _memory_type: ClassVar[Any] = Memory
     _may_lose_mean: ClassVar[bool] = False
     # Whether the thresholds start at zero and move by whole numbers, which keeps them in order.
     _whole_steps: ClassVar[bool] = True
@@ -427,11 +428,17 @@ class OnlineClassifier(OrdinalClassifier):
         return None if half_life is None else float(2.0 ** (1.0 / half_life))
 
     def __getstate__(self) -> Any:
-        """Return the attributes for a copy, with a memory of its own: a stream learns in place."""
+        """Return the attributes for copies and files, as plain data."""
         state = dict(super().__getstate__())
         if "_memory" in state:
-            state["_memory"] = state["_memory"].copy()
+            state["_memory"] = state["_memory"].to_plain()
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_memory" in state:
+            # A copy: a stream learns in place.
+            self._memory = self._memory_type.of(self._layout(), state["_memory"])
 
     def _check_ready(self) -> None:
         """Refuse to predict before learning, or under other parameters."""

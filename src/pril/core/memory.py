@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril.core import loop
-from pril.errors import InputError
+from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,6 +99,36 @@ class Memory:
         memory.integers[loop.LATTICE] = lattice
         return memory
 
+    @classmethod
+    def of(cls, layout: Layout, plain: dict[str, Any]) -> Memory:
+        """Return the memory that `to_plain` gave, if it is right: the compiled loop trusts it."""
+        if not isinstance(plain, dict) or not isinstance(plain.get("mean_u"), np.ndarray):
+            raise InputError(f"the memory must be a dict of arrays, not {shown(plain)}")
+        layout = layout._replace(average=len(plain["mean_u"]) > 0)
+        shapes = {**layout.shapes(), "counts": (loop.LATTICE,)}
+        if list(plain) != [*shapes, "lattice"] or not isinstance(plain["lattice"], bool):
+            raise InputError(f"the memory must hold {', '.join(shapes)} and lattice")
+        for name, shape in shapes.items():
+            _check_part(name, plain[name], np.int64 if name == "counts" else np.float64, shape)
+        for name in ("clock", "counts", *(part.name for part in layout.own)):
+            if (plain[name] < 0).any():
+                raise InputError(f"memory.{name} must not be negative")
+        n, mean_n, rounds = plain["n"], plain["mean_n"], plain["clock"][0]
+        _check_order("n", n)
+        if layout.average and rounds > 0.0:
+            # Rounding may break the order in the last bits; `fill_cuts` mends that.
+            _check_order("mean_n", np.round(n - mean_n / rounds, 6))
+        memory = cls.blank(layout, lattice=plain["lattice"])
+        for name, part in memory.parts().items():
+            part[...] = plain[name]
+        memory.integers[: loop.LATTICE] = plain["counts"]
+        return memory
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all parts by their names, as plain data for files and copies."""
+        counts = self.integers[: loop.LATTICE]
+        return {**self.parts(), "counts": counts, "lattice": bool(self.integers[loop.LATTICE])}
+
     def parts(self) -> dict[str, Array]:
         """Return views of all parts by their names."""
         views, start = {}, 0
@@ -135,18 +165,6 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self.layout, "numbers": self.numbers, "integers": self.integers}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        layout, numbers, integers = state["layout"], state["numbers"], state["integers"]
-        expected, fixed = layout.integers(), slice(loop.N_SCORES, None)
-        fits = numbers.dtype == np.float64 and numbers.shape == (layout.size(),)
-        fits = fits and integers.dtype == np.int64 and integers.shape == expected.shape
-        if not (fits and np.array_equal(integers[fixed], expected[fixed])):
-            raise InputError("a memory is damaged: its arrays do not fit its layout")
-        self.__init__(layout, numbers, integers)  # type: ignore[misc]
-
     def with_layout(self, layout: Layout) -> Memory:
         """Return a copy for other features or without a mean; new features were zero so far."""
         memory = Memory.blank(layout, lattice=False)
@@ -165,31 +183,31 @@ class Memory:
         """Return a copy that predicts with the last iterate."""
         return self.with_layout(self.layout._replace(average=False))
 
+    def _wide(self) -> Array:
+        """Return the weights of the features and the sums of their mean, one below the other."""
+        n_matrices, width = 1 + self.layout.average, self.layout.n_features + 1
+        n_rows = n_matrices * self.layout.n_scores
+        return self.numbers[: n_rows * width].reshape(n_rows, width)
+
     def tail(self) -> Array:
         """Return the numbers after the weights and the sums of their mean."""
-        n_scores, width = self.integers[loop.N_SCORES], self.integers[loop.WIDTH]
-        return self.numbers[n_scores * width * (1 + self.integers[loop.AVERAGES]) :]
+        return self.numbers[self._wide().size :]
 
     def is_finite(self, columns: Array | None = None) -> bool:
         """Tell whether no number has overflowed: of these features, None: of all."""
         if columns is None:
             return bool(loop.all_bounded(self.numbers))
-        state = self.state
-        wide = (part[:, columns].ravel() for part in (state.u, state.mean_u))
-        return all(map(loop.all_bounded, (*wide, self.tail())))
+        return all(map(loop.all_bounded, (self._wide()[:, columns].ravel(), self.tail())))
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
         """Put back what a failure has changed: of these features, and of all but features."""
-        state, tail = self.state, self.tail()
-        wide = [(part, part[:, columns]) for part in (state.u, state.mean_u)]
-        kept, integers = tail.copy(), self.integers.copy()
+        wide, tail = self._wide(), self.tail()
+        before = wide[:, columns], tail.copy(), self.integers.copy()
         try:
             yield
         except BaseException:
-            for part, before in wide:
-                part[:, columns] = before
-            tail[:], self.integers[:] = kept, integers
+            wide[:, columns], tail[:], self.integers[:] = before
             raise
 
     def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
@@ -205,6 +223,20 @@ class Memory:
             self._predicting = rounds, (w, cut, unit)
         found: tuple[Array, Array, float] = self._predicting[1]
         return found
+
+
+def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
+    found = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
+    if found != (dtype, shape):
+        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {found}")
+    if not np.isfinite(part).all():
+        raise InputError(f"memory.{name} must be finite")
+
+
+def _check_order(name: str, n: Array) -> None:
+    slack = 1e-9 * max(1.0, float(np.abs(n).max(initial=0.0)))  # for the rounding of means
+    if (np.diff(n) > slack).any():
+        raise InputError(f"memory.{name} must not increase: the thresholds would not be in order")
 
 
 def few_columns(rows: Any, width: int) -> Array | None:

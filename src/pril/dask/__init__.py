@@ -29,13 +29,13 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
-from pril.core.learner import OnlineClassifier
+from pril.core.parts import Parts
 from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.mix import Mode, learn
 from pril.dask.prediction import predict_lazily, score_lazily
-from pril.dask.steps import fitted_steps, split_pipeline, transformed
+from pril.dask.steps import fitted_steps, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
@@ -289,13 +289,15 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def _learner_of(estimator: Any, *, fitted: bool = False) -> Any:
-    """Return the learner, alone or at the end of a Pipeline; refuse anything else."""
-    learner = split_pipeline(estimator)[1]
-    if not isinstance(learner, OnlineClassifier):
+    """Return the learner, alone or at the end of a Pipeline; to fit, refuse anything else."""
+    parts = Parts.of(estimator)
+    if fitted:
+        check_is_fitted(parts.learner)
+        return parts.learner
+    others = [part for part in parts.wrappers if not hasattr(part, "steps")]
+    if others or parts.is_frozen or len(parts.wrappers) > 1:
         raise InputTypeError(
             "estimator must be a learner of this package, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
+            f"{type(parts.wrappers[-1]).__name__}"
         )
-    if fitted:
-        check_is_fitted(learner)
-    return learner
+    return parts.learner

@@ -10,9 +10,10 @@ from dask import delayed
 from dask.utils import is_dataframe_like
 
 from pril.core import ranking
+from pril.core.parts import Parts
 from pril.dask.blocks import blocks_of, errors_name_block, not_lazy_error, row_blocks
 from pril.dask.client import tree_sum
-from pril.dask.steps import apply_steps, split_pipeline
+from pril.dask.steps import apply_steps
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def predict_block(X: Any, model: Any, method: str, dtype: Any, block_id: Any = N
         return np.empty(0, dtype=dtype)
     with errors_name_block(None if block_id is None else block_id[0]):
         if not hasattr(model, method):  # a Pipeline has no `latent`
-            steps, model = split_pipeline(model)
-            X = apply_steps([step for _, step in steps], X)
+            parts = Parts.of(model)
+            model, X = parts.learner, apply_steps([step for _, step in parts.steps], X)
         predicted: Array = getattr(model, method)(X)
     return predicted
 

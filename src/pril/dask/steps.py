@@ -11,23 +11,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from pril.core.parts import Parts
 from pril.dask.blocks import Blocks, errors_name_block
 from pril.dask.client import Cluster, tree_sum
 
 
-def split_pipeline(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """Return the steps before the learner, and the learner."""
-    if not hasattr(estimator, "steps"):
-        return [], estimator
-    steps = [
-        (name, step) for name, step in estimator.steps[:-1] if step not in (None, "passthrough")
-    ]
-    return steps, estimator.steps[-1][1]
-
-
 def fitted_steps(estimator: Any, blocks: Blocks, cluster: Cluster) -> list[tuple[str, Any]]:
     """Return the steps before the learner; an encoder of columns is fitted to all blocks."""
-    steps, _ = split_pipeline(estimator)
+    steps = list(Parts.of(estimator).steps)
     if steps and hasattr(steps[0][1], "merge"):
         name, encoder = steps[0]
         parts = [

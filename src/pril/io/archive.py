@@ -53,7 +53,7 @@ def read_sealed(path: str | PathLike[str]) -> bytes:
         comment, digest = file.read(len(SEAL)), file.read(DIGEST_LENGTH)
         file.seek(0)
         if file.read(len(MAGIC)) != MAGIC or comment != SEAL:
-            raise InputError("it does not begin and end as one")
+            raise InputError("it is not a zip archive of pril")
         file.seek(0)
         found, left = sha256(), size - DIGEST_LENGTH
         while left and (block := file.read(min(left, BLOCK))):

@@ -7,6 +7,7 @@ nothing that is read is larger than the file.
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from typing import Any
 
@@ -14,11 +15,13 @@ import numpy as np
 import skops.io
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.model_selection import KFold
 
 from pril.errors import InputError
 from pril.io import archive
-from pril.io.fields import Record, Type, type_name
-from pril.io.schema import RECORDS, TYPES
+from pril.io.packing import type_name
+from pril.io.schema import TYPES, check, describe, type_of
+from pril.io.values import to_plain
 
 
 def pack(estimators: list[Any]) -> bytes:
@@ -32,33 +35,40 @@ def unknown_types(member: bytes) -> list[str]:
     return sorted(set(skops.io.get_untrusted_types(data=member)) - set(trusted_types()))
 
 
-def unpack(member: bytes) -> Any:
-    """Return the estimators of a member."""
-    return skops.io.loads(member, trusted=list(trusted_types()))
+def unpack(member: bytes, n: int) -> list[Any]:
+    """Return the n estimators of a member."""
+    estimators = skops.io.loads(member, trusted=list(trusted_types()))
+    if type(estimators) is not list or len(estimators) != n:
+        raise InputError(f"it has other than {n} foreign steps")
+    _check_inside(estimators)
+    return estimators
+
+
+def _check_inside(objects: list[Any]) -> None:
+    """Check objects of ours that objects of other libraries hold: the compiled loop trusts them."""
+    rest, seen = list(objects), set()
+    while rest:
+        item = rest.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if type_of(item) is not None:
+            value, file = describe(item)
+            check(to_plain(value), file.members)
+        if isinstance(item, dict):
+            rest.extend(item.values())
+        elif isinstance(item, list | tuple | set):
+            rest.extend(item)
+        elif isinstance(item, np.ndarray):
+            rest.extend(item.flat if item.dtype == object else ())
+        else:
+            rest.extend(getattr(item, "__dict__", {}).values())
 
 
 # What a search keeps besides estimators: how it cut the rows, and how it scored.
 SEARCHES = (
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.metrics._scorer._Scorer",
-    *(
-        f"sklearn.model_selection._split.{name}"
-        for name in (
-            "GroupKFold",
-            "GroupShuffleSplit",
-            "KFold",
-            "LeaveOneGroupOut",
-            "LeaveOneOut",
-            "PredefinedSplit",
-            "RepeatedKFold",
-            "RepeatedStratifiedKFold",
-            "ShuffleSplit",
-            "StratifiedGroupKFold",
-            "StratifiedKFold",
-            "StratifiedShuffleSplit",
-            "TimeSeriesSplit",
-        )
-    ),
     "pril.metrics.IntervalScorer",
     "pril.metrics.interval_absolute_error",
     "pril.metrics.interval_accuracy",
@@ -73,17 +83,17 @@ def trusted_types() -> tuple[str, ...]:
     They are our own, and what scikit-learn's transformers and searches keep. Building them runs no
     code of the file's choosing.
     """
-    described: list[Type | Record] = [*TYPES.values(), *RECORDS]
-    ours = [f"{kind.module}.{kind.name}" for kind in described]
-    ours += ["pril.core.memory.Memory", "pril.core.memory.Layout", "pril.core.loop.Part"]
+    ours = (f"{kind.module}.{kind.name}" for kind in TYPES.values())
     metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
-    kept = map(type_name, (csr_array, csr_matrix, np.dtype))
+    module = vars(sys.modules[KFold.__module__])
+    splitters = (module[name] for name in module if hasattr(module[name], "get_n_splits"))
+    kept = map(type_name, (csr_array, csr_matrix, np.dtype, *splitters))
     return (*ours, *kept, *SEARCHES, *sorted(metrics))
 
 
-def _repacked(packed: bytes) -> bytes:
+def _repacked(data: bytes) -> bytes:
     """Return an archive uncompressed, and the archives in it too: a sparse matrix is one."""
-    found = archive.unpack(packed, compressed=True)
+    found = archive.unpack(data, compressed=True)
     return archive.pack(
         {name: _repacked(part) if _is_archive(part) else part for name, part in found.items()}
     )

@@ -1,38 +1,31 @@
 """Models in files, without pickle.
 
-A file is a zip archive with a header, ``pril.json``, and an ``.npy`` member for each array:
-`docs/reference/model-files.md` describes it. Our own types are read and written by `_schema`.
-Estimators of other libraries, such as a StandardScaler before a learner, go together into one
-member that skops reads and writes; nothing else needs skops.
+A file is a zip archive (`archive`) with a header, ``pril.json`` (`values`), and an ``.npy``
+member for each array: `docs/reference/model-files.md` describes it. `schema` says what is kept of
+each of our types, in terms of `kinds`. Estimators of other libraries, such as a StandardScaler
+before a learner, go together into one member that skops reads and writes (`foreign`); nothing else
+needs skops.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import math
-import os
-import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pril import __version__
-from pril.errors import InputError, InputTypeError, MissingExtraError, shown
-from pril.io import archive
-
-if os.name == "posix":
-    import fcntl
+from pril.errors import InputError, InputTypeError, MissingExtraError
+from pril.io import archive, schema, values
+from pril.io.replacing import remove_leftovers as remove_leftovers
+from pril.io.replacing import replace_file as replace_file
 
 if TYPE_CHECKING:
     from os import PathLike
     from types import ModuleType
 
-    from pril.core.learner import OnlineClassifier
-    from pril.io.fields import Reader
+    from pril.io.values import Kind
 
 __all__ = ["load", "save", "trusted_types"]
 
@@ -149,14 +142,18 @@ def trusted_types() -> list[str]:
     >>> skops.io.loads(data, trusted=trusted_types()).predict([[2.0]])
     array([1])
     """
-    return list(_foreign().trusted_types())
+    return list(_with_skops().trusted_types())
 
 
 # --- Files of any kind ---------------------------------------------------------------------------
 
 
 def write(
-    content: Any, path: str | PathLike[str], *, kind: str, notes: dict[str, Any] | None = None
+    content: Any,
+    path: str | PathLike[str],
+    *,
+    kind: Kind,
+    notes: dict[str, Any] | None = None,
 ) -> None:
     """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
     data = to_bytes(content, kind=kind, notes=notes)
@@ -164,25 +161,19 @@ def write(
         target.write(data)
 
 
-def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) -> bytes:
+def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -> bytes:
     """Return the bytes of a file."""
-    from pril.io import schema
+    from pril.core.parts import model_name
 
     if kind == "model":
         _check_fitted(content)
     try:
-        plain, file = schema.describe(content)
+        value, file = schema.describe(content)
         libraries = (*LIBRARIES, "skops") if file.foreign else LIBRARIES
-        header = {
-            "format": FORMAT,
-            "kind": kind,
-            "versions": dict(versions_of(libraries)),
-            "notes": notes or {},
-            "content": plain,
-        }
-        members = {HEADER: json.dumps(header, allow_nan=False).encode(), **file.members}
+        header = values.Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
+        members = {HEADER: values.to_json(header), **file.members}
         if file.foreign:
-            members[FOREIGN] = _foreign().pack(file.foreign)
+            members[FOREIGN] = _with_skops().pack(file.foreign)
         _check(members)  # what could not be read is not written
     except ImportError:
         raise
@@ -194,13 +185,15 @@ def to_bytes(content: Any, *, kind: str, notes: dict[str, Any] | None = None) ->
     return archive.seal(members)
 
 
-def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
+def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
     """Return what `write` wrote, and what the file says of itself."""
     with _as_damage(path, ValueError):
         data = archive.read_sealed(path)
     with _as_damage(path):
         members = archive.unpack(data)
-        number = _whole(_parse(members[HEADER])["format"])
+        number = json.loads(members[HEADER])["format"]
+        if type(number) is not int:
+            raise InputError("its format is not a number")
     if number > FORMAT:
         raise InputError(
             f"{path} was written by a newer pril (format {number}; this one reads format "
@@ -213,13 +206,15 @@ def read(path: str | PathLike[str], *, kind: str) -> tuple[Any, About]:
         )
     try:
         with _as_damage(path):
-            header, plan, file = _check(members)
+            header, opened, file = _check(members)
     except UnknownTypes as error:
         raise InputError(f"{path} holds {error}, which pril does not load") from None
-    if header["kind"] != kind:
-        raise InputError(f"{path} is a {header['kind']}, not a {kind}")
+    if header.kind != kind:
+        raise InputError(f"{path} is a {header.kind}, not a {kind}")
     with _as_damage(path):
-        content = _build(members, plan, file)
+        if file.n_foreign:
+            file.foreign = _with_skops().unpack(members[FOREIGN], file.n_foreign)
+        content = values.build(opened)
         if kind == "model":
             _check_fitted(content)
     return content, _about(content, header)
@@ -229,117 +224,27 @@ class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on wh
     """A file holds types of other libraries that are not trusted: their names."""
 
 
-def _check(members: dict[str, bytes]) -> tuple[dict[str, Any], Any, Reader]:
-    """Return the header and the plan of the content, if all of the file is right."""
-    from pril.io import schema
-
-    header = _parse(members[HEADER])
-    if set(header) != {"format", "kind", "versions", "notes", "content"}:
-        raise InputError(f"its header has the keys {', '.join(sorted(header))}")
-    if header["kind"] not in ("model", "checkpoint"):
-        raise InputError(f"its kind is {shown(header['kind'])}, not a model or a checkpoint")
-    versions = header["versions"]
-    if type(versions) is not dict or not all(type(text) is str for text in versions.values()):
-        raise InputError("its versions are not strings")
-    if type(header["notes"]) is not dict:
-        raise InputError("its notes are not an object")
+def _check(members: dict[str, bytes]) -> tuple[values.Header, Any, values.Reader]:
+    """Return the header and what the file holds, to be built, if all of the file is right."""
+    header = values.from_json(members[HEADER])
     arrays = {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
-    plan, file = schema.check(header["content"], arrays)
+    opened, file = schema.check(header.content, arrays)
     if (FOREIGN in members) != (file.n_foreign > 0):
         raise InputError(f"it holds {file.n_foreign} foreign steps")
     if file.n_foreign:
-        unknown = _foreign().unknown_types(members[FOREIGN])
+        unknown = _with_skops().unknown_types(members[FOREIGN])
         if unknown:
             raise UnknownTypes(", ".join(unknown))
-    return header, plan, file
+    return header, opened, file
 
 
-def _build(members: dict[str, bytes], plan: Any, file: Reader) -> Any:
-    from pril.io import fields, schema
-
-    if file.n_foreign:
-        file.foreign = _foreign().unpack(members[FOREIGN])
-        if type(file.foreign) is not list or len(file.foreign) != file.n_foreign:
-            raise InputError(f"it has other than {file.n_foreign} foreign steps")
-        schema.check_inside(file.foreign)
-    return fields.build(plan)
-
-
-def _foreign() -> ModuleType:
+def _with_skops() -> ModuleType:
     """Return the module that needs skops."""
     try:
         from pril.io import foreign
     except ImportError as error:
         raise MissingExtraError("steps of other libraries need skops", "io") from error
     return foreign
-
-
-@contextmanager
-def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """Yield a temporary file, not to be closed, that becomes `path` if all goes well.
-
-    A failure removes it and leaves the old file as it was.
-    """
-    target = Path(path).resolve()  # a link stays a link
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if target.exists() and not target.is_file():
-        raise OSError(errno.EINVAL, "Not a regular file", str(path))
-    remove_leftovers(target)
-    temporary = None
-    try:
-        temporary, file = _create_temporary(target)
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if os.name != "posix":  # elsewhere an open file cannot be renamed
-                file.close()
-            if target.exists():
-                temporary.chmod(target.stat().st_mode)
-            temporary.replace(target)
-    except BaseException as error:
-        if temporary:
-            temporary.unlink(missing_ok=True)
-        ours = temporary is None or getattr(error, "filename", None) in (None, str(temporary))
-        if isinstance(error, OSError) and error.errno is not None and ours:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def remove_leftovers(path: str | PathLike[str]) -> None:
-    """Remove the temporary files that killed processes have left of a file."""
-    target = Path(path).resolve()
-    for leftover in target.parent.glob(f"{_temporary_prefix(target)}*.tmp"):
-        with suppress(OSError), ExitStack() as stack:  # somebody writes it
-            if os.name == "posix":  # elsewhere no file goes while it is open
-                file = stack.enter_context(leftover.open("rb"))
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            leftover.unlink()
-
-
-def _create_temporary(target: Path) -> tuple[Path, BinaryIO]:
-    """Return a new file beside the target, locked as long as it is open."""
-    while True:
-        name = f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp"
-        temporary = target.parent / name
-        file = temporary.open("xb")
-        if os.name == "posix":
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file.fileno()).st_nlink:  # else it was removed before it was locked
-            return temporary, file
-        file.close()
-
-
-def _temporary_prefix(target: Path) -> str:
-    return f".pril-{sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
 
 
 @contextmanager
@@ -356,52 +261,33 @@ def _as_damage(
         raise InputError(message) from None
 
 
-# --- The header ----------------------------------------------------------------------------------
+def _check_fitted(model: Any) -> None:
+    from sklearn.utils.validation import check_is_fitted
+
+    from pril.core.parts import Parts
+
+    parts = Parts.of(model)
+    check_is_fitted(parts.learner)
+    if parts.ranges is not None:
+        check_is_fitted(parts.ranges)
 
 
-def _parse(text: bytes) -> dict[str, Any]:
-    """Parse strict JSON: no key twice, no number that is not finite."""
-    header = json.loads(
-        text, object_pairs_hook=_to_dict, parse_float=_to_float, parse_constant=_to_float
-    )
-    if type(header) is not dict:
-        raise InputError("its header is not an object")
-    return header
-
-
-def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise InputError("its header has a key twice")
-    return dict(pairs)
-
-
-def _to_float(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise InputError(f"its header has the number {shown(text)}")
-    return number
-
-
-def _whole(number: Any) -> int:
-    if type(number) is not int:
-        raise InputError(f"its format is {shown(number)}")
-    return number
-
-
-def _about(content: Any, header: dict[str, Any]) -> About:
-    parts = content.values() if isinstance(content, dict) else [content]
-    model = next((part for part in parts if hasattr(part, "get_params")), content)
+def _about(content: Any, header: values.Header) -> About:
+    from pril.core.parts import model_name
     from pril.metrics import order_of
 
+    parts = content.values() if isinstance(content, dict) else [content]
+    model = next((part for part in parts if hasattr(part, "get_params")), content)
     classes = order_of(model) if hasattr(model, "classes_") else None
     features = getattr(model, "feature_names_in_", None)
     return About(
-        kind=header["kind"],
-        format=header["format"],
-        versions=header["versions"],
+        kind=header.kind,
+        format=header.format,
+        versions=header.versions,
         model=model_name(model),
         classes=None if classes is None else classes.tolist(),
         features=None if features is None else [str(name) for name in features],
-        notes=header["notes"],
+        notes=header.notes,
     )
 
 
@@ -413,59 +299,3 @@ def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
     found = ((library, version(library)) for library in libraries)
     return (("pril", __version__), *found, ("python", platform.python_version()))
-
-
-# --- Models --------------------------------------------------------------------------------------
-
-
-def learner_of(model: Any) -> OnlineClassifier:
-    """Return the estimator of ours that a model is, or ends in."""
-    from pril.core.learner import OnlineClassifier
-
-    last = model
-    while (part := part_of(last)) is not None:
-        last = part
-    if not isinstance(last, OnlineClassifier):
-        raise InputTypeError(
-            "a model is an estimator of pril, alone or at the end of a Pipeline, not "
-            f"{type(model).__name__}"
-        )
-    return last
-
-
-def part_of(model: Any) -> Any:
-    """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
-    if _is(model, "Pipeline"):
-        return model.steps[-1][1]
-    if _is(model, "FrozenEstimator"):
-        return model.estimator
-    if _is(model, "PredictionRanges", "pril"):
-        return getattr(model, "estimator_", model.estimator)
-    return getattr(model, "best_estimator_", None)  # of a fitted search
-
-
-def _check_fitted(model: Any) -> None:
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(learner_of(model))
-    while model is not None:
-        if _is(model, "PredictionRanges", "pril"):
-            check_is_fitted(model)
-        model = part_of(model)
-
-
-def _is(model: Any, name: str, library: str = "sklearn") -> bool:
-    """Tell whether a model is of a class, without importing it."""
-    kind = type(model)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == library
-
-
-def model_name(content: Any) -> str:
-    """Return what a model is, in short: Pipeline(StandardScaler, PRIL)."""
-    if _is(content, "Pipeline"):
-        return f"Pipeline({', '.join(model_name(step) for _, step in content.steps)})"
-    if _is(content, "FrozenEstimator"):
-        return f"FrozenEstimator({model_name(content.estimator)})"
-    if _is(content, "PredictionRanges", "pril"):
-        return f"PredictionRanges({model_name(content.estimator)})"
-    return content if isinstance(content, str) else type(content).__name__

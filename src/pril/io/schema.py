@@ -1,528 +1,369 @@
-"""What a model file may hold: every type, its parameters and its learned attributes.
+"""The types that a model file may hold: what is kept of each.
 
-This is the one place to describe a type. A new one is a `Type` in `TYPES`; an attribute that is
-new is a line among its fields. `docs/reference/model-files.md` has the same tables for people.
+A linear learner needs no line here: it is in the registry, and its memory has a layout. Any other
+type is a `Type` in `TYPES`: a kind for each learned attribute, and a function that checks what no
+kind can say. `docs/reference/model-files.md` has the same tables for people.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import signature
+from typing import Annotated, Any, Literal
 
-import numpy as np
+from msgspec import Meta
 
 from pril.core.registry import LEARNERS
-from pril.errors import InputError, shown
-from pril.io.archive import from_npy
-from pril.io.fields import (
-    ANYTHING,
-    DESCENDING,
-    FINITE,
-    FLAG,
-    NOT_NAN,
-    NOT_NEGATIVE,
-    Choice,
+from pril.errors import InputError, InputTypeError
+from pril.io.kinds import (
     Count,
-    Field,
+    Each,
+    Fields,
     Labels,
-    Names,
+    Maybe,
     Number,
     Numbers,
-    Optional,
-    Pairs,
-    Place,
-    Plan,
-    Reader,
-    Record,
+    Rows,
+    Share,
     Step,
-    Type,
-    Writer,
-    check_each,
-    is_number,
+    Steps,
+    is_csr,
 )
+from pril.io.kinds import check as check_kind
+from pril.io.packing import Writer, pack_labels
+from pril.io.values import EstimatorNode, Place, Plan, Reader, Size
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
-    Array = NDArray[Any]
+def _nothing(*_: Any) -> None:
+    """Check nothing: the kinds say all."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """What a file keeps of a type of estimators.
+
+    Learned attributes are those of `__getstate__`, and `__setstate__` takes them back.
+    """
+
+    name: str
+    module: str  # where the class is
+    learned: dict[str, Any] = field(default_factory=dict)  # a kind for each attribute
+    parameters: dict[str, Any] = field(default_factory=dict)  # what the class does not check itself
+    dropped: tuple[str, ...] = ()  # attributes that a file does not keep
+    check: Callable[[Any, Place], None] = _nothing  # what no kind can say, of the estimator
+    wraps: bool = False  # it holds estimators: it is built when all of the file is checked
+
+    def load(self) -> Any:
+        """Import and return the class: a file says its name, never its module."""
+        return getattr(import_module(self.module), self.name)
+
+    def pack(self, estimator: Any, file: Writer) -> EstimatorNode:
+        """Return an estimator as a struct."""
+        state, parameters = estimator.__getstate__(), estimator.get_params(deep=False)
+        for name in state:
+            if name not in {*parameters, *self.learned, *self.dropped, "_sklearn_version"}:
+                raise InputTypeError(f"no file keeps the attribute {name} of {self.name}")
+        needed = [name for name, kind in self.learned.items() if not isinstance(kind, Maybe)]
+        is_fitted = all(name in state for name in needed)
+        if not is_fitted and any(name in state for name in self.learned):
+            raise InputTypeError(f"{self.name} has learned only a part of {', '.join(needed)}")
+        return EstimatorNode(
+            self.name,
+            {k: _packed(self.parameters.get(k), v, file) for k, v in parameters.items()},
+            {key_of(k): _packed(kind, state.get(k), file) for k, kind in self.learned.items()}
+            if is_fitted
+            else None,
+        )
+
+    def open(self, node: EstimatorNode, file: Reader, at: Place) -> Any:
+        """Return an estimator, or the plan of one, if all about it is right."""
+        place = at.inside("learned")
+        kind = self.load()
+        kinds = {name: self.parameters.get(name, Any) for name in signature(kind).parameters}
+        parameters = _opened(kinds, node.parameters, file, Place(f"{at.name}.parameters", {}))
+        learned = None
+        if node.learned is not None or not self.learned:
+            learned = _opened(self.learned, node.learned, file, place)
+
+        def make(parameters: dict[str, Any], learned: dict[str, Any] | None) -> Any:
+            estimator = kind(**parameters)
+            if learned:
+                known = {name: part for name, part in learned.items() if part is not None}
+                estimator.__setstate__({**vars(estimator), **known})
+            if learned is not None:
+                self.check(estimator, place)
+            return estimator
+
+        if self.wraps:
+            return Plan(make, {"parameters": parameters, "learned": learned})
+        with _naming(at):
+            if hasattr(kind, "_parameter_constraints"):
+                kind(**parameters)._validate_params()
+            return make(parameters, learned)
+
+
+def key_of(attribute: str) -> str:
+    """Return an attribute's name in a file."""
+    return attribute.strip("_")
+
+
+def _packed(kind: Any, value: Any, file: Writer) -> Any:
+    is_labels = isinstance(kind.of if isinstance(kind, Maybe) else kind, Labels)
+    return pack_labels(value) if is_labels and value is not None else file.pack(value)
+
+
+def _opened(kinds: dict[str, Any], plain: Any, file: Reader, at: Place) -> dict[str, Any]:
+    """Open and check a value for each kind; attributes lose their underscores in a file."""
+    if plain is None or set(plain) != set(map(key_of, kinds)):
+        raise at.wrong(f"about {', '.join(map(key_of, kinds)) or 'nothing'}", plain)
+    opened = {}
+    for name, kind in kinds.items():
+        place = at.inside(key_of(name))
+        opened[name] = file.open(plain[key_of(name)], place)
+        check_kind(kind, opened[name], place)
+    return opened
+
+
+@contextmanager
+def _naming(at: Place) -> Iterator[None]:
+    """Let errors name the place."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{at.name}: {error}") from None
 
 
 # --- Learners ------------------------------------------------------------------------------------
 
-
-class Parts:
-    """A memory: an array for each part of its layout, the counts, and whether n holds integers."""
-
-    def write(self, value: Any, file: Writer) -> Any:
-        parts = {name: file.add(part) for name, part in value.parts().items()}
-        state = value.state
-        return parts | {"counts": file.add(state.counts), "lattice": bool(state.lattice[0])}
-
-    def check(self, plain: Any, at: Place) -> Any:
-        """Return a plan that `check_memory` completes when the layout is known."""
-        if type(plain) is not dict or "lattice" not in plain:
-            raise at.wrong("the parts of a memory", plain)
-        arrays = {}
-        for name, member in plain.items():
-            if name != "lattice":
-                if type(member) is not str or member not in at.file.unused:
-                    raise at.inside(name).wrong(
-                        "the name of an array that nothing else uses", member
-                    )
-                arrays[name] = from_npy(at.file.unused.pop(member))
-        lattice = FLAG.check(plain["lattice"], at.inside("lattice"))
-        return Plan(_make_memory, {"arrays": arrays, "lattice": lattice})
-
-
-def _make_memory(parts: dict[str, Any]) -> Any:
-    from pril.core.memory import Memory
-
-    arrays = parts["arrays"]
-    memory = Memory.blank(parts["layout"], lattice=parts["lattice"])
-    for name, part in memory.parts().items():
-        part[:] = arrays[name]
-    memory.state.counts[:] = arrays["counts"]
-    return memory
-
-
-def check_memory(plan: Plan, layout: Any, at: Place) -> None:
-    """Refuse a memory that a learner with this layout cannot have; complete its plan."""
-    arrays, shapes = plan.parts["arrays"], layout.shapes()
-    at.check_keys(dict.fromkeys(arrays), [*shapes, "counts"])
-    for name, shape in {**shapes, "counts": (3,)}.items():
-        array, place, dtype = arrays[name], at.inside(name), "int64" if name == "counts" else "f8"
-        if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
-            kind = np.dtype(dtype).name
-            raise InputError(
-                f"{place.name} must be {kind} of shape {shape} in C order, not {array.dtype} of "
-                f"shape {array.shape}"
-            )
-        FINITE.check(array, place)
-        if name in {"counts", "clock", *(part.name for part in layout.own)}:
-            NOT_NEGATIVE.check(array, place)
-    DESCENDING.check(arrays["n"], at.inside("n"))
-    weight = arrays["clock"][0]
-    if layout.average and weight > 0.0:
-        # Rounding may break the order in the last bits; `fill_cuts` mends that.
-        n = arrays["n"] - arrays["mean_n"] / weight
-        DESCENDING.check(np.round(n, 6), at.inside("mean_n"))
-    plan.parts["layout"] = layout
-
-
-# Support rows: dense, sparse, or where the kernel is precomputed their positions among the rows.
-LAYOUTS: dict[str, dict[str, Field]] = {
-    "positions": {"data": Numbers("int64", ("support",), (NOT_NEGATIVE,))},
-    "dense": {"data": Numbers("float64 float32", ("support", "features"), any_order=True)},
-    "csr": {
-        "data": Numbers("float64 float32", ("values",)),
-        "indices": Numbers("int32 int64", ("values",), (NOT_NEGATIVE,)),
-        "indptr": Numbers("int32 int64", ("support+1",), (NOT_NEGATIVE,)),
-    },
+FEATURES: dict[str, Any] = {
+    "n_features_in_": Count("features"),
+    "feature_names_in_": Maybe(Labels("features", are_names=True)),
+}
+LEARNED: dict[str, Any] = {
+    "order_": Labels("classes"),
+    **FEATURES,
+    "n_iter_": Maybe(Size),
+    "_learned_with": Each(Any),
+    "_memory": Any,  # which `Memory.of` checks
 }
 
 
-class Rows:
-    """Support rows in one of the layouts."""
-
-    def write(self, value: Any, file: Writer) -> Any:
-        is_csr = getattr(value, "format", None) == "csr"
-        layout = "csr" if is_csr else "positions" if value.ndim == 1 else "dense"
-        parts = vars(value) if is_csr else {"data": value}
-        fields = LAYOUTS[layout].items()
-        return {"layout": layout} | {name: of.write(parts[name], file) for name, of in fields}
-
-    def check(self, plain: Any, at: Place) -> Any:
-        layout = plain.get("layout") if type(plain) is dict else None
-        if type(layout) is not str or layout not in LAYOUTS:
-            raise at.wrong(f"rows in one of the layouts {', '.join(LAYOUTS)}", plain)
-        parts = check_each({"layout": Choice((layout,)), **LAYOUTS[layout]}, plain, at)
-        shape = (at.sizes["support"], at.sizes["features"])
-        columns = parts.get("indices", parts["data"] if layout == "positions" else np.empty(0))
-        if (columns >= shape[1]).any():
-            raise InputError(f"{at.name} must have columns below {shape[1]}")
-        if layout != "csr":
-            return parts["data"]
-        data, indices, indptr = parts["data"], parts["indices"], parts["indptr"]
-        if indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
-            raise InputError(f"{at.name}.indptr must ascend from 0 to {len(data)}")
-        return Plan(lambda _: _csr_array((data, indices, indptr), shape), {})
+def _check_learner(learner: Any, at: Place) -> None:
+    fixed = learner._learned_with
+    if list(fixed) != list(learner._fixed):
+        raise at.inside("learned_with").wrong(f"about {', '.join(learner._fixed)}", fixed)
+    _as_learned(learner)._validate_params()
+    averages, has_mean = fixed.get("average", False), learner._memory.averages
+    if has_mean != averages and not (averages and learner._may_lose_mean):
+        raise InputError(f"{at.name}.memory must have a mean if it averages, and only then")
 
 
-def _csr_array(arrays: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
-    from scipy.sparse import csr_array
+def _check_kernel(learner: Any, at: Place) -> None:
+    _check_learner(learner, at)
+    before, rows = _as_learned(learner), learner._memory.rows
+    if (learner._memory.source >= learner._memory.origin).any():
+        raise InputError(f"{at.name}.memory.source must be below origin")
+    has_positions = not is_csr(rows) and rows.ndim == 1
+    if has_positions != (before.kernel == "precomputed"):
+        raise InputError(f"{at.name} has support rows that kernel={before.kernel!r} cannot have")
+    if not has_positions:
+        before._kernel()
+    Each(Number).check(before.kernel_params or {}, at.inside("kernel_params"))
 
-    return csr_array(arrays, shape=shape)
+
+def _as_learned(estimator: Any) -> Any:
+    """Return an estimator with the parameters that it learned with."""
+    parameters = {**estimator.get_params(deep=False), **estimator._learned_with}
+    return type(estimator)(**parameters)
 
 
-SUPPORT = Record(
-    "pril.kernels.support",
-    "Support",
+SUPPORT = Fields(
     {
-        "rows": Rows(),
-        "coef": Numbers("float64", ("support",)),
-        "sums": Numbers("float64", ("support",)),
-        "source": Numbers("int64", ("support",), (NOT_NEGATIVE,)),
-        "origin": Count(high=2**53),
-        "base": Parts(),
-    },
-    constants={"place": None},  # of the rows of one call
+        "rows": Rows(may_be_positions=True),
+        "coef": Numbers("float64", ("rows",)),
+        "sums": Numbers("float64", ("rows",)),
+        "source": Numbers("int64", ("rows",), low=0),
+        "origin": Annotated[int, Meta(ge=0, le=2**53)],
+        "base": Any,  # which `Memory.of` checks
+    }
 )
 
 
-def _check_learner(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    layout = _check_fixed(blank, learned, at)
-    check_memory(learned["_memory"], layout, at.inside("memory"))
-
-
-def _check_fixed(blank: Any, learned: dict[str, Any], at: Place) -> Any:
-    """Check the parameters that cannot change once there is a model; return the layout."""
-    fixed = learned["_learned_with"]
-    if list(fixed) != list(blank._fixed):
-        raise at.wrong(f"learned with {', '.join(blank._fixed)}", fixed)
-    model = _as_learned(blank, fixed)
-    model._validate_params()
-    model.order_, model.n_features_in_ = learned["order_"], learned["n_features_in_"]
-    return model._layout()
-
-
-def _check_kernel(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    layout = _check_fixed(blank, learned, at)._replace(n_features=0)
-    fixed, support = learned["_learned_with"], learned["_memory"].parts
-    if support["base"].parts["arrays"].get("mean_u", np.empty(1)).size == 0:
-        layout = layout._replace(average=False)  # a budget has dropped a support row
-    check_memory(support["base"], layout, at.inside("memory.base"))
-    rows, origin = support["rows"], support["origin"]
-    if (support["source"] >= origin).any():
-        raise at.inside("memory.source").wrong(f"rows below {origin}", int(support["source"].max()))
-    has_positions = isinstance(rows, np.ndarray) and rows.ndim == 1
-    if has_positions != (fixed["kernel"] == "precomputed"):
-        raise InputError(f"{at.name} has support rows that kernel={fixed['kernel']!r} cannot have")
-    if not has_positions:
-        _as_learned(blank, fixed)._kernel()
-    for name, value in (fixed["kernel_params"] or {}).items():
-        if not is_number(value):
-            raise at.inside(f"learned_with.kernel_params.{name}").wrong("a finite number", value)
-
-
-def _as_learned(blank: Any, fixed: dict[str, Any]) -> Any:
-    """Return an estimator with the parameters that it learned with."""
-    return type(blank)(**{**blank.get_params(deep=False), **fixed})
-
-
-def _learned(memory: Field) -> dict[str, Field]:
-    return {
-        "order_": Labels("classes"),
-        "n_features_in_": Count("features"),
-        "feature_names_in_": Optional(Names("features", as_array=True)),
-        "n_iter_": Optional(Count()),
-        "_learned_with": Pairs(ANYTHING),
-        "_memory": memory,
-    }
-
-
-def _learner(name: str, module: str) -> Type:
-    is_kernel = name == "KernelPRIL"
-    return Type(
-        name,
-        module,
-        learned=_learned(SUPPORT if is_kernel else Parts()),
-        parameters={"classes": Optional(Labels())},
-        # Which classes were compared before; what metadata routing asks for.
-        dropped=("_agreed", "_metadata_request"),
-        check_more=_check_kernel if is_kernel else _check_learner,
-    )
+def learner(name: str, module: str, learned: dict[str, Any], check: Any) -> Type:
+    """Return the type of a learner."""
+    # Not kept: which classes were compared before, and what metadata routing asks for.
+    dropped = ("_agreed", "_metadata_request")
+    return Type(name, module, learned, {"classes": Maybe(Labels())}, dropped, check)
 
 
 # --- Transformers and wrappers -------------------------------------------------------------------
 
 # Set by set_output, which all transformers of scikit-learn have.
-OUTPUT: dict[str, Field] = {
-    "_sklearn_output_config": Optional(Pairs(Choice(("default", "pandas", "polars"))))
-}
-
+OUTPUT = {"_sklearn_output_config": Maybe(dict[str, Literal["default", "pandas", "polars"]])}
 LARGEST_DEGREE = 1000  # of a polynomial: its powers are computed one after the other
 
 
-def _check_map(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    n_features, size = learned["n_features_in_"], len(learned["_scale"])
-    low, high = sorted((n_features - (blank.coef0 == 0), blank.degree))
+def _check_map(estimator: Any, at: Place) -> None:
+    n_features, size = estimator.n_features_in_, estimator.n_output_features_
+    low, high = sorted((n_features - (estimator.coef0 == 0), estimator.degree))
     count = 1  # of monomials: the binomial (low + high, low), which may be astronomical
     for i in range(1, low + 1):
         count = count * (high + i) // i
         if count > size:
             break
-    if count != size or blank.degree > LARGEST_DEGREE:
+    if count != size or estimator.degree > LARGEST_DEGREE:
         raise InputError(
             f"{at.name} has {size} monomials, which {n_features} features to the degree "
-            f"{blank.degree} do not have"
+            f"{estimator.degree} do not have"
         )
 
 
-def _finish_map(estimator: Any) -> None:
-    from sklearn.preprocessing import PolynomialFeatures
-
-    lowest = 0 if estimator.coef0 > 0 else estimator.degree
-    monomials = PolynomialFeatures((lowest, estimator.degree), include_bias=lowest == 0)
-    estimator._monomials = monomials.fit(np.zeros((1, estimator.n_features_in_)))
-
-
-def _check_landmarks(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    fixed, rows = learned["_learned_with"], learned["landmarks_"]
+def _check_landmarks(estimator: Any, at: Place) -> None:
+    fixed = estimator._learned_with
     if list(fixed) != ["kernel", "gamma"] or fixed["gamma"] is None:
-        raise at.wrong("learned with a kernel and gamma", fixed)
-    _as_learned(blank, fixed)._validate_params()
-    if isinstance(rows, np.ndarray) and rows.ndim == 1:
-        raise InputError(f"{at.name} has landmarks without features")
+        raise at.inside("learned_with").wrong("about a kernel and gamma", fixed)
+    _as_learned(estimator)._validate_params()
 
 
-class SparseColumn(NamedTuple):
-    """What an encoder has learned of a sparse column: the state of scikit-learn's scaler."""
-
-    rows: Any
-    mean: Array
-    variance: Array
-    scale: Array
-
-
-SPARSE_COLUMN = Record(
-    "pril.io.schema",
-    "SparseColumn",
-    {
-        "rows": Number(),
-        "mean": Numbers("float64", ("width",)),
-        "variance": Numbers("float64", ("width",), (FINITE, NOT_NEGATIVE)),
-        "scale": Numbers("float64", ("width",), (FINITE, NOT_NEGATIVE)),
-    },
-)
-
-MOMENTS = Record(
-    "pril.tables.encoder",
-    "Moments",
-    {
-        "count": Numbers("float64", ("numbers",), (FINITE, NOT_NEGATIVE)),
-        "mean": Numbers("float64", ("numbers",)),
-        "squares": Numbers("float64", ("numbers",), (FINITE, NOT_NEGATIVE)),
-        "low": Numbers("float64", ("numbers",), (NOT_NAN,)),
-        "high": Numbers("float64", ("numbers",), (NOT_NAN,)),
-    },
-)
-
-
-def _encoder_attributes(encoder: Any) -> dict[str, Any]:
-    """Return an encoder's attributes, the state of its scalers in place of the scalers.
-
-    Every width is then the length of an array: a file cannot claim more than it holds.
-    """
-    attributes = dict(vars(encoder))
-    widths, scalers = attributes.pop("widths_", None), attributes.pop("_sparse_scalers", None)
-    if widths is None:
-        return attributes
-    attributes["_sparse"] = {}
-    for name, width in widths.items():
-        scaler = scalers[name]
-        is_fitted = hasattr(scaler, "scale_")
-        state = (scaler.mean_, scaler.var_, scaler.scale_) if is_fitted else [np.zeros(width)] * 3
-        rows = scaler.n_samples_seen_ if is_fitted else 0
-        attributes["_sparse"][name] = SparseColumn(rows, *state)
-    return attributes
-
-
-def _check_encoder(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    columns = [*learned["numbers_"], *learned["words_"], *learned["_sparse"], *learned["left_out_"]]
-    if len(set(columns)) < len(columns):
+def _check_encoder(encoder: Any, at: Place) -> None:
+    columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
+    if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder._moments.mean):
         raise at.wrong("about different columns", columns)
-    if not set(learned["ranks_"]) <= set(learned["numbers_"]):
-        raise at.wrong("about columns of numbers_", list(learned["ranks_"]))
-    for name, column in learned["_sparse"].items():
-        NOT_NEGATIVE.check(np.array(column.parts["rows"]), at.inside(f"sparse.{name}.rows"))
+    if not set(encoder.ranks_) <= set(encoder.numbers_):
+        raise at.inside("ranks").wrong("about columns of numbers", list(encoder.ranks_))
 
 
-def _finish_encoder(encoder: Any) -> None:
-    from sklearn.preprocessing import StandardScaler
-
-    encoder.widths_, encoder._sparse_scalers = {}, {}
-    for name, (rows, mean, variance, scale) in vars(encoder).pop("_sparse").items():
-        scaler = StandardScaler(with_mean=False)
-        if rows:
-            scaler.n_features_in_, scaler.n_samples_seen_ = len(mean), rows
-            scaler.mean_, scaler.var_, scaler.scale_ = mean, variance, scale
-        encoder.widths_[name], encoder._sparse_scalers[name] = len(mean), scaler
+def _check_pipeline(pipeline: Any, at: Place) -> None:
+    pipeline._validate_steps()
 
 
-class Share:
-    """A number between 0 and 1."""
-
-    def write(self, value: Any, file: Writer) -> Any:
-        return ANYTHING.write(value, file)
-
-    def check(self, plain: Any, at: Place) -> Any:
-        number = ANYTHING.check(plain, at)
-        if not is_number(number) or not 0.0 < number < 1.0:
-            raise at.wrong("a number between 0 and 1", plain)
-        return number
+def _columns(dimension: str, **low: float) -> dict[str, Any]:
+    return {name: Numbers("float64", (dimension,), low=least) for name, least in low.items()}
 
 
-def _ranges_attributes(ranges: Any) -> dict[str, Any]:
-    """Return the attributes; a frozen estimator is the fitted one, and is kept once."""
-    attributes = dict(vars(ranges))
-    if attributes.get("estimator_") is ranges.estimator:
-        attributes["estimator_"] = None
-    return attributes
-
-
-def _check_ranges(blank: Any, learned: dict[str, Any], at: Place) -> None:
-    margin = learned["margin_"]
-    if not (isinstance(margin, float) and margin >= 0.0):
-        raise at.inside("margin").wrong("a number that is not negative", margin)
-
-
-def _finish_ranges(ranges: Any) -> None:
-    if not hasattr(ranges, "estimator_"):
-        ranges.estimator_ = ranges.estimator
-
-
-def _check_steps(pipeline: Any) -> None:
-    if not pipeline.steps:
-        raise InputError("a Pipeline has no steps")
-    for name, step in pipeline.steps[:-1]:
-        if step not in (None, "passthrough") and not hasattr(step, "transform"):
-            raise InputError(f"step {shown(name)} of a Pipeline is {shown(step)}, no transformer")
-
+MOMENTS = _columns("numbers", count=0, mean=-math.inf, squares=0) | {
+    name: Numbers("float64", ("numbers",), finite=False) for name in ("low", "high")
+}
+SPARSE_COLUMN = {
+    "rows": Annotated[float, Meta(ge=0, le=2**53)],
+    **_columns("width", mean=-math.inf, variance=0, scale=0),
+}
 
 TYPES = {
     described.name: described
     for described in (
-        *(_learner(kind.name, kind.module) for kind in LEARNERS),
+        *(learner(one.name, one.module, LEARNED, _check_learner) for one in LEARNERS),
+        # Those that keep something else than a memory with a layout, in place of the above.
+        learner(
+            "KernelPRIL",
+            "pril.learners.kernel_pril",
+            {**LEARNED, "_memory": SUPPORT},
+            _check_kernel,
+        ),
         Type(
             "PolynomialMap",
             "pril.features",
-            learned={
-                "n_features_in_": Count("features"),
-                "feature_names_in_": Optional(Names("features", as_array=True)),
+            {
+                **FEATURES,
                 "n_output_features_": Count("monomials"),
-                "_scale": Numbers("float64", ("monomials",), (FINITE, NOT_NEGATIVE)),
+                "_scale": Numbers("float64", ("monomials",), low=0),
                 **OUTPUT,
             },
             dropped=("_monomials",),
-            check_more=_check_map,
-            finish=_finish_map,
+            check=_check_map,
         ),
         Type(
             "LandmarkFeatures",
             "pril.features",
-            learned={
-                "n_features_in_": Count("features"),
-                "feature_names_in_": Optional(Names("features", as_array=True)),
+            {
+                **FEATURES,
                 "landmarks_": Rows(),
-                "_learned_with": Pairs(ANYTHING),
-                "_projection": Numbers("float64", ("support", "support")),
-                "_offset": Numbers("float64", ("support",)),
+                "_learned_with": Each(Any),
+                "_projection": Numbers("float64", ("rows", "rows")),
+                "_offset": Numbers("float64", ("rows",)),
                 **OUTPUT,
             },
-            check_more=_check_landmarks,
+            check=_check_landmarks,
         ),
         Type(
             "ColumnEncoder",
             "pril.tables.encoder",
-            parameters={
-                "scale": FLAG,
-                "bounded": FLAG,
-                "impute": FLAG,
-                "numbers": Names(),
-                "words": Names(),
-                "most_words": Count(),
-            },
-            has_constraints=False,
-            learned={
-                "numbers_": Names("numbers"),
-                "ranks_": Pairs(Names()),
-                "words_": Pairs(Names()),
-                "left_out_": Names(),
-                "_moments": MOMENTS,
-                "_sparse": Pairs(SPARSE_COLUMN),
+            {
+                "numbers_": list[str],
+                "ranks_": dict[str, list[str]],
+                "words_": dict[str, list[str]],
+                "left_out_": list[str],
+                "_moments": Fields(MOMENTS),
+                "_sparse": Each(Fields(SPARSE_COLUMN)),
                 **OUTPUT,
             },
-            attributes=_encoder_attributes,
-            check_more=_check_encoder,
-            finish=_finish_encoder,
+            {
+                **dict.fromkeys(("scale", "bounded", "impute"), bool),
+                **dict.fromkeys(("numbers", "words"), list[str]),
+                "most_words": Size,
+            },
+            check=_check_encoder,
         ),
         Type(
             "PredictionRanges",
             "pril.ranges",
-            parameters={
+            {
+                "estimator_": Maybe(Step()),
+                "margin_": Annotated[float, Meta(ge=0)],
+                "n_calibration_": Size,
+            },
+            {
                 "estimator": Step(),
-                "coverage": Share(),
-                "guarantee": Choice(("exact", "contain", "touch")),
-                "calibration_size": Share(),
+                "coverage": Share,
+                "guarantee": Literal["exact", "contain", "touch"],
+                "calibration_size": Share,
             },
-            has_constraints=False,
-            learned={
-                "estimator_": Optional(Step()),
-                "margin_": ANYTHING,
-                "n_calibration_": Count(),
-            },
-            attributes=_ranges_attributes,
-            check_more=_check_ranges,
-            finish=_finish_ranges,
+            wraps=True,
         ),
         Type(
             "Pipeline",
             "sklearn.pipeline",
             parameters={
-                "steps": Pairs(Step(), as_list=True),
-                "transform_input": Optional(Names()),
-                "memory": Choice((None,)),  # a folder of pickles
-                "verbose": FLAG,
+                "steps": Steps(),
+                "transform_input": list[str] | None,
+                "memory": None,  # a folder of pickles
+                "verbose": bool,
             },
-            has_constraints=False,
-            learned={},
-            finish=_check_steps,
+            check=_check_pipeline,
+            wraps=True,
         ),
-        Type(
-            "FrozenEstimator",
-            "sklearn.frozen",
-            parameters={"estimator": Step()},
-            has_constraints=False,
-            learned={},
-        ),
+        Type("FrozenEstimator", "sklearn.frozen", parameters={"estimator": Step()}, wraps=True),
     )
 }
-RECORDS = (SUPPORT, MOMENTS)
+
+
+def type_of(value: Any) -> Type | None:
+    """Return what describes the type of an object; a subclass is not described."""
+    for described in TYPES.values():
+        module = sys.modules.get(described.module)
+        if module is not None and getattr(module, described.name, None) is type(value):
+            return described
+    return None
 
 
 # --- Whole files ---------------------------------------------------------------------------------
 
 
 def describe(content: Any) -> tuple[Any, Writer]:
-    """Return content as plain JSON, and what belongs beside it: arrays and foreign estimators."""
-    file = Writer(TYPES)
-    return ANYTHING.write(content, file), file
+    """Return content as a value of a header, and what belongs beside it."""
+    file = Writer(type_of)
+    return file.pack(content), file
 
 
 def check(plain: Any, members: dict[str, bytes]) -> tuple[Any, Reader]:
-    """Return the plan of what a file holds if all of it is right."""
+    """Return what a file holds, to be built, if all of it is right."""
     file = Reader(members, TYPES)
-    plan = ANYTHING.check(plain, Place(file, "content", {}))
+    opened = file.open(plain, Place("content", {}))
     if file.unused:
         raise InputError(f"nothing uses its member {min(file.unused)!r}")
-    return plan, file
-
-
-def check_inside(objects: list[Any]) -> None:
-    """Check objects of ours that objects of other libraries hold: the compiled loop trusts them."""
-    rest, seen = list(objects), set()
-    while rest:
-        item = rest.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if Writer(TYPES).type_of(item) is not None:
-            plain, file = describe(item)
-            check(plain, file.members)
-        if isinstance(item, dict):
-            rest.extend(item.values())
-        elif isinstance(item, list | tuple | set):
-            rest.extend(item)
-        elif isinstance(item, np.ndarray):
-            rest.extend(item.flat if item.dtype == object else ())
-        else:
-            rest.extend(getattr(item, "__dict__", {}).values())
+    return opened, file

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
-from pril.core.memory import Memory
+from pril.core.memory import Layout, Memory
 from pril.core.scikit import convert_to_numpy, get_namespace
 
 if TYPE_CHECKING:
@@ -27,6 +27,18 @@ class Support(NamedTuple):
     place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
     base: Memory  # thresholds and counters, for no features
 
+    @classmethod
+    def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
+        """Return the support that `to_plain` gave."""
+        base = Memory.of(layout._replace(n_features=0), plain["base"])
+        return cls(**{**plain, "base": base}, place=None)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what was learned as plain data, for files and copies."""
+        learned = self._asdict() | {"base": self.base.to_plain()}
+        del learned["place"]  # of the rows of one call
+        return learned
+
     def copy(self) -> Support:
         """Return a copy to learn new rows on; the arrays of support rows are never changed."""
         return self._replace(base=self.base.copy(), place=None)
@@ -35,6 +47,11 @@ class Support(NamedTuple):
     def integers(self) -> Array:
         """Counts and sizes, as those of `Memory`."""
         return self.base.integers
+
+    @property
+    def averages(self) -> bool:
+        """Whether there are sums of a mean."""
+        return self.base.averages
 
     def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
         """Return no weights, the thresholds that predict, and 1."""

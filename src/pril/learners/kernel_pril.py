@@ -166,6 +166,7 @@ class KernelPRIL(OnlineThresholdClassifier):
     }
     _parameter_constraints.pop("half_life")
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
+    _memory_type = Support
     _may_lose_mean = True  # when a budget drops a support row
 
     _memory: Support

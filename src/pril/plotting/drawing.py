@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.core.parts import Parts
 from pril.errors import MissingExtraError
-from pril.io.parts import Parts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.io.model_files import learner_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -83,7 +83,7 @@ class ScoreAxisDisplay:
         display : ScoreAxisDisplay
             What was drawn.
         """
-        learner = learner_of(estimator)
+        learner = Parts.of(estimator).learner
         if not hasattr(learner, "latent"):
             raise InputTypeError(f"{type(learner).__name__} has no score axis to draw")
         learner, rank, scores, thresholds, intervals = rated(estimator, X, y)

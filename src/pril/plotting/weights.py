@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.io.parts import Parts
 
 if TYPE_CHECKING:
     from typing import Self

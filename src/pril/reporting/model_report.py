@@ -15,10 +15,10 @@ import numpy as np
 
 from pril.core import ranking
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
+from pril.core.parts import Parts, model_name
 from pril.core.scikit import safe_indexing
 from pril.errors import InputError, MissingExtraError, shown
 from pril.io import model_files
-from pril.io.parts import Parts
 from pril.plotting import (
     IntervalConfusionDisplay,
     ReliabilityDisplay,
@@ -567,7 +567,7 @@ class Report:
         learner = self.learner
         given = learner.get_params(deep=False).items()
         facts = {
-            "model": model_files.model_name(self.model),
+            "model": model_name(self.model),
             "parameters": ", ".join(f"{name}={_parameter(value)}" for name, value in given),
             "classes": " < ".join(map(str, self.classes)),
             "learned": f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}",

@@ -335,6 +335,31 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self._moments = Moments(none, none, none, none + np.inf, none - np.inf)
         self._sparse_scalers = {name: StandardScaler(with_mean=False) for name in self.widths_}
 
+    # --- Copies and files ---
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return plain data: the state of the scalers in place of the scalers.
+
+        Every width is then the length of an array: a file cannot claim more than it holds.
+        """
+        state = dict(super().__getstate__())
+        if "_moments" in state:
+            state["_moments"] = self._moments._asdict()
+        widths, scalers = state.pop("widths_", None), state.pop("_sparse_scalers", None)
+        if widths is not None:
+            state["_sparse"] = {name: _scaler_state(scalers[name], widths[name]) for name in widths}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        if "_moments" in state:
+            state["_moments"] = Moments(**state["_moments"])
+        if "_sparse" in state:
+            columns = state.pop("_sparse")
+            state["widths_"] = {name: len(column["mean"]) for name, column in columns.items()}
+            state["_sparse_scalers"] = {n: _scaler_from(column) for n, column in columns.items()}
+        super().__setstate__(state)
+
     # --- Transforming ---
 
     @property
@@ -489,3 +514,22 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if row >= 0:
                 unseen[name] = (row, cells[row].as_py())
         return unseen
+
+
+def _scaler_state(scaler: StandardScaler, width: int) -> dict[str, Any]:
+    """Return what a scaler has learned of a sparse column; zeros before the first row."""
+    if not hasattr(scaler, "scale_"):
+        zeros = np.zeros(width)
+        return {"rows": 0, "mean": zeros, "variance": zeros, "scale": zeros}
+    seen = (scaler.n_samples_seen_, scaler.mean_, scaler.var_, scaler.scale_)
+    return dict(zip(("rows", "mean", "variance", "scale"), seen, strict=True))
+
+
+def _scaler_from(column: dict[str, Any]) -> StandardScaler:
+    scaler = StandardScaler(with_mean=False)
+    if column["rows"]:
+        scaler.n_features_in_, scaler.n_samples_seen_ = len(column["mean"]), column["rows"]
+        scaler.mean_, scaler.var_, scaler.scale_ = (
+            column[name] for name in ("mean", "variance", "scale")
+        )
+    return scaler

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pril.core import ranking
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.learner import Batch
+from pril.core.parts import Parts
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
-from pril.io.parts import Parts
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
@@ -63,7 +63,9 @@ class LoadedModel:
     def use(self, model: Any) -> None:
         """Replace the model, for example by one that has learned more."""
         self.model = model
-        self.steps, self.learner, self.ranges, self.is_frozen = Parts.of(model)
+        parts = Parts.of(model)
+        self.steps, self.learner = parts.pipeline, parts.learner
+        self.ranges, self.is_frozen = parts.ranges, parts.is_frozen
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 

@@ -1,0 +1,114 @@
+"""What a model is made of: steps before the learner, the learner, and what is wrapped around it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sklearn.frozen import FrozenEstimator
+
+from pril.core.classifier import OrdinalClassifier
+from pril.errors import InputTypeError
+
+
+class Parts(NamedTuple):
+    """The parts of a model."""
+
+    wrappers: list[Any]  # pipelines, ranges, frozen estimators and searches, outermost first
+    steps: list[tuple[str, Any]]  # before the learner, without those that do nothing
+    learner: Any
+
+    @classmethod
+    def of(cls, model: Any) -> Parts:
+        """Take a model apart."""
+        wrappers: list[Any] = []
+        steps: list[tuple[str, Any]] = []
+        part = model
+        while (inner := part_of(part)) is not None:
+            wrappers.append(part)
+            steps += [pair for pair in _steps_of(part)[:-1] if _does_something(pair[1])]
+            part = inner
+        if not isinstance(part, OrdinalClassifier):
+            raise InputTypeError(
+                "a model must be a learner of pril, or a Pipeline that ends in one, got "
+                f"{type(part).__name__}"
+            )
+        return cls(wrappers, steps, part)
+
+    @property
+    def ranges(self) -> Any:
+        """The PredictionRanges around the learner, None if there are none."""
+        return next((part for part in self.wrappers if _is_ranges(part)), None)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the learner must not go on learning."""
+        return any(isinstance(part, FrozenEstimator) or _is_ranges(part) for part in self.wrappers)
+
+    @property
+    def pipeline(self) -> Any:
+        """The steps before the learner as one Pipeline, None if there are none."""
+        from sklearn.pipeline import Pipeline  # half a second, which few models need
+
+        named = [(f"{k}_{name}", step) for k, (name, step) in enumerate(self.steps)]
+        return Pipeline(named) if named else None
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """The names of the learner's features, None if they have none."""
+        try:
+            if self.steps:
+                names = self.pipeline.get_feature_names_out()
+            else:
+                names = self.learner.feature_names_in_
+        except (AttributeError, ValueError):  # no step or learner has names for its features
+            return None
+        return [str(name) for name in names]
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of rows, as the learner takes them."""
+        return self.pipeline.transform(X) if self.steps else X
+
+
+def part_of(model: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
+    if steps := _steps_of(model):
+        return steps[-1][1]
+    if isinstance(model, FrozenEstimator):
+        return model.estimator
+    if _is_ranges(model):
+        return getattr(model, "estimator_", model.estimator)
+    return getattr(model, "best_estimator_", None)  # of a fitted search
+
+
+def learns(model: Any) -> bool:
+    """Tell whether any part of a model would learn in `fit`."""
+    if steps := _steps_of(model):
+        return any(_does_something(step) and learns(step) for _, step in steps)
+    return not isinstance(model, FrozenEstimator)
+
+
+def model_name(model: Any) -> str:
+    """Return what a model is, in short: Pipeline(StandardScaler, PRIL)."""
+    if isinstance(model, str):
+        return model
+    inner = [step for _, step in _steps_of(model)]
+    if isinstance(model, FrozenEstimator) or _is_ranges(model):
+        inner = [model.estimator]
+    name = type(model).__name__
+    return f"{name}({', '.join(map(model_name, inner))})" if inner else name
+
+
+def _steps_of(model: Any) -> list[tuple[str, Any]]:
+    """Return the steps of a pipeline, none of another model."""
+    if isinstance(model, FrozenEstimator):  # which has the attributes of what it wraps
+        return []
+    steps: list[tuple[str, Any]] = getattr(model, "steps", [])
+    return steps
+
+
+def _is_ranges(model: Any) -> bool:
+    return hasattr(type(model), "predict_range")
+
+
+def _does_something(step: Any) -> bool:
+    return step is not None and step != "passthrough"
