@@ -77,3 +77,12 @@ def write(path, rows):
 def snapshot(folder):
     """Return the bytes of all files in a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_same_model(one, other):
+    """Assert that two learners have learned the same, bit for bit."""
+    assert type(one) is type(other)
+    np.testing.assert_array_equal(one.order_, other.order_)
+    for name in ("coef_", "dual_coef_", "thresholds_", "t_", "n_mistakes_", "n_updates_"):
+        if hasattr(one, name):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

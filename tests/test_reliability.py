@@ -33,7 +33,7 @@ from pril.core import ranking
 from pril.io import replacing
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats
-from pril.tables.locks import hold, lock_of
+from pril.tables.checkpoints import hold, lock_of
 from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pril.tables.training import Task
+    from pril.tables.task import Task
 
     Array = NDArray[Any]
 

@@ -20,11 +20,11 @@ from pril.core.evaluation import Evaluation, pick_scores
 from pril.core.learner import Batch
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
+from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import BOM, LONGEST_ROW, TOO_LONG, TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.plain_rows import PlainRows, is_plain
-from pril.tables.training import Checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
