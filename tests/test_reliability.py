@@ -733,7 +733,7 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
             "pril.reporting.model_report.Report._verdict",
             ["report", "t.pril", "t.csv", "-o", "r.html"],
         ),
-        ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
+        ("pril.tables.stream_rows.StreamRows.read", ["stream", "t.pril"]),
         ("pril.core.one_row.Stream.answer_rows", ["stream", "t.pril"]),
     ],
 )

@@ -303,7 +303,7 @@ def _stream(
         said = f"{loaded.path} has learned the first {count(last.position.rows, 'row')} already"
         warnings.warn(f"{said}; to learn them once more pass --again", stacklevel=1)
         if rows.position.rows == last.position.rows:  # the model stays as it is
-            return last.evaluation.to_dict(loaded.learner.classes_)
+            return last.evaluation.to_dict(loaded.learner.order_)
     keep()
     return rows.evaluation.to_dict(loaded.learner.order_)
 

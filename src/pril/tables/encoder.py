@@ -179,7 +179,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if batch.num_rows == 0:
             return self
         moments = [np.empty((len(Moments._fields), 0))]
-        for at, cells, missing in self._numbers(batch):
+        for at, cells in self._numbers(batch):
+            missing = np.isnan(cells) if self._have_gaps(cells, self.numbers_[at]) else None
             moments.append(np.array(self._describe(cells, missing)))
             finite = np.isfinite(moments[-1][:3]).all(axis=0)
             if not finite.all():
@@ -288,8 +289,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             A table with the Arrow interface, such as a DataFrame.
         """
         batch = self._read(X)
-        for _ in self._numbers(batch):
-            pass
+        for at, cells in self._numbers(batch):
+            self._have_gaps(cells, self.numbers_[at])
         for name in self.words_:
             read_words(column(batch, name), name)
 
@@ -381,15 +382,49 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "numbers_")
         batch = self._read(X)
-        parts = [self._scaled(batch)] if self.numbers_ else []
-        parts += [self._indicators(column(batch, name), name) for name in self.words_]
+        numbers = np.empty((batch.num_rows, len(self.numbers_)))
+        for at, cells in self._numbers(batch):
+            numbers[:, at] = cells.T
+        codes = []
+        for name, words in self.words_.items():
+            code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
+            codes.append(code.fill_null(-1).to_numpy())
+        parts = []
         for name, width in self.widths_.items():
             cells = read_sparse(column(batch, name), width)
             parts.append(self._sparse_scalers[name].transform(cells) if self.scale else cells)
-        if self._is_dense():
-            dense = [part if isinstance(part, np.ndarray) else part.toarray() for part in parts]
-            return dense[0] if len(dense) == 1 else np.hstack(dense)
-        return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
+        return self._encode(numbers, codes, self._scales(), parts)
+
+    def _encode(
+        self, numbers: Array, codes: list[Array], scales: Array, parts: Sequence[Any] = ()
+    ) -> Any:
+        """Return features, from numbers, NaN for what is missing, and words.
+
+        `codes` has, for each column of words, their positions; -1 is none of them. `scales` is what
+        `_scales` returns. `parts` are further features, as sparse arrays.
+        """
+        mean, (rows, n) = self._moments.mean, numbers.shape
+        if self._have_gaps(numbers.T, self.numbers_):
+            numbers = np.where(np.isnan(numbers), mean, numbers)
+        if self.scale:
+            numbers = (numbers - mean) / scales
+        if not self._is_dense():
+            indicators = [sparse.csr_array(numbers)]
+            for code, words in zip(codes, self.words_.values(), strict=True):
+                known = code >= 0
+                start = np.concatenate([[0], np.cumsum(known)])
+                cells = (np.ones(start[-1]), code[known], start)
+                indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
+            return sparse.hstack([*indicators, *parts], format="csr")
+        if not codes:
+            return numbers
+        features = np.zeros((rows, self._n_features_out))
+        features[:, :n] = numbers
+        for code, words in zip(codes, self.words_.values(), strict=True):
+            found = np.flatnonzero(code >= 0)
+            features[found, n + code[found]] = 1.0
+            n += len(words)
+        return features
 
     @property
     def _n_features_out(self) -> int:
@@ -400,8 +435,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         filled = len(self.numbers_) + len(self.words_)
         return not self.widths_ and filled >= DENSE_FROM * self._n_features_out
 
-    def _numbers(self, batch: pa.RecordBatch) -> Iterator[tuple[slice, Array, Array | None]]:
-        """Yield columns of numbers as the rows of a matrix, and where cells are missing, if any.
+    def _numbers(self, batch: pa.RecordBatch) -> Iterator[tuple[slice, Array]]:
+        """Yield columns of numbers as the rows of a matrix.
 
         A column alone costs a while, however few rows it has: short columns come together.
         """
@@ -411,12 +446,18 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         step = max(1, GROUP_CELLS // max(1, batch.num_rows))
         for start in range(0, len(self.numbers_), step):
             at = slice(start, start + step)
-            cells = read_number_columns(batch, self.numbers_[at])
-            with np.errstate(over="ignore"):
-                squares = np.einsum("ij,ij->i", cells, cells)
-            for j in np.flatnonzero(~np.isfinite(squares)):  # too large, infinite or NaN
-                self._check_numbers(self.numbers_[at][j], cells[j])
-            yield at, cells, np.isnan(cells) if np.isnan(squares).any() else None
+            yield at, read_number_columns(batch, self.numbers_[at])
+
+    def _have_gaps(self, cells: Array, names: list[str]) -> bool:
+        """Refuse numbers that cannot be used; tell whether some are missing.
+
+        A column is a row of the matrix.
+        """
+        with np.errstate(over="ignore"):
+            squares = np.einsum("ij,ij->i", cells, cells)
+        for j in np.flatnonzero(~np.isfinite(squares)):  # too large, infinite or NaN
+            self._check_numbers(names[j], cells[j])
+        return bool(np.isnan(squares).any())
 
     def _check_numbers(self, name: str, cells: Array) -> None:
         self._refuse(name, cells, np.isinf(cells), "which is not finite")
@@ -430,19 +471,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             row = int(np.argmax(bad))
             raise RowError("X", row, f"column {name!r} is {cells[row]}, {reason}")
 
-    def _scaled(self, batch: pa.RecordBatch) -> Array:
-        mean, scale = self._moments.mean, self._scales()
-        matrix = np.empty((batch.num_rows, len(self.numbers_)))
-        for at, cells, missing in self._numbers(batch):
-            if missing is not None:
-                cells = np.where(missing, mean[at, np.newaxis], cells)
-            if self.scale:
-                centred = cells - mean[at, np.newaxis]
-                np.divide(centred, scale[at, np.newaxis], out=matrix[:, at].T)
-            else:
-                matrix[:, at] = cells.T
-        return matrix
-
     def _scales(self) -> Array:
         """Return what to divide each column of numbers by, 1 where it is constant."""
         count, mean, squares, low, high = self._moments
@@ -453,13 +481,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         # The deviation of a constant is rounding error; scikit-learn has the same limit.
         noise = np.sqrt(count) * np.finfo(np.float64).eps * np.abs(mean)
         return np.where(scale > noise, scale, 1.0)
-
-    def _indicators(self, cells: pa.Array, name: str) -> sparse.csr_array:
-        words = self.words_[name]
-        code = pc.index_in(read_words(cells, name), pa.array(words, pa.string()))
-        index = code.drop_null().to_numpy()
-        start = np.concatenate([[0], np.cumsum(code.is_valid().to_numpy(zero_copy_only=False))])
-        return sparse.csr_array((np.ones(len(index)), index, start), shape=(len(cells), len(words)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

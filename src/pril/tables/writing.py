@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import warnings
@@ -19,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from pril.io.model_files import replace_file
-from pril.tables.files import is_zipped
+from pril.tables.text import CODECS, is_zipped
 
 
 @contextmanager
@@ -27,8 +26,8 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
         if is_zipped(file):
-            with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as zipped:
-                yield zipped  # type: ignore[misc]
+            with pa.CompressedOutputStream(stream, CODECS[file.suffix.lower()]) as zipped:
+                yield zipped
         else:
             yield stream
 
