@@ -1,8 +1,6 @@
 """Learning from tables: the same as in memory, and the same after any crash."""
 
-import json
 from contextlib import suppress
-from io import BytesIO
 from itertools import pairwise
 
 import numpy as np
@@ -17,12 +15,10 @@ from pril.core.evaluation import Evaluation
 from pril.core.registry import BY_COMMAND, LEARNERS
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, model, training
-from pril.tables.answers import JsonRows
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
 from pril.tables.opening import open_table
 from pril.tables.reservoir import Reservoir
-from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint, Run, Task, uses_of
 from tables import GRADES, make_rows, write, write_parquet
 
@@ -168,25 +164,6 @@ def test_rows_are_validated_and_ranked_once_for_each_reading(tmp_path, monkeypat
     # ... and once more: the survey ranks the distinct labels, and learning begins without rows.
     assert checks.count("ranks") == 2 * readings + 1
     assert checks.count("rows") == 2 * readings + 1
-
-
-def test_a_stream_ranks_each_chunk_once(tmp_path, monkeypatch):
-    """And validates it once, unless a JSON line is read straight into a row."""
-    rows = make_rows(40, seed=3)
-    mixed = [{**row, "low": None, "high": None} if k % 2 else row for k, row in enumerate(rows)]
-    path = tmp_path / "m.pril"
-    io.write(start(write(tmp_path / "t.csv", make_rows()))(), path, kind="model")
-    checks = count_checks(monkeypatch)
-    lines = "".join(f"{json.dumps(row)}\n" for row in mixed).encode()
-    for is_plain, n_rows in ((True, 0), (False, 1)):
-        stream = Stream(model.LoadedModel(path), ("low", "high"), BytesIO(), lambda *_: None, None)
-        stream._plain = stream._plain if is_plain else None
-        checks.clear()
-        stream._answer(
-            JsonRows(stream.model.learner.order_, stream.model.columns), lines.split(b"\n")[:-1]
-        )
-        assert (checks.count("ranks"), checks.count("rows")) == (1, n_rows)
-        assert stream.evaluation.rows == sum(bool(row["low"] or row["high"]) for row in mixed)
 
 
 # --- Weights ---

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,14 +13,13 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
-    GROUP_CELLS,
     LARGEST,
     TEXT,
     column,
     is_ordered,
     kind_of,
     pandas_index,
-    read_number_columns,
+    read_numbers,
     read_sparse,
     read_words,
     to_array,
@@ -178,17 +177,15 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch)
         if batch.num_rows == 0:
             return self
-        moments = [np.empty((len(Moments._fields), 0))]
-        for at, cells in self._numbers(batch):
-            missing = np.isnan(cells) if self._have_gaps(cells, self.numbers_[at]) else None
-            moments.append(np.array(self._describe(cells, missing)))
-            finite = np.isfinite(moments[-1][:3]).all(axis=0)
-            if not finite.all():
-                j = int(np.argmin(finite))
-                largest = np.abs(np.nan_to_num(cells[j])) == np.nanmax(np.abs(cells[j]))
-                reason = "too large for its square to be a number"
-                self._refuse(self.numbers_[at][j], cells[j], largest, reason)
-        self._add_moments(Moments(*np.hstack(moments)))
+        numbers = self._numbers(batch)
+        moments = self._describe(numbers, self._have_gaps(numbers))
+        finite = np.isfinite(moments[:3]).all(axis=0)
+        if not finite.all():
+            j = int(np.argmin(finite))
+            largest = np.abs(np.nan_to_num(numbers[j])) == np.nanmax(np.abs(numbers[j]))
+            reason = "too large for its square to be a number"
+            self._refuse(self.numbers_[j], numbers[j], largest, reason)
+        self._add_moments(moments)
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
             self._add_words(name, words.to_pylist())
@@ -196,8 +193,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _describe(self, cells: Array, missing: Array | None) -> Moments:
+    def _describe(self, cells: Array, has_gaps: bool) -> Moments:
         """Return the moments of some cells of each column; a column is a row of the matrix."""
+        missing = np.isnan(cells) if has_gaps else None
         low, high = np.full((2, len(cells)), np.inf) * [[1.0], [-1.0]]
         if self.bounded:
             low, high = (
@@ -289,8 +287,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             A table with the Arrow interface, such as a DataFrame.
         """
         batch = self._read(X)
-        for at, cells in self._numbers(batch):
-            self._have_gaps(cells, self.numbers_[at])
+        self._have_gaps(self._numbers(batch))
         for name in self.words_:
             read_words(column(batch, name), name)
 
@@ -382,9 +379,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "numbers_")
         batch = self._read(X)
-        numbers = np.empty((batch.num_rows, len(self.numbers_)))
-        for at, cells in self._numbers(batch):
-            numbers[:, at] = cells.T
         codes = []
         for name, words in self.words_.items():
             code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
@@ -393,7 +387,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, width in self.widths_.items():
             cells = read_sparse(column(batch, name), width)
             parts.append(self._sparse_scalers[name].transform(cells) if self.scale else cells)
-        return self._encode(numbers, codes, self._scales(), parts)
+        return self._encode(self._numbers(batch).T, codes, self._scales(), parts)
 
     def _encode(
         self, numbers: Array, codes: list[Array], scales: Array, parts: Sequence[Any] = ()
@@ -404,10 +398,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         `_scales` returns. `parts` are further features, as sparse arrays.
         """
         mean, (rows, n) = self._moments.mean, numbers.shape
-        if self._have_gaps(numbers.T, self.numbers_):
+        if self._have_gaps(numbers.T):
             numbers = np.where(np.isnan(numbers), mean, numbers)
         if self.scale:
-            numbers = (numbers - mean) / scales
+            numbers = np.divide(numbers - mean, scales, order="C")
         if not self._is_dense():
             indicators = [sparse.csr_array(numbers)]
             for code, words in zip(codes, self.words_.values(), strict=True):
@@ -417,7 +411,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
             return sparse.hstack([*indicators, *parts], format="csr")
         if not codes:
-            return numbers
+            return np.ascontiguousarray(numbers)
         features = np.zeros((rows, self._n_features_out))
         features[:, :n] = numbers
         for code, words in zip(codes, self.words_.values(), strict=True):
@@ -435,28 +429,22 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         filled = len(self.numbers_) + len(self.words_)
         return not self.widths_ and filled >= DENSE_FROM * self._n_features_out
 
-    def _numbers(self, batch: pa.RecordBatch) -> Iterator[tuple[slice, Array]]:
-        """Yield columns of numbers as the rows of a matrix.
+    def _numbers(self, batch: pa.RecordBatch) -> Array:
+        """Return the columns of numbers as the rows of a matrix."""
+        numbers = np.empty((len(self.numbers_), batch.num_rows))
+        for j, name in enumerate(self.numbers_):
+            cells = column(batch, name)
+            if name in self.ranks_:
+                cells = pc.index_in(read_words(cells, name), pa.array(self.ranks_[name], TEXT))
+            numbers[j] = read_numbers(cells, name)
+        return numbers
 
-        A column alone costs a while, however few rows it has: short columns come together.
-        """
-        for name, categories in self.ranks_.items():
-            rank = pc.index_in(read_words(column(batch, name), name), pa.array(categories, TEXT))
-            batch = batch.set_column(batch.schema.names.index(name), name, rank)
-        step = max(1, GROUP_CELLS // max(1, batch.num_rows))
-        for start in range(0, len(self.numbers_), step):
-            at = slice(start, start + step)
-            yield at, read_number_columns(batch, self.numbers_[at])
-
-    def _have_gaps(self, cells: Array, names: list[str]) -> bool:
-        """Refuse numbers that cannot be used; tell whether some are missing.
-
-        A column is a row of the matrix.
-        """
+    def _have_gaps(self, numbers: Array) -> bool:
+        """Refuse numbers that cannot be used; tell whether some are missing."""
         with np.errstate(over="ignore"):
-            squares = np.einsum("ij,ij->i", cells, cells)
+            squares = np.einsum("ij,ij->i", numbers, numbers)
         for j in np.flatnonzero(~np.isfinite(squares)):  # too large, infinite or NaN
-            self._check_numbers(names[j], cells[j])
+            self._check_numbers(self.numbers_[j], numbers[j])
         return bool(np.isnan(squares).any())
 
     def _check_numbers(self, name: str, cells: Array) -> None:

@@ -26,7 +26,7 @@ from pril.tables.cells import (
     with_nulls,
     without_view,
     without_views,
-    written_types,
+    written_type,
 )
 from pril.tables.files import CopyBlock, Table, TableError, explaining
 from pril.tables.json_lines import (
@@ -208,7 +208,8 @@ class Csv(TextTable):
 
         def parse(block: bytes) -> pa.RecordBatch:
             batch = self._batch(block, None)
-            types.update(written_types(batch, unknown))
+            found = {name: written_type(batch.column(name), name) for name in unknown}
+            types.update({name: kind for name, kind in found.items() if kind != pa.null()})
             return batch
 
         for file in self.files:
