@@ -26,7 +26,7 @@ from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
 from tables import make_rows, write
 
-SUFFIXES = ["csv", "csv.gz", "tsv", "jsonl", "jsonl.gz", "parquet"]
+SUFFIXES = ["csv", "csv.gz", "tsv", "tsv.bz2", "jsonl", "jsonl.zst", "parquet"]
 
 
 def read(table, columns=None, start=0):

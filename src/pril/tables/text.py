@@ -87,7 +87,7 @@ def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
             first = one_row.match(rest)
             length = first.end() if first else len(rest)
             if length > LONGEST_ROW + 1:
-                raise RowError("X", 0, f"the row is {TOO_LONG}")
+                raise RowError("X", 0, f"the {'header' if is_header else 'row'} is {TOO_LONG}")
             if is_header and first:
                 yield rest[:length]
                 # Each block costs some time for each column: those of wide tables are larger.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
 from pril.io.model_files import replace_file
-from pril.tables.cells import with_nulls
 from pril.tables.text import CODECS, is_zipped
 
 
@@ -23,7 +24,8 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
         if is_zipped(file):
-            with pa.CompressedOutputStream(stream, CODECS[file.suffix.lower()]) as zipped:
+            own = os.fdopen(os.dup(stream.fileno()), "wb")  # it is closed at the end
+            with pa.CompressedOutputStream(own, CODECS[file.suffix.lower()]) as zipped:
                 yield zipped
         else:
             yield stream
@@ -81,12 +83,18 @@ class TableWriter:
 
 
 def _objects(batch: pa.RecordBatch) -> list[str]:
-    """Return the rows as JSON; a number that is not finite is null."""
-    for j, cells in enumerate(batch.columns):
-        if pa.types.is_floating(cells.type):
-            cells = with_nulls(cells, pc.invert(pc.is_finite(cells)))
-            batch = batch.set_column(j, batch.schema.field(j), cells)
-    return [json.dumps(row, ensure_ascii=False, default=str) for row in batch.to_pylist()]
+    """Return the rows as JSON, written column by column, which is faster."""
+    keys = [json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in batch.schema.names]
+    form = f"{{{', '.join(f'{key}: %s' for key in keys)}}}"
+    return [form % row for row in zip(*map(_json_cells, batch.columns), strict=True)]
+
+
+def _json_cells(cells: pa.Array) -> list[str]:
+    """Return the cells of a column as JSON; a number that is not finite is null."""
+    if pa.types.is_floating(cells.type) and len(cells):
+        numbers = cells.to_numpy(zero_copy_only=False).tolist()
+        return msgspec.json.encode(numbers).decode()[1:-1].split(",")
+    return [json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
 
 
 def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
