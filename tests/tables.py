@@ -68,7 +68,8 @@ def write_svmlight(path, rows):
 
 def write(path, rows):
     """Write rows in the format of the path's suffix."""
-    kind = path.name.split(".")[1]
+    zipped = path.suffix in (".gz", ".bz2", ".zst")
+    kind = (path.with_suffix("") if zipped else path).suffix[1:]
     if kind == "tsv":
         write_csv(path, rows, "\t")
     else:

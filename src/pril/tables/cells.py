@@ -188,8 +188,10 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
-        row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
-        reason = f"column {name!r} is {_shown(value)}, not a number"
+        row = _first_bad(cells, NUMBER)
+        value = cells[row].cast(pa.binary()).as_py()
+        word = value.decode() if _first_bad(pa.array([value]), TEXT) < 0 else value
+        reason = f"column {name!r} is {shown(word)}, not a number"
         raise RowError("X", row, reason, hint="text") from None
 
 
@@ -204,12 +206,14 @@ def _truth_as_numbers(cells: pa.Array) -> pa.Array:
     return cells
 
 
-def _is_number(cell: pa.Scalar) -> bool:
-    try:
-        pc.cast(cell, pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+def _first_bad(cells: pa.Array, kind: pa.DataType) -> int:
+    """Return the row of the first cell that is not of a type, -1 if there is none."""
+    for row, cell in enumerate(cells):
+        try:
+            pc.cast(cell, kind)
+        except pa.ArrowInvalid:
+            return row
+    return -1
 
 
 def read_words(cells: pa.Array, name: str) -> pa.Array:
@@ -224,7 +228,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         cells.validate(full=True)
     except pa.ArrowInvalid:
         raw = cells.cast(pa.binary())
-        row = next(t for t, value in enumerate(raw) if not _is_utf8(value.as_py()))
+        row = _first_bad(raw, TEXT)
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
     return with_nulls(cells, pc.is_in(cells, MISSING))
@@ -250,21 +254,6 @@ def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:
     This does not use `if_else`, which corrupts sliced string arrays (pyarrow <= 23).
     """
     return pc.replace_with_mask(cells, mask, pa.scalar(None, cells.type))
-
-
-def _is_utf8(text: bytes | None) -> bool:
-    try:
-        (text or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _shown(cell: pa.Scalar) -> str:
-    try:
-        return shown(cell.as_py())
-    except UnicodeDecodeError:
-        return shown(cell.cast(pa.binary()).as_py())
 
 
 def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:

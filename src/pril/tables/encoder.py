@@ -178,14 +178,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if batch.num_rows == 0:
             return self
         numbers = self._numbers(batch)
-        moments = self._describe(numbers, self._have_gaps(numbers))
-        finite = np.isfinite(moments[:3]).all(axis=0)
-        if not finite.all():
-            j = int(np.argmin(finite))
-            largest = np.abs(np.nan_to_num(numbers[j])) == np.nanmax(np.abs(numbers[j]))
-            reason = "too large for its square to be a number"
-            self._refuse(self.numbers_[j], numbers[j], largest, reason)
-        self._add_moments(moments)
+        self._have_gaps(numbers)
+        self._add_moments(self._describe(numbers))
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
             self._add_words(name, words.to_pylist())
@@ -193,26 +187,16 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _describe(self, cells: Array, has_gaps: bool) -> Moments:
+    def _describe(self, cells: Array) -> Moments:
         """Return the moments of some cells of each column; a column is a row of the matrix."""
-        missing = np.isnan(cells) if has_gaps else None
-        low, high = np.full((2, len(cells)), np.inf) * [[1.0], [-1.0]]
-        if self.bounded:
-            low, high = (
-                np.fmin.reduce(cells, 1, initial=np.inf),
-                np.fmax.reduce(cells, 1, initial=-np.inf),
-            )
-        count = np.full(len(cells), float(cells.shape[1]))
-        if missing is not None:
-            count -= missing.sum(axis=1)
-            cells = np.where(missing, 0.0, cells)
-        with np.errstate(over="ignore"):
-            mean = cells.sum(axis=1) / np.maximum(count, 1.0)
-            distance = cells - mean[:, np.newaxis]
-            if missing is not None:
-                distance[missing] = 0.0
+        missing = np.isnan(cells)
+        count = cells.shape[1] - missing.sum(axis=1, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.where(missing, 0.0, cells).sum(axis=1) / np.maximum(count, 1.0)
+            distance = np.where(missing, 0.0, cells - mean[:, np.newaxis])
             squares = np.square(distance, out=distance).sum(axis=1)
-        return Moments(count, mean, squares, low, high)
+        low = np.fmin.reduce(cells, 1, initial=np.inf)
+        return Moments(count, mean, squares, low, np.fmax.reduce(cells, 1, initial=-np.inf))
 
     def _add_moments(self, more: Moments) -> None:
         """Add the moments of other rows (Chan, Golub and LeVeque).
