@@ -8,6 +8,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import pril
+from pril.io import model_files
 from pril.labels import from_bounds
 from pril.tables.cluster import ClusterRun
 from pril.tables.opening import open_table
@@ -202,10 +203,10 @@ def test_wrong_bounds_are_named(bad, tmp_path, suffix):
 def test_edges_of_a_forged_file_are_refused(good, bad, tmp_path):
     write(tmp_path / "t.csv", make_incomes())
     good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)
-    model, about = pril.io.read(tmp_path / "t.pril", kind="model")
+    model, about = model_files.read(tmp_path / "t.pril", kind="model")
     for edges in ([1.0], "20,50", [50, 20], 3, [None, 2], {"a": 1}):
         notes = about.notes | {"options": {"edges": edges}}
-        pril.io.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
+        model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
         assert "forged.pril is damaged: its edges" in bad("evaluate", "forged.pril", "t.csv")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +25,7 @@ from pril.tables.cells import (
     to_array,
     to_batch,
 )
+from pril.tables.moments import Moments
 
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
@@ -40,16 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["ColumnEncoder"]
 
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
-
-
-class Moments(NamedTuple):
-    """Sums over columns of numbers: each field is an array with one entry for each column."""
-
-    count: Any
-    mean: Any
-    squares: Any  # the sum of squared distances from the mean
-    low: Any
-    high: Any
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):
@@ -179,7 +170,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             return self
         numbers = self._numbers(batch)
         self._have_gaps(numbers)
-        self._add_moments(self._describe(numbers))
+        self._add_moments(Moments.of(numbers))
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
             self._add_words(name, words.to_pylist())
@@ -187,35 +178,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _describe(self, cells: Array) -> Moments:
-        """Return the moments of some cells of each column; a column is a row of the matrix."""
-        missing = np.isnan(cells)
-        count = cells.shape[1] - missing.sum(axis=1, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.where(missing, 0.0, cells).sum(axis=1) / np.maximum(count, 1.0)
-            distance = np.where(missing, 0.0, cells - mean[:, np.newaxis])
-            squares = np.square(distance, out=distance).sum(axis=1)
-        low = np.fmin.reduce(cells, 1, initial=np.inf)
-        return Moments(count, mean, squares, low, np.fmax.reduce(cells, 1, initial=-np.inf))
-
     def _add_moments(self, more: Moments) -> None:
-        """Add the moments of other rows (Chan, Golub and LeVeque).
-
-        StandardScaler.partial_fit would do this, but it is several times slower, and after a batch
-        in which a column has no value it leaves the variance NaN for good.
-        """
-        own = self._moments
-        count = own.count + more.count
-        share = more.count / np.maximum(count, 1.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = more.mean - own.mean
-            joined = Moments(
-                count=count,
-                mean=own.mean + step * share,
-                squares=own.squares + more.squares + step**2 * own.count * share,
-                low=np.minimum(own.low, more.low),
-                high=np.maximum(own.high, more.high),
-            )
+        joined = self._moments.joined(more)
         finite = np.isfinite(joined.squares)
         if not finite.all():
             name = self.numbers_[int(np.argmin(finite))]
@@ -444,15 +408,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             raise RowError("X", row, f"column {name!r} is {cells[row]}, {reason}")
 
     def _scales(self) -> Array:
-        """Return what to divide each column of numbers by, 1 where it is constant."""
-        count, mean, squares, low, high = self._moments
-        if self.bounded:
-            scale = np.maximum(high - mean, mean - low)
-        else:
-            scale = np.sqrt(squares / np.maximum(count, 1.0))
-        # The deviation of a constant is rounding error; scikit-learn has the same limit.
-        noise = np.sqrt(count) * np.finfo(np.float64).eps * np.abs(mean)
-        return np.where(scale > noise, scale, 1.0)
+        """Return what to divide each column of numbers by."""
+        return self._moments.scales(bounded=self.bounded)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
