@@ -389,11 +389,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
     def _have_gaps(self, numbers: Array) -> bool:
         """Refuse numbers that cannot be used; tell whether some are missing."""
-        with np.errstate(over="ignore"):
-            squares = np.einsum("ij,ij->i", numbers, numbers)
-        for j in np.flatnonzero(~np.isfinite(squares)):  # too large, infinite or NaN
+        if np.abs(numbers).max(initial=0.0) < LARGEST:
+            return False
+        largest = np.abs(numbers).max(axis=1, initial=0.0)
+        for j in np.flatnonzero(~(largest < LARGEST)):  # too large, infinite or NaN
             self._check_numbers(self.numbers_[j], numbers[j])
-        return bool(np.isnan(squares).any())
+        return bool(np.isnan(largest).any())
 
     def _check_numbers(self, name: str, cells: Array) -> None:
         self._refuse(name, cells, np.isinf(cells), "which is not finite")

@@ -58,7 +58,7 @@ class StreamRows:
                     return batch
                 rows = learner._read_rows(X, reset=False, min_rows=1)
                 return Batch(rows, np.full((len(cells), 2), ranking.NO_LABEL))
-        intervals: list[tuple[int, int]] = []
+        intervals: list[bytes] = []
         try:
             for spelling in spellings:
                 intervals.append(self._interval(format, *spelling))
@@ -66,7 +66,7 @@ class StreamRows:
             raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
         X.flags.writeable = False  # the loop is compiled for such arrays
         learner._inspect_rows(rows := Dense(X, self._constant))
-        return Batch(rows, np.array(intervals, dtype=np.int64))
+        return Batch(rows, np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2))
 
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
         n, encoder, steps = len(self._numbers), self._model.encoder, self._model.steps
@@ -99,13 +99,14 @@ class StreamRows:
         ]
         return self._labels.read(pa.RecordBatch.from_arrays(cells, names))
 
-    def _read_label(self, format: JsonRows | CsvRows, *spelling: Any) -> tuple[int, int]:  # noqa: A002
+    def _read_label(self, format: JsonRows | CsvRows, *spelling: Any) -> bytes:  # noqa: A002
+        """Return the interval of a label."""
         if not spelling:
-            return ranking.NO_LABEL
+            return np.array(ranking.NO_LABEL).tobytes()
         labels = self._read_labels(format, [spelling])
         intervals = ranking.to_intervals(labels, self._model.learner.order_)
         self._model.learner._inspect_labels(labels, intervals)
-        return tuple(intervals[0].tolist())
+        return intervals.tobytes()
 
 
 def _places(words: dict[str, list[str]]) -> dict[str, dict[str | None, int]]:
