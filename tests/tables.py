@@ -1,7 +1,9 @@
 """Small tables for tests, written in every format by the standard library or by others."""
 
+import bz2
 import csv
 import gzip
+import io
 import json
 
 import numpy as np
@@ -37,7 +39,9 @@ def make_rows(n=300, seed=0):
 
 
 def _opened(path):
-    opener = gzip.open if path.suffix == ".gz" else open
+    if path.suffix == ".zst":
+        return io.TextIOWrapper(pa.output_stream(path), newline="")
+    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     return opener(path, "wt", newline="")
 
 
@@ -64,7 +68,8 @@ def write_svmlight(path, rows):
 
 def write(path, rows):
     """Write rows in the format of the path's suffix."""
-    kind = path.name.removesuffix(".gz").rsplit(".", 1)[1]
+    zipped = path.suffix in (".gz", ".bz2", ".zst")
+    kind = (path.with_suffix("") if zipped else path).suffix[1:]
     if kind == "tsv":
         write_csv(path, rows, "\t")
     else:

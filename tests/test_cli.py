@@ -423,7 +423,7 @@ def test_files_that_cannot_be_read(bad, tmp_path):
     for name, content, said in (
         ("e.csv", b"", "e.csv is empty"),
         ("h.csv", b"size,low,high\n", "h.csv has a header, but no rows"),
-        ("r.csv", b"size,low,high\n1,poor,good\n2,poor\n", "r.csv, row 2 (line 3): 2 cells where the header has 3: '2,poor'"),
+        ("r.csv", b"size,low,high\n1,poor,good\n2,poor\n", "r.csv, row 2: 2 cells where the header has 3: '2,poor'"),
         ("u.csv", b"size,town,low,high\n1,Rome,poor,good\n2,\xff\xfe,poor,fair\n", "u.csv, row 2: column 'town' is b'\\xff\\xfe', which is not UTF-8"),
         ("v.csv", b"size,low,high\n1,poor,good\n2,\xff,good\n", "v.csv, row 2: column 'low' is b'\\xff', which is not UTF-8"),
         ("p.parquet", b"nothing", "p.parquet is damaged, or not a Parquet file"),

@@ -19,10 +19,11 @@ from pril.io import model_files
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, is_zipped, some_of
+from pril.tables.files import Table, TableError, some_of
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.label_columns import LabelColumns
 from pril.tables.opening import format_of
+from pril.tables.text import is_zipped
 from pril.tables.writing import TableWriter
 
 if TYPE_CHECKING:
