@@ -59,7 +59,7 @@ dist: .venv/installed
 
 clean:
 	rm -rf .venv .venv-demo $(OLDEST) output
-	rm -rf docs/auto_examples docs/reference/generated docs/reference/backreferences
+	rm -rf docs/auto_examples docs/reference/generated docs/reference/backreferences docs/reference/learners.rst
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

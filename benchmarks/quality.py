@@ -71,8 +71,8 @@ def learners(classes, seed):
     standard, bounded = StandardScaler, MaxAbsScaler
     yield "PRIL", make_pipeline(standard(), PRIL(**known)), True
     yield "PRIL, last iterate", make_pipeline(standard(), PRIL(average=False, **known)), True
-    for eta in (0.01, 0.03, 0.05, 0.1, 0.3):
-        yield f"MPRIL, eta={eta}", make_pipeline(bounded(), MPRIL(eta=eta, **known)), True
+    for rate in (0.01, 0.03, 0.05, 0.1, 0.3):
+        yield f"MPRIL, rate={rate}", make_pipeline(bounded(), MPRIL(rate=rate, **known)), True
     yield "WidrowHoff", make_pipeline(standard(), WidrowHoff(**known)), True
     yield "MulticlassPerceptron", make_pipeline(standard(), MulticlassPerceptron(**known)), True
     yield "PRank, exact labels", make_pipeline(standard(), PRank(**known)), False

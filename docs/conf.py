@@ -3,11 +3,13 @@
 import inspect
 import os
 import warnings
+from pathlib import Path
 
 # The gallery's tables are small: threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pril
+from pril.core.registry import LEARNERS
 
 project = "pril"
 author = "The pril developers"
@@ -33,8 +35,22 @@ default_role = "py:obj"  # names in single backticks of docstrings link to their
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
-# API pages: one for each public name, made from the tables of reference/api.md.
+# API pages: one for each public name, made from the tables of reference/api.md. The table of the
+# learners comes from the registry; autosummary reads files, so it is written to one.
 autosummary_generate = True
+LEARNER_TABLE = """:orphan:
+
+.. currentmodule:: pril
+
+.. autosummary::
+   :toctree: generated
+   :nosignatures:
+
+   {}
+"""
+Path(__file__).with_name("reference").joinpath("learners.rst").write_text(
+    LEARNER_TABLE.format("\n   ".join(learner.name for learner in LEARNERS)), encoding="utf-8"
+)
 autodoc_typehints = "none"  # numpydoc has the types
 numpydoc_show_class_members = False
 copybutton_exclude = ".linenos, .gp, .go"

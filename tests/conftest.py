@@ -1,6 +1,7 @@
 import os
 import shutil
 import sys
+from contextlib import ExitStack
 
 import compiled
 
@@ -74,6 +75,37 @@ def bad(call, tmp_path):
         return err[len("pril: ") : -1]
 
     return run
+
+
+@pytest.fixture
+def feed(tmp_path_factory, monkeypatch):
+    """Let the next command read some bytes from standard input."""
+    with ExitStack() as files:
+
+        def give(data):
+            path = tmp_path_factory.mktemp("stdin") / "input"
+            path.write_bytes(data)
+            monkeypatch.setattr(sys, "stdin", files.enter_context(path.open()))
+
+        yield give
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Dask cluster for all tests of this process: starting one takes seconds."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    """A client of that cluster, which is not the active one."""
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

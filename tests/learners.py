@@ -3,7 +3,7 @@
 from pril.core.registry import LEARNERS
 
 ALL = [learner.load() for learner in LEARNERS]
-LINEAR = [cls for cls in ALL if hasattr(cls, "stream")]
+LINEAR = [learner.load() for learner in LEARNERS if learner.linear]
 
 
 def linear(**traits):
@@ -11,7 +11,7 @@ def linear(**traits):
     return [
         cls
         for learner, cls in zip(LEARNERS, ALL, strict=True)
-        if cls in LINEAR and all(getattr(learner, trait) == traits[trait] for trait in traits)
+        if learner.linear and all(getattr(learner, trait) == traits[trait] for trait in traits)
     ]
 
 

@@ -54,7 +54,7 @@ def kernel_pril(X, intervals, K):
     return predictions, taus
 
 
-def mpril(X, intervals, K, eta, signed, normalise=True):
+def mpril(X, intervals, K, rate, signed, normalise=True):
     """Algorithm 3 as its proof has it: products of factors, divided by Z in every round.
 
     Signed: the same on the features [x, -x] and on positive and negative parts of thresholds.
@@ -70,8 +70,8 @@ def mpril(X, intervals, K, eta, signed, normalise=True):
         predictions.append(predict(f, cut))
         tau = violated(f, cut, left, right)
         for p in parts:
-            w[p] = w[p] * np.exp(eta * p * x * tau.sum())
-            theta[p] = theta[p] * np.exp(-eta * p * tau)
+            w[p] = w[p] * np.exp(rate * p * x * tau.sum())
+            theta[p] = theta[p] * np.exp(-rate * p * tau)
         Z = sum(w[p].sum() + theta[p].sum() for p in parts) if normalise else 1.0
         for p in parts:
             w[p], theta[p] = w[p] / Z, theta[p] / Z
@@ -79,7 +79,7 @@ def mpril(X, intervals, K, eta, signed, normalise=True):
     return predictions, models
 
 
-def widrow_hoff(X, intervals, K, eta, normalize):
+def widrow_hoff(X, intervals, K, rate, normalize):
     """Least mean squares towards the nearest end, in ranks 1..K; rounded and clipped."""
     w = np.zeros(X.shape[1])
     predictions, models = [], []
@@ -87,7 +87,7 @@ def widrow_hoff(X, intervals, K, eta, normalize):
         f = w @ x
         predictions.append(int(np.clip(math.floor(f + 0.5), 1, K)))
         target = f if (left, right) == (1, K) else min(max(f, left), right)
-        w = w + eta * (target - f) * x / (1 + x @ x if normalize else 1)
+        w = w + rate * (target - f) * x / (1 + x @ x if normalize else 1)
         models.append((w, None))
     return predictions, models
 
@@ -354,13 +354,13 @@ TWINS = [
     *(
         Twin("MPRIL", options, mpril, options, rounds=True)
         for signed in (True, False)
-        for eta in (0.05, 0.5, 2.0)
-        for options in [{"eta": eta, "signed": signed}]
+        for rate in (0.05, 0.5, 2.0)
+        for options in [{"rate": rate, "signed": signed}]
     ),
     *(
         Twin("WidrowHoff", {**LAST, **options, "fit_intercept": False}, widrow_hoff, options, True)
         for normalize in (True, False)
-        for options in [{"eta": 0.2, "normalize": normalize}]
+        for options in [{"rate": 0.2, "normalize": normalize}]
     ),
 ]
 

@@ -1,7 +1,9 @@
 """Small tables for tests, written in every format by the standard library or by others."""
 
+import bz2
 import csv
 import gzip
+import io
 import json
 
 import numpy as np
@@ -37,7 +39,9 @@ def make_rows(n=300, seed=0):
 
 
 def _opened(path):
-    opener = gzip.open if path.suffix == ".gz" else open
+    if path.suffix == ".zst":
+        return io.TextIOWrapper(pa.output_stream(path), newline="")
+    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     return opener(path, "wt", newline="")
 
 
@@ -64,7 +68,8 @@ def write_svmlight(path, rows):
 
 def write(path, rows):
     """Write rows in the format of the path's suffix."""
-    kind = path.name.removesuffix(".gz").rsplit(".", 1)[1]
+    zipped = path.suffix in (".gz", ".bz2", ".zst")
+    kind = (path.with_suffix("") if zipped else path).suffix[1:]
     if kind == "tsv":
         write_csv(path, rows, "\t")
     else:
@@ -77,3 +82,12 @@ def write(path, rows):
 def snapshot(folder):
     """Return the bytes of all files in a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_same_model(one, other):
+    """Assert that two learners have learned the same, bit for bit."""
+    assert type(one) is type(other)
+    np.testing.assert_array_equal(one.order_, other.order_)
+    for name in ("coef_", "dual_coef_", "thresholds_", "t_", "n_mistakes_", "n_updates_"):
+        if hasattr(one, name):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 import pril
 from pril.io import model_files
 from pril.labels import from_bounds
 from pril.tables.cluster import ClusterRun
 from pril.tables.opening import open_table
-from pril.tables.training import Run, Task
+from pril.tables.task import Task
+from pril.tables.training import Run
 from tables import make_rows, write
 
 EDGES = [20, 35.5, 50, 80]
@@ -124,15 +124,6 @@ def test_a_stream_reads_the_bounds(good, tmp_path, monkeypatch, suffix):
     assert again == json.loads(good("evaluate", "b2.pril", f"words.{suffix}", "--json"))
 
 
-@pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
-
-
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_a_cluster_reads_the_bounds(tmp_path, client, suffix):
     numbers = Task(("from", "until"), edges=tuple(EDGES), drop=("id", "low", "high", "grade"))
@@ -144,7 +135,7 @@ def test_a_cluster_reads_the_bounds(tmp_path, client, suffix):
             write(tmp_path / f"{part}.{suffix}", table[200 * part : 200 * (part + 1)])
         run = ClusterRun(open_table(str(tmp_path)), task, client, progress=False)
         model = run()[-1]
-        models.append((model.coef_, model.thresholds_, run.describe(run.evaluate())))
+        models.append((model.coef_, model.thresholds_, run.describe()))
     for one, other in zip(*models, strict=True):
         if isinstance(one, dict):
             assert one.pop("options") != other.pop("options")

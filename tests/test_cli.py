@@ -97,7 +97,7 @@ def test_fit_tells_machines_the_same(good, tmp_path):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("mpril", ["--set", "eta=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
+        ("mpril", ["--set", "rate=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
         ("widrow-hoff", ["--set", "normalize=false"]), ("perceptron", []),
     ],
 )  # fmt: skip
@@ -254,19 +254,20 @@ def test_demo_runs_the_commands(call, tmp_path):
     assert call("demo", "--quiet")[1] == ""
 
 
-def test_fit_with_workers(call, bad, tmp_path):
+def test_fit_with_workers(call, bad, cluster, tmp_path):
     for part in range(2):
         write(tmp_path / f"{part}.csv", make_rows(100, seed=part))
-    code, out, _ = call("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
+    code, out, _ = call("fit", "*.csv", *RANGES, "--workers", 1, "-o", "m.pril")
     assert code == 0
     assert "200 rows of *.csv" in out
     assert pril.load("m.pril")[-1].order_.tolist() == GRADES
     many = [{**row, "low": "bad"} if t == 7 else row for t, row in enumerate(make_rows(50))]
     write(tmp_path / "1.csv", many)
-    said = bad("fit", "*.csv", *RANGES, "--workers", 2, "-o", "m.pril")
+    there = ["--cluster", cluster.scheduler_address]
+    said = bad("fit", "*.csv", *RANGES, *there, "-o", "m.pril")
     assert said.startswith("1.csv, row 8: columns 'low', 'high': 'bad' is not one of")
-    assert "choose one" in bad("fit", "*.csv", *RANGES, "--workers", 2, "--cluster", "tcp://h:1")
-    assert "is for one process" in bad("fit", "*.csv", *RANGES, "--workers", 2, "--checkpoint", "c")
+    assert "choose one" in bad("fit", "*.csv", *RANGES, "--workers", 2, *there)
+    assert "is for one process" in bad("fit", "*.csv", *RANGES, *there, "--checkpoint", "c")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -320,27 +321,23 @@ assert "scipy.stats._stats_py" in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_stdin_and_stdout(tmp_path):
+def test_stdin_and_stdout(good, feed, tmp_path):
     rows = make_rows()
     for suffix in ("csv", "jsonl", "parquet"):
-        path = write(tmp_path / f"t.{suffix}", rows)
-        with path.open("rb") as stdin:
-            subprocess.run(
-                [*PRIL, "fit", "-", *RANGES, "-q", "-o", str(tmp_path / f"{suffix}.pril")],
-                stdin=stdin,
-                check=True,
-            )
+        feed(write(tmp_path / f"t.{suffix}", rows).read_bytes())
+        good("fit", "-", *RANGES, "-q", "-o", f"{suffix}.pril")
     learned = [pril.load(tmp_path / f"{s}.pril")[-1].coef_ for s in ("csv", "jsonl", "parquet")]
     np.testing.assert_array_equal(learned[0], learned[1])
     np.testing.assert_array_equal(learned[0], learned[2])
-    command = [*PRIL, "predict", str(tmp_path / "csv.pril"), "-", "--format", "csv"]
-    with (tmp_path / "t.csv").open("rb") as stdin:
-        out = subprocess.run(command, stdin=stdin, capture_output=True, check=True).stdout
-    assert len(list(csv.DictReader(streams.StringIO(out.decode())))) == 300
-    # A reader who has seen enough.
-    write(tmp_path / "long.csv", rows * 700)
+    feed((tmp_path / "t.csv").read_bytes())
+    out = good("predict", "csv.pril", "-", "--format", "csv")
+    assert len(list(csv.DictReader(streams.StringIO(out)))) == 300
+
+
+def test_a_reader_who_has_seen_enough(tmp_path):
+    write(tmp_path / "long.csv", make_rows() * 700)
     with subprocess.Popen(
-        [*PRIL, "predict", str(tmp_path / "csv.pril"), str(tmp_path / "long.csv")],
+        [*PRIL, "predict", str(made_model(tmp_path)), str(tmp_path / "long.csv")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -351,19 +348,21 @@ def test_stdin_and_stdout(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_words_that_the_output_cannot_encode_are_escaped(tmp_path, encoding):
+def test_words_that_the_output_cannot_encode_are_escaped(good, tmp_path, monkeypatch, encoding):
     rows = [
         {"size": t % 5, "town": "Łódź", "grade": "źle" if t % 5 < 2 else "dobrze"}
         for t in range(40)
     ]
     write(tmp_path / "t.csv", rows)
-    run = {"cwd": tmp_path, "check": True, "capture_output": True}
-    run["env"] = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    subprocess.run([*PRIL, "fit", "t.csv", "--label", "grade", "-o", "m.pril"], **run)
-    out = subprocess.run([*PRIL, "show", "m.pril"], **run).stdout
-    assert rb"classes     dobrze < \u017ale" in out
-    table = subprocess.run([*PRIL, "predict", "m.pril", "t.csv"], **run).stdout
-    assert table.decode("utf-8").splitlines()[1].startswith("0,Łódź,źle,")  # a table is UTF-8
+    good("fit", "t.csv", "--label", "grade", "--classes", "źle,dobrze", "-o", "m.pril")
+    out = streams.TextIOWrapper(streams.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    good("show", "m.pril")
+    assert rb"classes     \u017ale < dobrze" in out.buffer.getvalue()
+    out.buffer.truncate(0)
+    good("predict", "m.pril", "t.csv")
+    table = out.buffer.getvalue().lstrip(b"\0").decode("utf-8")  # a table is UTF-8
+    assert table.splitlines()[1].startswith("0,Łódź,źle,")
 
 
 def test_warnings_are_lines(call, tmp_path):
@@ -424,7 +423,7 @@ def test_files_that_cannot_be_read(bad, tmp_path):
     for name, content, said in (
         ("e.csv", b"", "e.csv is empty"),
         ("h.csv", b"size,low,high\n", "h.csv has a header, but no rows"),
-        ("r.csv", b"size,low,high\n1,poor,good\n2,poor\n", "r.csv, row 2 (line 3): 2 cells where the header has 3: '2,poor'"),
+        ("r.csv", b"size,low,high\n1,poor,good\n2,poor\n", "r.csv, row 2: 2 cells where the header has 3: '2,poor'"),
         ("u.csv", b"size,town,low,high\n1,Rome,poor,good\n2,\xff\xfe,poor,fair\n", "u.csv, row 2: column 'town' is b'\\xff\\xfe', which is not UTF-8"),
         ("v.csv", b"size,low,high\n1,poor,good\n2,\xff,good\n", "v.csv, row 2: column 'low' is b'\\xff', which is not UTF-8"),
         ("p.parquet", b"nothing", "p.parquet is damaged, or not a Parquet file"),
@@ -500,7 +499,7 @@ def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
     assert f"no label {200 - labelled}, weight zero 100\n" in lines
 
 
-def test_weights_and_half_life(good, bad, tmp_path):
+def test_weights_and_half_life(good, bad, call, feed, tmp_path):
     rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
     write(tmp_path / "t.csv", rows)
     result = json.loads(good("fit", "t.csv", *RANGES, "--weight", "w", "-o", "w.pril", "--json"))
@@ -509,16 +508,11 @@ def test_weights_and_half_life(good, bad, tmp_path):
     assert "there is no column 'v'" in bad("fit", "t.csv", *RANGES, "--weight", "v")
     assert "'low' is the weight, nothing else" in bad("fit", "t.csv", *RANGES, "--weight", "low")
     good("fit", "t.csv", *RANGES, "--model", "mpril", "-o", "m.pril", "-q")
-    wrong = [*PRIL, "stream", "m.pril", "--half-life", "9"]
-    done = subprocess.run(wrong, input="", capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "pril: m.pril holds MPRIL, which has no half-life\n",
-    )
-    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    said = bad("stream", "m.pril", "--half-life", "9")
+    assert said == "m.pril holds MPRIL, which has no half-life"
     for option in ([], ["--half-life", "9"]):
-        command = [*PRIL, "stream", "w.pril", "-q", "-o", "new.pril", *option]
-        subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+        feed("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+        assert call("stream", "w.pril", "-q", "-o", "new.pril", *option)[0] == 0
         assert pril.load("new.pril")[-1].half_life == (9 if option else None)
 
 
@@ -538,8 +532,8 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     assert bad("fit", "t.csv", "--label", "rating").startswith(
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
     )
-    assert "NAME=VALUE is expected" in bad("fit", "t.csv", *RANGES, "--set", "eta")
-    assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "eta=1")
+    assert "NAME=VALUE is expected" in bad("fit", "t.csv", *RANGES, "--set", "step")
+    assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
     assert "names, separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
     assert "names 'a' more than once" in bad("fit", "t.csv", *ENDS, "--classes", "a,a")
     assert "the suffix must be one of" in bad(
@@ -892,17 +886,29 @@ def test_the_model_is_called_like_the_table(good, tmp_path, table, model):
     assert [path.name for path in tmp_path.glob("*.pril")] == [model]
 
 
-def test_a_stream_by_other_labels_leaves_the_provenance(tmp_path):
+def test_a_stream_by_other_labels_leaves_the_provenance(good, call, feed, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)
-    run = {"cwd": tmp_path, "check": True, "capture_output": True}
-    subprocess.run([*PRIL, "fit", "t.csv", *RANGES], **run)
-    data = "".join(json.dumps({**row, "other": "good"}) + "\n" for row in rows[:20]).encode()
-    command = [*PRIL, "stream", "t.pril", "--label", "other", "-o", "t.pril"]
-    subprocess.run(command, input=data, **run)
+    good("fit", "t.csv", *RANGES)
+    feed("".join(json.dumps({**row, "other": "good"}) + "\n" for row in rows[:20]).encode())
+    assert call("stream", "t.pril", "--label", "other", "-o", "t.pril")[0] == 0
     about = io.read(tmp_path / "t.pril", kind="model")[1]
     assert about.notes["labels"] == ["low", "high"]
     assert about.notes["streamed"] == 20
+
+
+def test_a_stream_that_is_repeated_says_the_same(good, call, feed, tmp_path):
+    """In the order of the classes, not of the alphabet."""
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    good("fit", "t.csv", *RANGES)
+    said = []
+    for _ in range(2):
+        feed("".join(json.dumps(row) + "\n" for row in rows[:50]).encode())
+        code, _, err = call("stream", "t.pril", "--checkpoint", "c", "-o", "t.pril", "--json")
+        assert code == 0, err
+        said.append(json.loads(err.splitlines()[-1]))
+    assert said[0] == said[1]
 
 
 def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path):
@@ -920,26 +926,17 @@ def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path
 
 def test_closed_and_full_outputs(tmp_path):
     write(tmp_path / "t.csv", make_rows())
-    command = " ".join(f"'{word}'" for word in PRIL)
+    made_model(tmp_path)
+    command, full = " ".join(f"'{word}'" for word in PRIL), "No space left on device\n"
+    failed = f"pril: Finished, but writing to standard output failed: {full}"
     for line, code, said in (
-        (f"{command} fit t.csv {' '.join(RANGES)} >&-", 0, ""),
-        (f"{command} stream t.pril <&-", 0, None),
-        (f"{command} predict t.pril - <&-", 2, "pril: <stdin> is empty\n"),
-        (f"{command} predict t.pril t.csv >&-", 0, ""),
-        (f"{command} show t.pril 2>&- >&-", 0, ""),
-        (
-            f"{command} show t.pril >/dev/full", 2,
-            "pril: Finished, but writing to standard output failed: No space left on device\n",
-        ),
-        (
-            f"{command} predict t.pril t.csv >/dev/full", 2,
-            "pril: standard output: No space left on device\n",
-        ),
-        (
-            f"head -2 t.csv | {command} stream t.pril -q >/dev/full", 2,
-            "pril: standard output: No space left on device\n",
-        ),
-    ):  # fmt: skip
+        (f"{command} stream made.pril <&-", 0, None),
+        (f"{command} predict made.pril t.csv >&-", 0, ""),
+        (f"{command} show made.pril 2>&- >&-", 0, ""),
+        (f"{command} show made.pril >/dev/full", 2, failed),
+        (f"{command} predict made.pril t.csv >/dev/full", 2, f"pril: standard output: {full}"),
+        (f"{command} stream made.pril -q >/dev/full <t.csv", 2, f"pril: standard output: {full}"),
+    ):
         ended = subprocess.run(
             ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False
         )

@@ -11,7 +11,6 @@ import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -40,31 +39,20 @@ from pril import (
     ColumnEncoder,
     KernelPRIL,
     MulticlassPerceptron,
+    OrderedLogit,
     PolynomialMap,
     PRank,
     WidrowHoff,
 )
-from pril.dask import _blocks, _cluster, _mix
+from pril.dask.blocks import blocks_of
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
 from pril.labels import ClassOrderWarning, make_intervals
 from strategies import cuts, exact_streams
+from tables import assert_same_model
 
 LINEAR = [PRIL, MPRIL, PRank, WidrowHoff, MulticlassPerceptron]
 CLASSES = [1, 2, 3, 4]
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(**options) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster):
-    with Client(cluster, set_as_default=False) as client:
-        yield client
 
 
 def within(seconds, function, *arguments, **options):
@@ -90,15 +78,6 @@ def as_csr(X):
     return X.map_blocks(csr_array, dtype=X.dtype, meta=csr_array((0, 0)))
 
 
-def assert_same(one, other):
-    """Assert that two models are the same, bit for bit, with all they remember."""
-    parts = zip((*one._memory.state, *(one._memory.mean or ())),
-                (*other._memory.state, *(other._memory.mean or ())), strict=True)  # fmt: skip
-    for a, b in parts:
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(one.classes_, other.classes_)
-
-
 # --- Chain: the online algorithm itself ---
 
 
@@ -108,12 +87,16 @@ def test_chain_is_partial_fit_however_the_rows_are_cut(stream, data, cls):
     parts = data.draw(cuts(len(stream.X)))
     estimator = cls(classes=stream.classes)
     blocks = [(dask.delayed(stream.X[a:b]), dask.delayed(stream.y[a:b])) for a, b in parts]
-    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(_mix, "WINDOW", 2)  # a pass in several graphs
-        patch.setattr("pril.linear.MPRIL._inspect_rows", lambda *_: None)  # features beyond 1
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(scheduler="sync"),
+        warnings.catch_warnings(),
+    ):
+        patch.setattr("pril.dask.mix.WINDOW", 2)  # a pass in several graphs
+        warnings.simplefilter("ignore", FeatureRangeWarning)
         model = pril.dask.fit_blocks(estimator, blocks, mode="chain", epochs=1)
         expected = cls(classes=stream.classes).partial_fit(stream.X, stream.y)
-    assert_same(model, expected)
+    assert_same_model(model, expected)
     assert model.n_iter_ == 1
 
 
@@ -126,7 +109,7 @@ def test_chain_is_fit_without_shuffling(cls, container, tol):
     in_memory = csr_array(X) if container is not lazy else X
     model = pril.dask.fit(estimator, container(X), lazy(y), mode="chain")
     expected = estimator.fit(in_memory, y)
-    assert_same(model, expected)
+    assert_same_model(model, expected)
     assert model.n_iter_ == expected.n_iter_
 
 
@@ -143,27 +126,15 @@ def test_chain_runs_the_kernel_learner():
 # --- Mix: against the slow twin ---
 
 
-class RealThresholds(PRIL):
-    """PRIL whose thresholds are no integers; far from each other, so that no pass crosses them."""
-
-    def _blank_memory(self, rows):
-        memory = super()._blank_memory(rows)
-        memory.state.n[:] = 40.25, 15.5, -15.5, -40.25
-        return memory._replace(state=memory.state._replace(lattice=False))
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("cls", [PRIL, RealThresholds])
-def test_mixing_is_the_slow_twin(seed, shuffle, cls):
+def test_mixing_is_the_slow_twin(seed, shuffle):
+    """Thresholds are integers, and what rounding drops in a round is added in the next one."""
     K, rounds = 5, 5
     X, _, y = table(256, K=K, seed=seed)  # a power of two: means are exact, and so are ties
-    X = np.round(X * 64) / (64 if cls is PRIL else 16)  # exact sums in any order
+    X = np.round(X * 64) / 64  # exact sums in any order
     ends = [0, 50, 100, 100, 170, 256]  # unequal, one empty
     parts = [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
-    estimator = cls(classes=range(1, K + 1), shuffle=shuffle, random_state=seed)
-    lattice = cls is PRIL
-    start = np.zeros(K - 1) if lattice else np.array([-40.25, -15.5, 15.5, 40.25])
     drawn = np.random.RandomState(seed).randint(2**31)
 
     def order(n, r, b):
@@ -179,107 +150,31 @@ def test_mixing_is_the_slow_twin(seed, shuffle, cls):
         for r in range(1, rounds + 1)
     ]
     blocks = [(dask.delayed(Xb), dask.delayed(yb)) for Xb, yb in parts]
+    options = {"classes": range(1, K + 1), "shuffle": shuffle, "random_state": seed}
     for epochs in range(1, rounds + 1):
-        model = pril.dask.fit_blocks(estimator, blocks, epochs=epochs)
-        (w, theta), means = reference.mixed(passes[:epochs], K, _mix.STRIDE, start, lattice)
-        state = model._memory.state
-        assert state.lattice == lattice
-        np.testing.assert_allclose(state.u[0, :-1], w, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(state.n, -theta, rtol=0, atol=0 if lattice else 1e-9)
-        assert (state.n == np.round(state.n)).all() == lattice
-        assert (np.diff(model.thresholds_) >= 0).all()
-        w, theta = reference.mean(means[epochs // 2 :])
-        np.testing.assert_allclose(model.coef_, w, rtol=1e-9, atol=1e-9)
-        rounding = 0.5 / model.t_ if lattice else 0
-        np.testing.assert_allclose(model.thresholds_, theta, rtol=0, atol=rounding + 1e-9)
-        assert model.t_ == epochs * len(X)
-        assert model.n_iter_ == epochs
+        last, means = reference.mixed(passes[:epochs], K, 1.5, np.zeros(K - 1), True)
+        mean = reference.mean(means[epochs // 2 :])
+        for average, (w, theta) in ((False, last), (True, mean)):
+            estimator = PRIL(average=average, **options)
+            model = pril.dask.fit_blocks(estimator, blocks, epochs=epochs)
+            np.testing.assert_allclose(model.coef_, w, rtol=1e-9, atol=1e-9)
+            rounding = 0.5 / model.t_ + 1e-9 if average else 0
+            np.testing.assert_allclose(model.thresholds_, theta, rtol=0, atol=rounding)
+            assert (np.diff(model.thresholds_) >= 0).all()
+            assert (model.t_, model.n_iter_) == (epochs * len(X), epochs)
 
 
-@pytest.mark.parametrize("cls", [PRIL, MPRIL, PRank])
-def test_thresholds_stay_in_order_after_every_round(cls, monkeypatch):
-    """Close thresholds and few rows a block."""
+@pytest.mark.parametrize("cls", [PRIL, MPRIL, PRank, OrderedLogit])
+def test_thresholds_stay_in_order_after_every_round(cls):
+    """Close thresholds and few rows a block; those of OrderedLogit are not integers."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (240, 2)), rng.integers(1, 9, 240)
-    parts = [(X[i : i + 8], y[i : i + 8]) for i in range(0, 240, 8)]
-    move, means, starts = _mix.move_common_model, [], []
-
-    def recorded(model, sums, stride, carry):
-        means.append(model._memory.state.n + stride * sums.n / sums.rows)
-        memory, carry = move(model, sums, stride, carry)
-        starts.append(memory)
-        return memory, carry
-
-    monkeypatch.setattr(_mix, "move_common_model", recorded)
+    blocks = [tuple(map(dask.delayed, (X[i : i + 8], y[i : i + 8]))) for i in range(0, 240, 8)]
     estimator = cls(classes=range(1, 9), random_state=0)
-    blocks = [tuple(map(dask.delayed, part)) for part in parts]
-    model = pril.dask.fit_blocks(estimator, blocks, epochs=20)
-    assert (np.diff(model.thresholds_) >= 0).all()
-    assert len(starts) == 20
-    assert any((n != np.round(n)).any() for n in means)
-    for start in starts:
-        n = start.state.n
-        assert (np.diff(n) <= 0).all()
-        assert (n == np.round(n)).all()
-        model._memory = start
-        for block, part in enumerate(parts):  # and after every pass that starts from there
-            sums = _mix.learn_block(model, part, block, None)
-            assert (np.diff(n + sums.n / sums.rows) <= 0).all()
-
-
-def block_sums(rows, n, off_lattice=0):
-    """Return the sums of blocks in which only thresholds have changed."""
-    return _mix.BlockSums(
-        rows=rows,
-        u=np.zeros((1, 2)),
-        n=n,
-        weight=float(rows),
-        mean_u=0,
-        mean_n=0,
-        counts=np.zeros(3, dtype=np.int64),
-        evidence=0,
-        slopes=0,
-        off_lattice=off_lattice,
-        loss=0,
-        collected={},
-    )
-
-
-@pytest.mark.parametrize("lattice", [True, False])
-def test_a_mean_out_of_order_is_projected(lattice):
-    """Where thresholds close up in a round, a stride beyond the mean makes them cross."""
-    model = PRIL(classes=[1, 2, 3, 4]).partial_fit([[1.0]], [(1, 4)])
-    model._memory.state.n[:] = 6, 2, -6
-    change = np.array([-6.0, -2.0, 6.0])  # to one point, and half as far again
-    sums = block_sums(1, change, off_lattice=int(not lattice))
-    memory, carry = _mix.move_common_model(model, sums, 1.5, np.zeros(3))
-    projected = -reference.ascending(np.array([3.0, 1.0, -3.0]))  # each is a third
-    assert memory.state.lattice == lattice
-    np.testing.assert_allclose(memory.state.n, 0 if lattice else projected, rtol=1e-12)
-    np.testing.assert_allclose(carry, projected if lattice else 0, rtol=1e-12)
-
-
-def test_one_block_off_the_integers_takes_the_common_model_with_it():
-    X, _, y = table(100)
-    model = pril.dask.fit(PRIL(classes=CLASSES), lazy(X), lazy(y), epochs=1)
-    on = _mix.learn_block(model, (X[:50], y[:50]), 0, None)
-    model._memory = model._memory._replace(state=model._memory.state._replace(lattice=False))
-    off = _mix.learn_block(model, (X[50:], y[50:]), 1, None)
-    for parts, lattice in (([on, on], True), ([on, off], False), ([off, on, on], False)):
-        memory, _ = _mix.move_common_model(model, _mix.add_block_sums(parts), 1.0, np.zeros(3))
-        assert memory.state.lattice == lattice
-
-
-def test_small_changes_of_thresholds_add_up():
-    """A third of a mistake a round is one in three rounds, not none in any of them."""
-    model = PRIL(classes=[1, 2, 3]).partial_fit([[1.0]], [(1, 3)])
-    change = np.array([1.0, -1.0])
-    sums = block_sums(3, change)
-    carry, thresholds = np.zeros(2), []
-    for _ in range(6):
-        model._memory, carry = _mix.move_common_model(model, sums, 1.0, carry)
-        thresholds.append(model._memory.state.n.tolist())
-    assert thresholds == [[0, 0], [1, -1], [1, -1], [1, -1], [2, -2], [2, -2]]
+    with dask.config.set(scheduler="sync"):
+        for epochs in (1, 2, 3, 20):
+            model = pril.dask.fit_blocks(estimator, blocks, epochs=epochs)
+            assert (np.diff(model.thresholds_) >= 0).all()
 
 
 def test_short_blocks_learn_close_thresholds():
@@ -310,23 +205,27 @@ def test_mixed_models_are_about_as_good(cls):
 
 def test_mixed_exponents_may_be_large():
     X, _, y = table()
-    estimator = MPRIL(classes=CLASSES, eta=50.0, random_state=0)
+    estimator = MPRIL(classes=CLASSES, rate=50.0, random_state=0)
     model = pril.dask.fit(estimator, lazy(X), lazy(y))
     assert np.isfinite(model.coef_).all()
     assert np.abs(model.coef_).sum() + np.abs(model.thresholds_).sum() == pytest.approx(1.0)
 
 
 def test_a_mixed_model_goes_on_learning():
+    """Its average goes on from the average of the rounds, its iterate from the common model."""
     X, _, y = table()
-    model = pril.dask.fit(PRIL(classes=CLASSES, random_state=0), lazy(X), lazy(y))
-    mean, t = np.append(model.coef_, model.thresholds_), model.t_
-    iterates = []
-    for row, label in zip(X[:20], y[:20], strict=True):
-        model.partial_fit(row[np.newaxis], label[np.newaxis])
-        iterates.append(np.append(model._memory.state.u[0, :-1], -model._memory.state.n))
-        expected = (t * mean + np.sum(iterates, axis=0)) / (t + len(iterates))
-        found = np.append(model.coef_, model.thresholds_)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    both = [
+        pril.dask.fit(PRIL(classes=CLASSES, random_state=0, average=average), lazy(X), lazy(y))
+        for average in (True, False)
+    ]
+    (average, last), total = both, 0.0
+    mean, t = np.append(average.coef_, average.thresholds_), average.t_
+    for k, (row, label) in enumerate(zip(X[:20], y[:20], strict=True), 1):
+        for model in both:
+            model.partial_fit(row[np.newaxis], label[np.newaxis])
+        total = total + np.append(last.coef_, last.thresholds_)
+        found = np.append(average.coef_, average.thresholds_)
+        np.testing.assert_allclose(found, (t * mean + total) / (t + k), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["mix", "chain"])
@@ -349,7 +248,7 @@ def test_the_estimator_given_is_not_changed_and_the_result_is_the_same_again():
     X, _, y = table()
     estimator = PRIL(classes=CLASSES, random_state=3)
     one, other = (pril.dask.fit(estimator, lazy(X), lazy(y)) for _ in range(2))
-    assert_same(one, other)
+    assert_same_model(one, other)
     with pytest.raises(NotFittedError):
         estimator.predict(X)
     assert not np.array_equal(
@@ -357,20 +256,13 @@ def test_the_estimator_given_is_not_changed_and_the_result_is_the_same_again():
     )
 
 
-def test_tasks_leave_their_inputs_alone():
-    X, _, y = table(50)
+@pytest.mark.parametrize("mode", ["mix", "chain"])
+def test_tasks_leave_their_inputs_alone(mode):
+    X, _, y = table(100)
     for array in (X, y):
         array.flags.writeable = False
-    model = pril.dask.fit(PRIL(classes=CLASSES), lazy(X), lazy(y), epochs=2)
-    before = deepcopy(model._memory.state)
-    once, twice = (_mix.learn_block(model, (X, y), 0, (1, 2)) for _ in range(2))
-    for a, b in zip(once, twice, strict=True):
-        np.testing.assert_array_equal(a, b)
-    start = _mix.PassSoFar(model, 0, {})
-    first, again = (_mix.learn_next_block(start, (X, y), 0, CLASSES).model for _ in range(2))
-    assert_same(first, again)
-    for a, b in zip(before, model._memory.state, strict=True):
-        np.testing.assert_array_equal(a, b)
+    fit = partial(pril.dask.fit, PRIL(classes=CLASSES, random_state=0), mode=mode, epochs=2)
+    assert_same_model(fit(lazy(X), lazy(y)), fit(lazy(X.copy()), lazy(y.copy())))
 
 
 # --- What may be X and y ---
@@ -455,7 +347,7 @@ def test_a_block_comes_with_its_own_tasks_only():
     X, y, _ = table(400)
     data = dd.from_pandas(frame(400), npartitions=8)
     for args in ((lazy(X) + 1, lazy(y)), (data[["a", "b"]] + 1, data.exact), (data, "exact")):
-        for block in _blocks.blocks_of(*args):
+        for block in blocks_of(*args):
             parts = block if isinstance(block, tuple) else (block,)
             assert sum(len(dict(part.__dask_graph__())) for part in parts) <= 6
 
@@ -536,7 +428,7 @@ def test_a_pipeline_with_fitted_steps_learns_what_its_learner_learns_after_them(
         estimator = PRIL(classes=CLASSES, random_state=0)
         model = pril.dask.fit(make_pipeline(scaler, estimator), *blocks, mode=mode)
         alone = pril.dask.fit(estimator, lazy(scaler.transform(X)), lazy(Y), mode=mode)
-        assert_same(model[-1], alone)
+        assert_same_model(model[-1], alone)
         np.testing.assert_array_equal(
             pril.dask.predict(model, blocks[0]).compute(), model.predict(X)
         )
@@ -561,7 +453,7 @@ def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client):
     assert model[0].get_feature_names_out().tolist() == whole.get_feature_names_out().tolist()
     np.testing.assert_allclose(model[0].transform(features), whole.transform(features), atol=1e-12)
     expected = PRIL(classes=CLASSES).partial_fit(model[0].transform(features), Y)
-    assert_same(model[-1], expected)
+    assert_same_model(model[-1], expected)
     predicted = pril.dask.predict(model, lazily.drop(columns="rating"))
     np.testing.assert_array_equal(predicted.compute(), model.predict(features))
 
@@ -733,7 +625,7 @@ def test_a_cluster_learns_what_one_process_learns(client, capsys):
         with client.as_current():
             there = pril.dask.fit(estimator, lazy(X), lazy(y), mode=mode, progress=True)
         here = pril.dask.fit(estimator, lazy(X), lazy(y), mode=mode)
-        assert_same(there, here)
+        assert_same_model(there, here)
     assert "100% Completed" in capsys.readouterr().out
 
 
@@ -767,6 +659,7 @@ def slow(X, folder):
     return lazy(X).map_blocks(read, dtype=float, meta=X[:0])
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(client, tmp_path):
     X, _, y = table(400)
     blocks = slow(X, tmp_path)
@@ -786,7 +679,7 @@ def test_a_killed_worker_changes_nothing(client, tmp_path):
     assert killed
     assert len(list(tmp_path.iterdir())) > 1 + 3 * 8  # the block that was lost was read again
     expected = pril.dask.fit(estimator, lazy(X), lazy(y), epochs=3)
-    assert_same(model, expected)
+    assert_same_model(model, expected)
 
 
 def test_a_bad_label_is_named_and_nothing_is_left_running(client, tmp_path):
@@ -805,6 +698,7 @@ def test_a_bad_label_is_named_and_nothing_is_left_running(client, tmp_path):
     assert len(list(tmp_path.iterdir())) == started <= 21  # no second round
 
 
+@pytest.mark.slow
 def test_a_cluster_that_goes_away_is_an_error(tmp_path):
     X, _, y = table(1000)
     blocks = slow(X, tmp_path)
@@ -828,6 +722,7 @@ def test_a_cluster_that_goes_away_is_an_error(tmp_path):
         pril.dask.fit(PRIL(classes=CLASSES), blocks, lazy(y), client=client)
 
 
+@pytest.mark.slow
 def test_a_block_that_kills_its_workers_is_an_error():
     X, _, y = table(100)
     blocks = lazy(X).map_blocks(lambda _: os._exit(1), dtype=float, meta=X[:0])
@@ -865,10 +760,11 @@ def dask_process(kind, *arguments, pril, folder):
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["alone", "late", "beside a good one"])
 def test_a_worker_without_pril_is_named(tmp_path, monkeypatch, when):
     """Such a worker closes itself at the first task: fit must ask it before."""
-    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 20.0)
+    monkeypatch.setattr("pril.dask.client.NO_WORKER_LIMIT", 20.0)
     fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(Y))
     good = {"n_workers": int(when == "beside a good one"), "threads_per_worker": 1}
     options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0"}
@@ -889,6 +785,7 @@ def test_a_worker_without_pril_is_named(tmp_path, monkeypatch, when):
             assert worker.poll() is None
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_pril_is_named(tmp_path):
     options = ("--host", "127.0.0.1", "--port", "0")
     with dask_process("scheduler", *options, pril=False, folder=tmp_path) as scheduler:
@@ -903,12 +800,13 @@ def test_a_scheduler_without_pril_is_named(tmp_path):
             within(30, pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(Y), client=client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("progress", [False, True])
 @pytest.mark.parametrize("timeout", [None, "1s"])
 def test_no_workers_are_an_error(monkeypatch, timeout, progress):
     """Either Dask's own limit ends it, if there is one, or that of this package."""
     X, _, y = table(100)
-    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 60.0 if timeout else 1.5)
+    monkeypatch.setattr("pril.dask.client.NO_WORKER_LIMIT", 60.0 if timeout else 1.5)
     fit = partial(pril.dask.fit, PRIL(classes=CLASSES), lazy(X), lazy(y), progress=progress)
     with (
         dask.config.set({"distributed.scheduler.no-workers-timeout": timeout}),
@@ -919,9 +817,10 @@ def test_no_workers_are_an_error(monkeypatch, timeout, progress):
         within(40, fit, client=client)
 
 
+@pytest.mark.slow
 def test_workers_may_come_late(monkeypatch):
     X, _, y = table(100)
-    monkeypatch.setattr(_cluster, "NO_WORKER_LIMIT", 20.0)
+    monkeypatch.setattr("pril.dask.client.NO_WORKER_LIMIT", 20.0)
     estimator = PRIL(classes=CLASSES, random_state=0)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
@@ -932,9 +831,10 @@ def test_workers_may_come_late(monkeypatch):
         time.sleep(2.5)
         assert not fitting.done()
         cluster.scale(1)
-        assert_same(fitting.result(timeout=60), pril.dask.fit(estimator, lazy(X), lazy(y)))
+        assert_same_model(fitting.result(timeout=60), pril.dask.fit(estimator, lazy(X), lazy(y)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", ["active", "given", "lent"])
 def test_a_task_may_learn_on_the_cluster_it_runs_on(own):
     """A worker with one thread: the task must not keep it while it waits."""
@@ -955,7 +855,7 @@ def test_a_task_may_learn_on_the_cluster_it_runs_on(own):
         Client(cluster, set_as_default=False) as client,
     ):
         model = client.submit(nested, own).result(timeout=30)
-    assert_same(model, pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2))
+    assert_same_model(model, pril.dask.fit(estimator, lazy(X), lazy(y), epochs=2))
 
 
 def test_what_is_no_client_is_refused_with_a_sentence(cluster):

@@ -223,34 +223,6 @@ def test_gaps_in_a_part_of_a_column(words, data):
     assert found.to_pylist() == expected
 
 
-@pytest.mark.parametrize("bounded", [False, True])
-def test_columns_alone_and_together_are_the_same(monkeypatch, bounded):
-    rng = np.random.default_rng(0)
-    numbers = rng.normal(size=(8, 40))
-    gaps = np.where(rng.random(40) < 0.3, np.nan, numbers[0])
-    table = pa.table(
-        {
-            "float": numbers[1],
-            "gaps": pa.array(gaps, from_pandas=True),
-            "nan": gaps,
-            "none": pa.nulls(40, pa.float64()),
-            "whole": rng.integers(-5, 5, 40),
-            "text": pa.array([f" {x}" if x > 0 else "NA" for x in numbers[2]]),
-            "plain": pa.array([str(x) for x in numbers[3]]),
-            "truth": pa.array(["TRUE", "false"] * 20),
-            "bool": numbers[4] > 0,
-            "single": numbers[5].astype(np.float32),
-        }
-    )
-    found = []
-    for cells in (1, 80, 1 << 15):
-        monkeypatch.setattr("pril.tables.encoder.GROUP_CELLS", cells)
-        encoder = ColumnEncoder(bounded=bounded, numbers=["text", "plain", "truth"])
-        encoder.partial_fit(table[:25]).partial_fit(table[25:])
-        found.append((np.array(encoder._moments).tobytes(), encoder.transform(table).tobytes()))
-    assert len(set(found)) == 1
-
-
 def test_the_column_of_a_bad_number_is_named_among_many():
     columns = {f"c{j}": [str(j), "2", "3"] for j in range(50)}
     table = pa.table(columns | {"c33": ["1", "2", "x"], "c44": ["y", "2", "3"]})

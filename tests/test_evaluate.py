@@ -48,5 +48,5 @@ def test_a_fitted_model_takes_no_rows_as_no_rounds():
 def test_what_it_cannot_run_is_refused():
     with pytest.raises(TypeError, match="the learners of this package, got Pipeline"):
         progressive(make_pipeline(StandardScaler(), PRIL()), X, y)
-    with pytest.raises(ValueError, match="The 'eta' parameter of MPRIL must be"):
-        progressive(MPRIL(eta=-1.0, classes=[1, 2, 3]), X, y)
+    with pytest.raises(ValueError, match="The 'rate' parameter of MPRIL must be"):
+        progressive(MPRIL(rate=-1.0, classes=[1, 2, 3]), X, y)

@@ -60,7 +60,7 @@ def expected_failures(estimator):
         PRIL(average=False),
         PRIL(tol=1e-3),
         MPRIL(signed=False),
-        WidrowHoff(normalize=False, eta=1e-4),
+        WidrowHoff(normalize=False, rate=1e-4),
         OrderedLogit(decision="mode"),
     ],
     expected_failed_checks=expected_failures,
@@ -350,7 +350,7 @@ REFUSED = {
     "infinity": (INF, [1, 2, 3], ValueError, r"X, row 2: feature 0 is -inf"),
     "sparse NaN": (csr_array(NAN), [1, 2, 3], ValueError, r"X, row 1: feature 1 is NaN"),
     "named NaN": (pd.DataFrame(NAN, columns=["age", "size"]), [1, 2, 3], ValueError, r"X, row 1: feature 'size' is NaN"),
-    "strings": ([["a", "b"]] * 3, [1, 2, 3], ValueError, r"feature 0 is 'a', not a number; encode words"),
+    "strings": ([["a", "b"]] * 3, [1, 2, 3], ValueError, r"X, row 0: feature 0 is 'a', not a number"),
     "one-dimensional X": ([0.1, 0.2, 0.3], [1, 2, 3], ValueError, r"Expected 2D array"),
 }  # fmt: skip
 
@@ -403,7 +403,7 @@ def test_wrong_number_of_features(cls):
             call([[0.1, 0.2, 0.3]])
 
 
-INVALID = {"max_iter": 0, "rate": -5, "noise": 7, "decision": "best", "eta": 0.0, "half_life": -1.0,
+INVALID = {"max_iter": 0, "rate": 0.0, "noise": 7, "decision": "best", "half_life": -1.0,
            "gamma": -1.0, "budget": 0, "tol": "x", "shuffle": 3}  # fmt: skip
 
 
@@ -466,8 +466,8 @@ def test_prank_refuses_intervals_and_skips_what_is_not_labelled():
         (PRIL, {"tol": -1.0}),
         (PRIL, {"n_iter_no_change": 0}),
         (PRIL, {"average": "yes"}),
-        (MPRIL, {"eta": 0.0}),
-        (WidrowHoff, {"eta": -1.0}),
+        (MPRIL, {"rate": 0.0}),
+        (WidrowHoff, {"rate": -1.0}),
         (WidrowHoff, {"normalize": 2}),
         (MulticlassPerceptron, {"fit_intercept": "no"}),
     ],
@@ -563,7 +563,7 @@ def test_strings_without_an_order_warn():
     ("cls", "name", "value"),
     [
         (PRIL, "average", False),
-        (MPRIL, "eta", 0.5),
+        (MPRIL, "rate", 0.5),
         (MPRIL, "signed", False),
         (WidrowHoff, "fit_intercept", False),
         (MulticlassPerceptron, "average", False),

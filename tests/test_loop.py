@@ -19,7 +19,7 @@ from strategies import cuts, exact_streams, smooth_streams
 LEARNERS = [
     *with_variants(linear(takes_ranges=True)),
     MPRIL(signed=False),
-    WidrowHoff(average=False, normalize=False, eta=0.01, fit_intercept=False),
+    WidrowHoff(average=False, normalize=False, rate=0.01, fit_intercept=False),
     MulticlassPerceptron(average=False, fit_intercept=False),
 ]
 UNEVEN = tuple(BY_NAME[name].load() for name in reference.UNEVEN)
@@ -35,8 +35,10 @@ def learned(learner, X, y, classes):
 
 
 def weights(model):
-    """Return all that a model has learned, as one array."""
+    """Return all that a model has learned, as one array; of classes, the lowest first."""
     parts = [model.coef_, getattr(model, "intercept_", 0.0), getattr(model, "thresholds_", 0.0)]
+    if model.coef_.ndim == 2:
+        parts[:2] = (part[np.searchsorted(model.classes_, model.order_)] for part in parts[:2])
     return np.concatenate([np.ravel(part) for part in parts])
 
 
@@ -130,7 +132,7 @@ def test_mpril_starts_where_the_proof_does(signed):
 @given(stream=smooth_streams(max_rows=12))
 def test_mpril_keeps_going_far_beyond_the_range_of_exp(stream, signed):
     """Exponents of thousands: decisions and the state stay finite, weights stay normalised."""
-    model = MPRIL(eta=200.0, signed=signed)
+    model = MPRIL(rate=200.0, signed=signed)
     for _ in range(20):
         model.partial_fit(stream.X, stream.y, classes=stream.classes)
     assert np.isfinite(weights(model)).all()
@@ -142,11 +144,11 @@ def test_mpril_keeps_going_far_beyond_the_range_of_exp(stream, signed):
 
 
 @pytest.mark.parametrize("signed", [True, False])
-@given(stream=smooth_streams(), eta=st.sampled_from([0.05, 0.5, 2.0]))
-def test_no_decision_of_mpril_depends_on_its_normaliser(stream, signed, eta):
-    model = MPRIL(eta=eta, signed=signed)
+@given(stream=smooth_streams(), rate=st.sampled_from([0.05, 0.5, 2.0]))
+def test_no_decision_of_mpril_depends_on_its_normaliser(stream, signed, rate):
+    model = MPRIL(rate=rate, signed=signed)
     progress = progressive(model, stream.X, stream.y, stream.classes)
-    expected = reference.mpril(*stream, eta=eta, signed=signed, normalise=False)[0]
+    expected = reference.mpril(*stream, rate=rate, signed=signed, normalise=False)[0]
     assert progress.predictions.tolist() == expected
 
 
@@ -215,9 +217,9 @@ def test_pril_keeps_its_thresholds_on_integers(stream):
     np.testing.assert_array_equal(model.thresholds_, np.round(model.thresholds_))
 
 
-@given(stream=exact_streams(), eta=st.sampled_from([0.01, 1.0]))
-def test_mpril_keeps_integers_behind_its_thresholds(stream, eta):
-    model = learned(MPRIL(eta=eta), stream.X, stream.y, stream.classes)
+@given(stream=exact_streams(), rate=st.sampled_from([0.01, 1.0]))
+def test_mpril_keeps_integers_behind_its_thresholds(stream, rate):
+    model = learned(MPRIL(rate=rate), stream.X, stream.y, stream.classes)
     n = model._memory.state.n
     np.testing.assert_array_equal(n, np.round(n))
 
@@ -349,8 +351,8 @@ def test_the_scale_of_weights_does_not_matter(learner, stream, factor):
     """But for learners with a step of their own: there, it is divided by the scale."""
     weight = np.random.default_rng(0).uniform(0.5, 2, len(stream.X))
     one, other = fresh(learner), fresh(learner)
-    if "eta" in learner.get_params():
-        other.set_params(eta=learner.eta / factor)
+    if isinstance(learner, MPRIL | WidrowHoff):
+        other.set_params(rate=learner.rate / factor)
     one.partial_fit(stream.X, stream.y, stream.classes, weight)
     other.partial_fit(stream.X, stream.y, stream.classes, factor * weight)
     np.testing.assert_array_equal(one.predict(stream.X), other.predict(stream.X))

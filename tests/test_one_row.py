@@ -18,7 +18,7 @@ from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowH
 from pril.errors import FeatureRangeWarning
 from strategies import exact_streams, smooth_streams
 
-MODELS = [*with_variants(LINEAR), MPRIL(signed=False), WidrowHoff(normalize=False, eta=1e-3)]
+MODELS = [*with_variants(LINEAR), MPRIL(signed=False), WidrowHoff(normalize=False, rate=1e-3)]
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pril.errors.FeatureRangeWarning", "ignore:X does not have valid feature names"
 )

@@ -21,10 +21,9 @@ from pril import (
     OrderedBoosting,
     OrderedLogit,
     PredictionRanges,
-    _boosting_pass,
-    ordered_boosting,
 )
 from pril.labels import make_intervals
+from pril.learners.boosting import passes, training, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -184,14 +183,16 @@ def test_threads_change_no_bit(model, n_jobs):
 def test_many_rows_need_no_boosters_kept(model, monkeypatch):
     X, _, ranges = table()
     kept = clone(model).set_params(max_iter=2).fit(X, ranges)
-    monkeypatch.setattr(ordered_boosting, "MOST_KEPT", 100)
+    monkeypatch.setattr(trees, "MOST_KEPT", 100)
+    monkeypatch.setattr(training, "MOST_KEPT", 100)
     other = clone(kept).fit(X, ranges)  # from the third tree on, sums are rounded differently
     np.testing.assert_array_equal(other.latent(X), kept.latent(X))
 
 
 def test_threads_change_no_bit_with_many_rows(model, monkeypatch):
     X, _, ranges = table()
-    monkeypatch.setattr(ordered_boosting, "MOST_KEPT", 100)
+    monkeypatch.setattr(trees, "MOST_KEPT", 100)
+    monkeypatch.setattr(training, "MOST_KEPT", 100)
     one, two = (clone(model).set_params(n_jobs=n).fit(X, ranges).latent(X) for n in (1, 2))
     np.testing.assert_array_equal(one, two)
 
@@ -264,8 +265,8 @@ def test_trees_say_what_lightgbm_says(leaves):
     rows = X.to_numpy().copy()
     rows[::5, 0] = 77.0  # a category that it does not know
     scores = np.zeros(len(rows))
-    forest = ordered_boosting.plant(ordered_boosting.read_trees(booster))
-    _boosting_pass.add_trees(rows, forest, scores)
+    forest = trees.plant(trees.read_trees(booster))
+    passes.add_trees(rows, forest, scores)
     np.testing.assert_allclose(scores, booster.predict(rows), atol=1e-12)
 
 
@@ -377,7 +378,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(model):
 
 
 def test_progress(capsys, monkeypatch):
-    monkeypatch.setattr(ordered_boosting, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(training, "PROGRESS_SECONDS", 0.0)
     X, y, _ = table(100)
     OrderedBoosting(max_iter=3, random_state=0, verbose=1).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
@@ -387,32 +388,36 @@ def test_progress(capsys, monkeypatch):
 # --- Files ---
 
 
-def copied(model, arrays):
-    """Return a model of arrays, as a file would hold them."""
-    other = clone(model)
-    for name in ("classes_", "n_features_in_", "feature_names_in_"):
-        if hasattr(model, name):
-            setattr(other, name, getattr(model, name))
-    other._import_arrays(arrays)
+def test_a_file_keeps_all(tmp_path):
+    X, y = mixed_table()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    pril.save(model, tmp_path / "one.pril")
+    other = pril.load(tmp_path / "one.pril")
+    np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
+    pril.save(other, tmp_path / "two.pril")
+    assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "two.pril").read_bytes()
+
+
+def restored(model, damaged):
+    """Return a model of damaged arrays, as a file that was sealed again would give it."""
+    other, state = clone(model), model.__getstate__()
+    state["_learned"] = {n: a for n, a in damaged.items() if not n.startswith("forest.")}
+    state["_forest"] = {n[7:]: a for n, a in damaged.items() if n.startswith("forest.")}
+    other.__setstate__(state)
     return other
 
 
-def test_a_model_is_its_arrays():
-    X, y = mixed_table()
-    model = OrderedBoosting(**QUICK).fit(X, y)
-    arrays = {name: np.array(part) for name, part in model._export_arrays().items()}
-    other = copied(model, arrays)
-    np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
+def arrays_of(model):
+    state = model.__getstate__()
+    return state["_learned"] | {f"forest.{name}": part for name, part in state["_forest"].items()}
 
 
 def test_damaged_arrays_are_refused_or_harmless():
     """Compiled code trusts every index: none that is wrong may get there."""
     X, y = mixed_table(500)
     model = OrderedBoosting(max_iter=4, random_state=0).fit(X, y)
-    arrays = {n: a for n, a in model._export_arrays().items() if not n.startswith("categories")}
-    categories = {n: a for n, a in model._export_arrays().items() if n.startswith("categories")}
-    rng, refused = np.random.default_rng(0), 0
+    arrays, rng, refused = arrays_of(model), np.random.default_rng(0), 0
     for _ in range(1500):
         name = rng.choice(sorted(arrays))
         damaged = {n: np.array(a) for n, a in arrays.items()}
@@ -428,7 +433,7 @@ def test_damaged_arrays_are_refused_or_harmless():
             else:
                 part.flat[cell] = rng.choice([-1, 0, 1, 7, 2**31 - 1])
         try:
-            other = copied(model, damaged | categories)
+            other = restored(model, damaged)
         except ValueError as error:
             refused += str(error).startswith("the model is damaged")
         else:
@@ -442,7 +447,6 @@ def test_damaged_arrays_are_refused_or_harmless():
         ({"thresholds": np.array([1.0, 0.0, 2.0])}, "thresholds must be ascending"),
         ({"mean": np.array([1.0, np.nan, 0.0])}, "mean must be finite"),
         ({"slope": np.zeros(2)}, "slope must be float64, of"),
-        ({"categories.9": np.array(["a"])}, "categories.9 is of no feature"),
         ({"n_boosters": np.array(0)}, "n_boosters must be positive"),
         ({"forest.first": None}, "forest.first must be"),
     ],
@@ -451,7 +455,7 @@ def test_damage_is_named(change, message):
     X, y = mixed_table(200)
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match=message):
-        copied(model, model._export_arrays() | change)
+        restored(model, arrays_of(model) | change)
 
 
 # --- At home with the others ---

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pril.errors import RowError
 from pril.tables.files import TableError
 from pril.tables.opening import open_table
-from pril.tables.quotes import CheckedCsv, QuoteError
+from pril.tables.text import csv_blocks
 
 
 def is_well_formed(text):
@@ -36,14 +37,15 @@ def is_well_formed(text):
 @example('""x', 1)
 @example('a"b,"', 2)
 def test_the_check_is_that_of_rfc_4180_in_any_chunks(text, size):
-    stream = CheckedCsv(io.BytesIO(text.encode()), ",", size)
-    try:
-        read = b"".join(iter(lambda: stream.read(size), b""))
-    except QuoteError:
-        assert not is_well_formed(text)
-    else:
-        assert is_well_formed(text)
-        assert read.decode() == text
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pril.tables.text.READ_BYTES", size)
+        try:
+            read = b"".join(csv_blocks(io.BytesIO(b"a\n" + text.encode()), ","))
+        except RowError:
+            assert not is_well_formed(text)
+        else:
+            assert is_well_formed(text)
+            assert read.decode().removesuffix("\n") == f"a\n{text}".removesuffix("\n")
 
 
 @given(st.lists(st.tuples(st.text('",\n b;', max_size=4), st.text('", 1', max_size=3)), min_size=1))
@@ -68,5 +70,5 @@ def test_a_wrong_quote_in_a_column_that_is_not_read(bad, tmp_path, options, cell
     (tmp_path / "in" / "q.csv").write_text("\n".join(["y,a,b,d", *rows, ""]))
     for place in ("in/q.csv", "in"):
         assert "q.csv" in (said := bad("fit", place, "--label", "y", *options)) or place in said
-        assert "line 202: " in said
+        assert "row 201: " in said
         assert "quote" in said

@@ -32,8 +32,8 @@ from learners import ALL
 from pril.core import ranking
 from pril.io import replacing
 from pril.metrics import interval_absolute_error, interval_accuracy
-from pril.tables import files, formats
-from pril.tables.locks import hold, lock_of
+from pril.tables import files, formats, text
+from pril.tables.checkpoints import hold, lock_of
 from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
 
@@ -133,11 +133,11 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
     write(tmp_path / "t.csv", make_rows(3000))
     keep = ["--checkpoint", "state", "--every", 1, "--epochs", 2]
     monkeypatch.setattr(files, "BLOCK_ROWS", 370)
-    monkeypatch.setattr(formats, "READ_BYTES", 1000)
+    monkeypatch.setattr(text, "READ_BYTES", 1000)
     good("fit", "t.csv", *RANGES, "--epochs", 2, "-o", "whole.pril")
-    opened = formats._opened
+    opened = formats.open_text
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "_opened", lambda file: FailingStream(opened(file), 120_000))
+        patch.setattr(formats, "open_text", lambda file: FailingStream(opened(file), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
     assert err == "pril: t.csv: Input/output error\n"
@@ -297,7 +297,7 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
         assert pril.load("t.pril").classes_.tolist() == [LARGE, LARGE + 1, LARGE + 2]
     order = [str(LARGE + k) for k in (2, 0, 1)]
     good("fit", "t.csv", "--label", "y", "--classes", ",".join(order))
-    assert pril.load("t.pril").order_.tolist() == [int(name) for name in order]
+    assert pril.load("t.pril")[-1].order_.tolist() == [int(name) for name in order]
     write(tmp_path / "t.jsonl", rows)  # its numbers are read as floats
     said = bad("fit", "t.jsonl", "--label", "y")
     assert f"column 'y' is about {int(float(LARGE))}, which is too large for a label" in said
@@ -725,7 +725,7 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
         ("pril.tables.training.Run._prepare", ["fit", "t.csv", *RANGES]),
         ("pril.tables.encoder.ColumnEncoder.partial_fit", ["fit", "t.csv", *RANGES]),
         ("pril.core.learner.OnlineClassifier._prepare", ["fit", "t.csv", *RANGES]),
-        ("pril.core.learner.OnlineClassifier._learn_batch", ["fit", "t.csv", *RANGES]),
+        ("pril.core.learner.OnlineClassifier._go_on", ["fit", "t.csv", *RANGES]),
         ("pril.core.learner.OnlineClassifier._rate_rows", ["evaluate", "t.pril", "t.csv"]),
         ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
         ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
@@ -733,8 +733,8 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
             "pril.reporting.model_report.Report._verdict",
             ["report", "t.pril", "t.csv", "-o", "r.html"],
         ),
-        ("pril.tables.plain_rows.PlainRows.read", ["stream", "t.pril"]),
-        ("pril.core.one_row.Stream.answer_rows", ["stream", "t.pril"]),
+        ("pril.tables.stream_rows.StreamRows.read", ["stream", "t.pril"]),
+        ("pril.core.learner.OnlineClassifier._run_loop", ["stream", "t.pril"]),
     ],
 )
 def test_an_error_inside_is_never_the_users(
@@ -846,7 +846,7 @@ def test_the_best_constant_stands_beside_every_score(good, table):
     said = good("fit", "t.csv", *RANGES)
     assert f"(always {fitted['constant']!r} " in said
     assert f"(always {fitted['nearest_constant']!r} {fitted['nearest_constant_error']:.4f})" in said
-    assert model.order_.tolist() == GRADES
+    assert model[-1].order_.tolist() == GRADES
 
 
 def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
@@ -871,11 +871,11 @@ def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
 def test_a_file_is_opened_as_seldom_as_can_be(good, table, monkeypatch):
     opened = []
 
-    def open_and_count(file, really=formats._opened):
+    def open_and_count(file, really=formats.open_text):
         opened.append(file.name)
         return really(file)
 
-    monkeypatch.setattr(formats, "_opened", open_and_count)
+    monkeypatch.setattr(formats, "open_text", open_and_count)
     monkeypatch.setattr(files, "_fingerprint", lambda file: opened.append("sampled"))
     good("fit", "t.csv", *RANGES)
     assert opened == ["t.csv"] * 3  # the header, the types of the columns, all rows
@@ -1089,19 +1089,19 @@ def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
 
 
 def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
-    cell = "a" * (files.LONGEST_ROW + 1)
-    fits = "b" * (files.LONGEST_ROW - 100)
+    cell = "a" * (text.LONGEST_ROW + 1)
+    fits = "b" * (text.LONGEST_ROW - 100)
     said = "longer than 16,777,216 bytes, the most that a row may have"
-    for name, text, place in (
-        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "line 3: the row is "),
-        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "line 4: the row is "),
-        ("u.csv", f"x,{cell}\n1,2\n", "the line is "),
+    for name, content, place in (
+        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "row 2: the row is "),
+        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "row 2: the row is "),
+        ("u.csv", f"x,{cell}\n1,2\n", "the header is "),
         ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
         ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 2: "),
     ):
         for suffix, opener in (("", open), (".GZ", gzip.open)):
             with opener(tmp_path / f"{name}{suffix}", "wt") as file:
-                file.write(text)
+                file.write(content)
             refused = bad("fit", f"{name}{suffix}", "--label", "y", "--features", "x")
             assert refused.startswith(f"{name}{suffix}")
             assert refused.endswith(f"{place}{said}")

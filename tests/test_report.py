@@ -53,6 +53,8 @@ class Read(HTMLParser):
     def handle_endtag(self, tag):
         if self._text is None:
             return
+        if tag in ("p", "figcaption"):
+            self._text = " ".join(self._text.split())
         self.texts.append(self._text)
         if tag in ("td", "th"):
             self.tables[self.headings[-1]][-1].append(self._text)
@@ -176,7 +178,7 @@ def test_blocks_of_a_table_give_the_same_bytes(good, flats, tmp_path, monkeypatc
 
 
 def test_a_model_of_brackets_reads_its_labels_as_it_learned(good, tmp_path):
-    rows = [{"size": t, "low": 3 * t, "high": 3 * t + 4} for t in range(60)]
+    rows = [{"size": t / 2, "low": 3 * t, "high": 3 * t + 4} for t in range(60)]
     write(tmp_path / "flats.csv", rows)
     good("fit", "flats.csv", *ENDS, "--edges", "50,100", "-q")
     said = json.loads(good("report", "flats.pril", "flats.csv", "-o", "r.html", "--json"))
@@ -269,6 +271,17 @@ def test_every_learner_has_a_report(learner, tmp_path):
     assert ("Where the rows lie" in headings) == hasattr(model, "thresholds_")
     assert ("What moves the score" in headings) == hasattr(model, "coef_")
     assert ("Can the probabilities be trusted?" in headings) == hasattr(model, "predict_proba")
+
+
+def test_the_weights_of_a_class_stand_under_its_name(tmp_path):
+    X, y = survey()
+    model = pril.MulticlassPerceptron(classes=GRADES, random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "report.html")
+    (_, *names), *rows = read(tmp_path / "report.html").tables["What moves the score"]
+    weights = dict(zip(model.classes_, model.coef_, strict=True))
+    assert sorted(names) == sorted(GRADES)
+    for j, *cells in rows:
+        assert cells == [f"{weights[name][int(j)]:.4g}" for name in names]
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,18 @@ from river import checks, evaluate, metrics, preprocessing, stream
 
 from pril import PRIL, OrderedLogit
 from pril.metrics import interval_absolute_error, interval_accuracy
-from pril.river import IntervalAccuracy, IntervalMAE, OrderedLogitClassifier, PRILClassifier
+from pril.river import (
+    IntervalAccuracy,
+    IntervalMAE,
+    OrderedLogitClassifier,
+    OrdinalClassifier,
+    PRILClassifier,
+)
 
 CLASSIFIERS = [PRILClassifier, OrderedLogitClassifier]
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.parametrize("cls", [*CLASSIFIERS, OrdinalClassifier])
 def test_rivers_own_checks(cls):
     for parameters in cls._unit_test_params():
         checks.check_estimator(cls(**parameters))

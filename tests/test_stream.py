@@ -22,10 +22,11 @@ from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril.io import model_files as io
-from pril.tables.files import LONGEST_ROW, TableError
+from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import Stopped, Stream, chunks
+from pril.tables.text import LONGEST_ROW
 from pril.tables.training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
 
@@ -294,7 +295,7 @@ def test_a_bad_csv_row_is_named(tmp_path):
         (b"1,2\n", "2 cells where the header has 7"),
         (b"x,old,3,Rome,,,1\n", "column 'size' is 'old', not a number"),
         (b"x,inf,3,Rome,,,1\n", "column 'size' is inf, which is not finite"),
-        (b"x,1,3,\xff,,,1\n", r"column 'town' is b'\\xff', which is not UTF-8"),
+        (b"x,1,3,\xff,,,1\n", "not UTF-8: "),
     ):
         data = b"".join([*lines[:6], bad, *lines[6:]])
         with pytest.raises(TableError, match=f"<stdin>, row 6: {said}"):

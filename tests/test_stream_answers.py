@@ -1,10 +1,10 @@
-"""What a stream answers: the fast way against the slow one, ids, probabilities, bad lines."""
+"""What a stream answers: any spelling of a row, ids, probabilities, bad lines."""
 
 import csv
 import io as streams
 import json
 import math
-import re
+import os
 import subprocess
 
 import numpy as np
@@ -17,27 +17,23 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from learners import LINEAR
-from pril.core.evaluation import pick_scores
-from pril.core.loop import Dense
-from pril.errors import RowError
-from pril.tables.answers import JsonRows, StreamOptions
+from pril.tables.answers import StreamOptions
 from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
 from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint
-from tables import make_rows
+from tables import GRADES, make_rows
 from test_stream import LABELS, PRIL, csv_lines, fitted, json_lines, piped, row_by_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
 
-def answered(path, data, names=LABELS, plain=True, checkpoint=None, **options):
-    """Return the stream and its answers; `plain=False` is the slow way."""
+def answered(path, data, names=LABELS, checkpoint=None, **options):
+    """Return the stream and its answers."""
     output = streams.BytesIO()
     stream = Stream(
         LoadedModel(path), names, output, lambda *_: None, checkpoint, StreamOptions(**options)
     )
-    stream._plain = stream._plain if plain else None
     reading = piped(data)
     try:
         with open(reading, closefd=True):
@@ -51,7 +47,7 @@ def objects(stream):
     return [json.loads(line) for line in stream.answers]
 
 
-# --- The fast way --------------------------------------------------------------------------------
+# --- Lines ---------------------------------------------------------------------------------------
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
@@ -84,44 +80,44 @@ def path(folder):
     return fitted(folder)
 
 
-@given(rows=st.lists(CELLS, min_size=1, max_size=4), space=st.sampled_from(["", " ", "\t"]))
-@settings(max_examples=300)
-def test_the_fast_way_reads_what_the_slow_way_reads(path, rows, space):
-    """Or it leaves the lines to it, or refuses them with the same words."""
-    lines = [
-        f"{{{', '.join(f'{json.dumps(name)}:{space}{value}' for name, value in row)}}}{space}"
-        for row in rows
-    ]
-    lines = [line.encode() for line in lines]
-    stream = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)
-    slow = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)
-    slow._plain = None
-    json_rows = JsonRows(stream.model.learner.order_, [])
+@given(
+    cells=CELLS,
+    space=st.sampled_from(["", " ", "\t"]),
+    usual=st.booleans(),
+)
+@settings(max_examples=200)
+def test_a_line_is_read_as_the_standard_library_reads_it(path, cells, space, usual):
+    """Whatever keys the lines before it have; what cannot be used is refused."""
+    line = f"{{{', '.join(f'{json.dumps(name)}:{space}{value}' for name, value in cells)}}}{space}"
+    rows = make_rows(1, seed=3) if usual else []
+    said = objects(answered(path, json_lines(rows) + line.encode() + b"\n", skip=True))[-1]
     try:
-        found = stream._plain.read(lines)
-    except RowError as refused:
-        with pytest.raises(RowError, match=f"^{re.escape(str(refused))}$"):
-            slow._read(json_rows, lines)
-        return
-    if found is None:
-        return
-    expected, _ = slow._read(json_rows, lines)
-    # Where a number is -0, pyarrow reads -0.0.
-    np.testing.assert_array_equal(found[0].rows.X, expected.rows.X)
-    np.testing.assert_array_equal(found[0].intervals, expected.intervals)
-
-
-def test_the_fast_way_takes_the_usual_lines(path):
-    """Else the test above would be empty."""
-    stream = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)
-    assert stream._plain.read(json_lines(make_rows(100, seed=3)).splitlines()) is not None
-    assert stream._plain.read([b'{"age": true}']) is None
+        row = dict.fromkeys(COLUMNS) | json.loads(line)
+        for name in ("size", "age"):
+            assert not isinstance(row[name], str | list)
+            assert abs(row[name] or 0.0) < 1e154
+        row |= {name: float(row[name] or 0) for name in ("size", "age") if row[name] is not None}
+        if not isinstance(row["town"], str | None):
+            row["town"] = json.dumps(row["town"])
+        (row["town"] or "").encode()
+        low, high = (row[name] or None for name in LABELS)
+        row |= {"low": low, "high": high}
+        assert GRADES.index(low or "poor") <= GRADES.index(high or "great")
+        assert len({name for name, _ in cells}) == len(cells)
+    except (ValueError, AssertionError):
+        assert "error" in said
+    else:
+        expected = row_by_row(path, [*rows, row])[1][-1]
+        assert said == {
+            "prediction": expected["prediction"],
+            "score": pytest.approx(expected["score"]),
+        }
 
 
 @pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("has_encoder", [True, False])
-def test_answers_are_those_of_the_loop(folder, cls, has_encoder):
-    """Row by row, in chunks, the slow way, and all rows in one call of the loop: the same bits."""
+def test_a_stream_learns_as_partial_fit_does(folder, cls, has_encoder):
+    """Rows in chunks, of JSON and of CSV, and all rows in one call of partial_fit: the same bits."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(-1, 1, (300, 5)), columns=list("abcde"))
     grades = np.digitize(frame.sum(axis=1), [-1.0, 0.0, 1.0])
@@ -136,16 +132,15 @@ def test_answers_are_those_of_the_loop(folder, cls, has_encoder):
     pril.save(model, folder / "m.pril")
     labels = pd.DataFrame(y, columns=list(names))
     rows = pd.concat([frame, labels], axis=1)[50:].to_dict("records")
-    ways = [answered(folder / "m.pril", json_lines(rows), names, plain=p) for p in (True, False)]
+    ways = [answered(folder / "m.pril", kind(rows), names) for kind in (json_lines, csv_lines)]
     features = encoder.transform(frame[50:]) if has_encoder else frame[50:]
-    record = learner._blank_record(250)
-    learner._learn_batch(learner._prepare(features, y[50:]), record=record)
-    said = zip(record.rank.tolist(), pick_scores(record.rank, record.scores), strict=True)
-    expected = [f'{{"prediction": {r}, "score": {float(s)!r}}}' for r, s in said]
+    learner.partial_fit(features, y[50:])
+    pril.save(model, folder / "whole.pril")
     for way in ways:
-        assert way.answers == expected
-        for part, other in zip(way.model.learner._memory.state, learner._memory.state, strict=True):
-            np.testing.assert_equal(part, other)
+        pril.save(way.model.model, folder / "way.pril")
+        assert (folder / "way.pril").read_bytes() == (folder / "whole.pril").read_bytes()
+    said = [list(map(repr, row.values())) for row in objects(ways[0])]
+    assert [line.split(",") for line in ways[1].answers[1:]] == said
 
 
 def test_a_kernel_answers_and_learns(folder):
@@ -164,23 +159,9 @@ def test_a_number_that_would_spoil_the_sums_is_refused_when_it_comes(path):
     rows = make_rows(10, seed=3)
     for value in ("1e300", "-1e300", "1e155"):
         data = json_lines(rows) + b'{"size": %s, "high": "fair"}\n' % value.encode()
-        for plain in (True, False):
-            with pytest.raises(TableError, match=r"row 11: column 'size' is .*too large for its"):
-                answered(path, data, plain=plain)
+        with pytest.raises(TableError, match=r"row 11: column 'size' is .*too large for its"):
+            answered(path, data)
     assert len(answered(path, b'{"size": 1e150, "high": "fair"}\n').answers) == 1
-
-
-def test_labels_without_end_do_not_fill_the_memory(path, monkeypatch):
-    monkeypatch.setattr("pril.tables.plain_rows.MOST_SPELLINGS", 3)
-    rows = make_rows(100, seed=3)
-    assert (
-        answered(path, json_lines(rows)).answers
-        == answered(path, json_lines(rows), plain=False).answers
-    )
-    plain = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, None)._plain
-    for row in rows:
-        plain.read([json.dumps(row).encode()])
-        assert len(plain._intervals) <= 4
 
 
 # --- Ids -----------------------------------------------------------------------------------------
@@ -268,12 +249,6 @@ def test_sparse_features_have_the_same_probabilities(logit, monkeypatch):
     rows = make_rows(60, seed=3)
     expected = objects(answered(logit, json_lines(rows), chances=True))
     monkeypatch.setattr(pril.ColumnEncoder, "_is_dense", lambda self: False)
-    stream = Stream(
-        LoadedModel(logit), LABELS, streams.BytesIO(), print, None, StreamOptions(chances=True)
-    )
-    rows_of = JsonRows(stream.model.learner.order_, [], stream.options)
-    batch, _ = stream._read(rows_of, json_lines(rows).splitlines())
-    assert not isinstance(batch.rows, Dense)
     said = objects(answered(logit, json_lines(rows), chances=True))
     for row, other in zip(said, expected, strict=True):
         assert row["probabilities"] == pytest.approx(other["probabilities"], abs=1e-9)
@@ -318,8 +293,11 @@ def test_bad_lines_are_answered_and_not_learned(path, tmp_path):
     refused = {row["line"]: row["error"] for row in said if "error" in row}
     assert list(refused) == list(bad)
     assert [t for t in bad if bad[t] not in refused[t]] == [], refused
-    for part, other in zip(stream.model.learner._memory, clean.model.learner._memory, strict=True):
-        np.testing.assert_equal(part, other)
+    saved = []
+    for name, one in (("a", stream), ("b", clean)):
+        pril.save(one.model.model, tmp_path / name)
+        saved.append((tmp_path / name).read_bytes())
+    assert saved[0] == saved[1]
     assert vars(stream.evaluation) == vars(clean.evaluation)
     # Taken up again in the middle, it goes on as if nothing had happened.
     keeper = Checkpoint(tmp_path / "c.pril", 1, {})
@@ -351,19 +329,27 @@ def test_bad_lines_of_csv_are_answered(path):
 
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
-    rows = make_rows(300, seed=3)
-    reports = []
+    rows, reports = make_rows(300, seed=3), []
     stream = Stream(
         LoadedModel(path), LABELS, streams.BytesIO(), lambda *said: reports.append(said), None
     )
-    kind = JsonRows(stream.model.learner.order_, [])
+    reading, writing = os.pipe()
     labelled = 0
-    for row in rows:
-        stream._answer(kind, [json.dumps(row).encode()])
-        labelled += bool(row["low"] or row["high"])
-        assert len(reports) == labelled.bit_length()
+
+    class Output(streams.BytesIO):
+        def write(self, data):  # a row is answered: send the next one
+            nonlocal labelled
+            labelled += bool(rows[0]["low"] or rows[0]["high"])
+            assert len(reports) == labelled.bit_length()
+            del rows[0]
+            os.write(writing, json_lines(rows[:1])) if rows else os.close(writing)
+
+    stream.output = Output()
+    os.write(writing, json_lines(rows[:1]))
+    stream.run(reading, None)
+    os.close(reading)
     assert stream.evaluation.rows == labelled
-    assert stream.evaluation.unlabelled == len(rows) - labelled
+    assert stream.evaluation.unlabelled == 300 - labelled
 
 
 def test_the_command_has_these_options(path, logit):

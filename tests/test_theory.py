@@ -296,20 +296,20 @@ def test_no_fixed_model_loses_less_than_nothing(stream):
 
 
 @given(exact_streams(), st.sampled_from([0.25, 2.0, 8.0]))
-def test_a_run_with_step_eta_is_eta_times_the_run(stream, eta):
-    """From zero, u and n only change their unit: decisions on eta (w, theta) are the same."""
+def test_a_run_with_another_step_is_that_many_times_the_run(stream, step):
+    """From zero, u and n only change their unit: decisions on step times (w, theta) are the same."""
     w, theta, said = np.zeros(stream.X.shape[1]), np.zeros(stream.K - 1), []
     for x, (left, right) in zip(stream.X, stream.y, strict=True):
         f = w @ x
         said.append(1 + int((f >= theta).sum()))
         i = np.arange(1, stream.K)
         tau = ((i < left) & (f <= theta)).astype(float) - ((i >= right) & (f >= theta))
-        w, theta = w + eta * tau.sum() * x, theta - eta * tau
+        w, theta = w + step * tau.sum() * x, theta - step * tau
     learner = PRIL(average=False)
     progress = progressive(learner, stream.X, stream.y, stream.classes)
     assert progress.predictions.tolist() == said
-    np.testing.assert_array_equal(w, eta * learner.coef_)
-    np.testing.assert_array_equal(theta, eta * learner.thresholds_)
+    np.testing.assert_array_equal(w, step * learner.coef_)
+    np.testing.assert_array_equal(theta, step * learner.thresholds_)
 
 
 # --- Theorem 4 ---
@@ -321,20 +321,20 @@ def test_theorem_4(signed, data):
     X, y, K, v = data.draw(separable_streams("l1", nonnegative=not signed))
     gamma, C = least_margin(X, y, K, v), K - 1 - stream_facts(X, y)[1]
     assume(gamma > 1e-3 and C > 0)
-    eta = multiplicative_step(min(gamma, 0.999 * C), K, K - 1 - C)
-    learner = MPRIL(eta=eta, signed=signed)
+    rate = multiplicative_step(min(gamma, 0.999 * C), K, K - 1 - C)
+    learner = MPRIL(rate=rate, signed=signed)
     bound = multiplicative_mistake_bound(X.shape[1], K, gamma, K - 1 - C, signed)
     assert violated_constraints(learner, X, y, K) <= bound * (1 + 1e-9)
 
 
 @given(st.floats(0.01, 0.99), st.integers(2, 9), st.integers(1, 50))
 def test_the_step_is_the_best_one(share, K, d):
-    """The bound before the step is chosen, log(N) / (eta gamma - log cosh(eta C))."""
+    """The bound before the step is chosen, log(N) / (rate gamma - log cosh(rate C))."""
     C = K - 1
     gamma = share * min(1, C)
 
-    def gain(eta):
-        return eta * gamma - math.log(math.cosh(eta * C))
+    def gain(rate):
+        return rate * gamma - math.log(math.cosh(rate * C))
 
     best = multiplicative_step(gamma, K)
     assert gain(best) >= max(gain(best * 0.9), gain(best * 1.1))
@@ -349,7 +349,7 @@ def test_the_step_is_the_best_one(share, K, d):
 
 def test_mprils_thresholds_stay_ordered_where_the_printed_proof_breaks():
     """For i < l the proof takes tau to fall with i; here it rises: tau = (0, 1)."""
-    learner = MPRIL(signed=False, eta=0.5)
+    learner = MPRIL(signed=False, rate=0.5)
     learner.partial_fit([[1.0]], [2], classes=[1, 2, 3])  # n = (1, -1): theta_1 < theta_2
     n = learner._memory.state.n.copy()
     row = [[0.9]]
@@ -459,7 +459,7 @@ def test_an_audit_of_mpril_uses_its_own_theorem():
     y = np.where(X[:, 0] > 0, 2, 1)
     X[:, 0] = np.clip(X[:, 0] + 0.2 * np.sign(X[:, 0]), -1, 1)
     gamma = margin(X, y, "l1").gamma
-    found = audit(X, y, MPRIL(eta=multiplicative_step(gamma, 2)))
+    found = audit(X, y, MPRIL(rate=multiplicative_step(gamma, 2)))
     assert [bound.name for bound in found.bounds] == ["Theorem 4, at this step"]
     assert found.bounds[0].room >= 0
     for refused in (lambda: audit(X, y, PRank()), lambda: regret(PRank(), X, y, 1.0)):

@@ -1,30 +1,26 @@
 """Learning from tables: the same as in memory, and the same after any crash."""
 
-import json
 from contextlib import suppress
-from io import BytesIO
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril.core import learner
-from pril.core.evaluation import Evaluation
 from pril.core.registry import BY_COMMAND, LEARNERS
-from pril.io import model_files as io
 from pril.metrics import interval_absolute_error, interval_accuracy
-from pril.tables import files, model, training
-from pril.tables.answers import JsonRows
+from pril.tables import files, training
+from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
 from pril.tables.opening import open_table
 from pril.tables.reservoir import Reservoir
-from pril.tables.stream import Stream
-from pril.tables.training import Checkpoint, Run, Task, uses_of
-from tables import GRADES, make_rows, write, write_parquet
+from pril.tables.task import Task
+from pril.tables.training import Run
+from tables import GRADES, assert_same_model, make_rows, snapshot, write, write_parquet
 
 RANGES = Task(labels=("low", "high"), classes=tuple(GRADES), drop=("id", "grade"), epochs=3)
 
@@ -42,20 +38,6 @@ def small_blocks(monkeypatch):
 def features_and_labels(rows):
     frame = pd.DataFrame(rows)
     return frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
-
-
-def assert_same_model(one, other):
-    assert type(one) is type(other)
-    for mine, yours in zip(_arrays(one._memory), _arrays(other._memory), strict=True):
-        np.testing.assert_array_equal(mine, yours)
-
-
-def _arrays(memory):
-    for part in memory:
-        if isinstance(part, tuple):
-            yield from _arrays(part)
-        elif isinstance(part, np.ndarray):
-            yield part
 
 
 @pytest.mark.parametrize("name", [learner.command for learner in LEARNERS if learner.takes_ranges])
@@ -115,78 +97,18 @@ def test_rows_kept_in_memory_are_those_of_the_file(
     monkeypatch.setattr(files.Table, "blocks", read)
     run = start(path, task)
     run()
-    evaluation = run.evaluate()
     assert readings == [0]  # surveyed; all passes are from memory
-    size = sum(rows.nbytes for _, rows in run._cache)
-    surveyed = start(path, task)
-    surveyed._survey()
-    n_cells = sum(cells.nbytes for _, cells in surveyed._cells)
-    for room in (0, n_cells - 1, min(size - 1, n_cells), size - 1):
-        monkeypatch.setattr(training, "CACHE_BYTES", room)
+    counts = []
+    for power in range(9, 20):  # bytes for all, for the cells only, for nothing
+        monkeypatch.setattr(training, "CACHE_BYTES", 1 << power)
         readings.clear()
         other = start(path, task)
         assert_same_model(other()[-1], run.model)
-        assert other.evaluate() == evaluation
-        assert readings == [0] * (4 if room >= n_cells else 5)
-        assert (len(other._cache), len(other._cells)) == (0, 0)
-
-
-def count_checks(monkeypatch):
-    """Return a list that grows whenever rows are validated or labels are ranked."""
-    checks = []
-
-    def counted(name, function):
-        def call(*arguments, **options):
-            checks.append(name)
-            return function(*arguments, **options)
-
-        return call
-
-    for place in (learner, model):
-        monkeypatch.setattr(place.ranking, "to_intervals", counted("ranks", TO_INTERVALS))
-    monkeypatch.setattr(
-        learner.OnlineClassifier,
-        "_read_rows",
-        counted("rows", learner.OnlineClassifier._read_rows),
-    )
-    return checks
-
-
-TO_INTERVALS = learner._ranks.to_intervals
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_rows_are_validated_and_ranked_once_for_each_reading(tmp_path, monkeypatch, kept):
-    """300 rows are one block. Each reading checks the rows to learn from, and those held out."""
-    path = write(tmp_path / "t.csv", make_rows())
-    monkeypatch.setattr(training, "CACHE_BYTES", training.CACHE_BYTES if kept else 0)
-    run = start(path, epochs=5)
-    checks = count_checks(monkeypatch)
-    run()
-    run.evaluate()
-    readings = 1 if kept else run.epoch + 1
-    # ... and once more: the survey ranks the distinct labels, and learning begins without rows.
-    assert checks.count("ranks") == 2 * readings + 1
-    assert checks.count("rows") == 2 * readings + 1
-
-
-def test_a_stream_ranks_each_chunk_once(tmp_path, monkeypatch):
-    """And validates it once, unless a JSON line is read straight into a row."""
-    rows = make_rows(40, seed=3)
-    mixed = [{**row, "low": None, "high": None} if k % 2 else row for k, row in enumerate(rows)]
-    path = tmp_path / "m.pril"
-    io.write(start(write(tmp_path / "t.csv", make_rows()))(), path, kind="model")
-    checks = count_checks(monkeypatch)
-    lines = "".join(f"{json.dumps(row)}\n" for row in mixed).encode()
-    for is_plain, n_rows in ((True, 0), (False, 1)):
-        stream = Stream(model.LoadedModel(path), ("low", "high"), BytesIO(), lambda *_: None, None)
-        stream._plain = stream._plain if is_plain else None
-        checks.clear()
-        stream._answer(
-            JsonRows(stream.model.learner.order_, stream.model.columns), lines.split(b"\n")[:-1]
-        )
-        assert (checks.count("ranks"), checks.count("rows")) == (1, n_rows)
-        assert stream.evaluation.rows == sum(bool(row["low"] or row["high"]) for row in mixed)
+        assert other.describe() == run.describe()
+        counts.append(len(readings))
+    assert set(readings) == {0}
+    assert {counts[0], *counts} == {5, 4, 1} or {counts[0], *counts} == {5, 1}
+    assert counts == sorted(counts, reverse=True)
 
 
 # --- Weights ---
@@ -205,9 +127,8 @@ def test_a_column_of_weights_is_sample_weight(tmp_path, name):
     run = start(write(tmp_path / "t.csv", rows), model=name, weight="w", holdout=0.0)
     fitted = run()
     assert "w" not in fitted[0].feature_names_in_
-    X, y = start(
-        write(tmp_path / "u.csv", rows), model=name, holdout=0.0, drop=(*RANGES.drop, "w")
-    ).gather()
+    X, y = features_and_labels(rows)
+    X = fitted[0].transform(X)
     learner = BY_COMMAND[name].load()(classes=GRADES, max_iter=RANGES.epochs, random_state=0)
     assert_same_model(fitted[-1], learner.fit(X, y, weights))
 
@@ -229,10 +150,10 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     rows = make_rows()
     path = write(tmp_path / "t.csv", rows)
     run = start(path, holdout=0.3, shuffle=False)
-    fitted, evaluation = run(), run.evaluate().to_dict()
-    learning = uses_of(run.task, 0, 300).learning
+    fitted, evaluation = run(), run.describe()["holdout"]
+    learning = run.task.uses(0, 300).learning
     assert 60 < (~learning).sum() < 120
-    each = [uses_of(run.task, k, 1).learning for k in range(300)]
+    each = [run.task.uses(k, 1).learning for k in range(300)]
     assert (np.concatenate(each) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
@@ -279,71 +200,67 @@ def test_a_pass_without_mistakes_is_the_last(tmp_path):
 # --- Landmarks -----------------------------------------------------------------------------------
 
 
-def sampled(path, size=50, **changes):
-    """The rows that a survey samples, as tuples."""
-    run = start(path, nonlinear=5, holdout=0.0, **changes)
-    run.reservoir = Reservoir(size, run.task.seed)
-    run._begin_learning = lambda: None
-    run._survey()
-    return list(zip(*run.reservoir.rows().to_pydict().values(), strict=True))
+def landmarks(path, **changes):
+    """The landmarks of a table of 300 rows; they are chosen from 200."""
+    run = start(path, nonlinear=20, holdout=0.0, epochs=1, **changes)
+    return run()[1].landmarks_.tolist()
 
 
 def test_the_sample_does_not_depend_on_blocks_files_or_formats(tmp_path, monkeypatch):
     rows = [{**row, "size": k / 7} for k, row in enumerate(make_rows())]
-    expected = sampled(write(tmp_path / "t.csv", rows))
-    assert len(set(expected)) == len(expected) == 50
-    for size in (1, 37, 299):
-        monkeypatch.setattr(files, "BLOCK_ROWS", size)
-        assert sampled(tmp_path / "t.csv") == expected
-    for cuts in ([0, 300], [0, 10, 200, 300], [0, 250, 300]):
-        folder = tmp_path / f"parts{len(cuts)}{cuts[1]}"
+    path = write(tmp_path / "t.csv", rows)
+    monkeypatch.setattr(files, "BLOCK_ROWS", 37)
+    expected = landmarks(path)
+    for cuts in ([0, 300], [0, 10, 200, 300]):
+        folder = tmp_path / f"parts{len(cuts)}"
         folder.mkdir()
         for k, (a, b) in enumerate(pairwise(cuts)):
             write_parquet(folder / f"{k}.parquet", rows[a:b])
-        assert sampled(folder) == expected
-    assert sampled(tmp_path / "t.csv", seed=1) != expected
-    assert len(sampled(tmp_path / "t.csv", size=1000)) == 300
+        assert landmarks(folder) == expected
+    assert landmarks(path, seed=1) != expected
 
 
-def test_every_row_has_the_same_chance_to_be_sampled(tmp_path):
-    rows = [{"x": float(k), "low": 1, "high": 2} for k in range(20)]
-    task = Task(labels=("low", "high"))
-    path, counts = write(tmp_path / "t.csv", rows), np.zeros(20)
+def test_every_row_has_the_same_chance_to_be_sampled():
+    schema, counts = pa.schema([("x", pa.float64())]), np.zeros(20)
+    block = pa.RecordBatch.from_pydict({"x": np.arange(20.0)})
     for seed in range(200):
-        for (x,) in sampled(path, size=5, task=task, seed=seed):
-            counts[int(x)] += 1
+        sample = Reservoir(5, seed, schema)
+        for first in range(0, 20, 4):
+            sample.add(first, block.slice(first, 4), np.ones(4, dtype=bool))
+        counts[sample.rows().column("x").to_numpy().astype(int)] += 1
     assert counts.sum() == 1000
     assert np.abs(counts - 50).max() < 4 * np.sqrt(200 * 0.25 * 0.75)
 
 
-def test_landmarks_of_a_small_table_are_those_of_memory(tmp_path, small_blocks):
+@pytest.mark.parametrize("holdout", [0.0, 0.5])
+def test_landmarks_of_a_small_table_are_those_of_memory(tmp_path, small_blocks, holdout):
+    """Rows that are held out are no landmarks."""
     rows = make_rows()
-    run = start(write(tmp_path / "t.csv", rows), model="ordered-logit", nonlinear=40, holdout=0.0)
-    sample = run.reservoir
+    path = write(tmp_path / "t.csv", rows)
+    run = start(path, model="ordered-logit", nonlinear=40, holdout=holdout)
     fitted = run()
     X, y = features_and_labels(rows)
     order = np.argsort(np.random.Generator(np.random.PCG64([0, 1])).random(300))
-    assert sample.keys.argsort().tolist() == list(range(300))
+    order = order[run.task.uses(0, 300).learning[order]]
     features = fitted[0].transform(X)
     front = pril.LandmarkFeatures(40, random_state=0).fit(features[order])
     np.testing.assert_array_equal(fitted[1].landmarks_, front.landmarks_)
     learner = pril.OrderedLogit(classes=GRADES, max_iter=3, random_state=0)
-    curved = fitted.score(X, y)
-    assert curved > learner.fit(features, y).score(features, y) - 0.05
+    assert fitted.score(X, y) > learner.fit(features, y).score(features, y) - 0.05
     assert fitted[:-1].get_feature_names_out()[-1] == "landmark39"
-    io.write(fitted, tmp_path / "m.pril", kind="model")
-    again = io.read(tmp_path / "m.pril", kind="model")[0]
-    assert (again.predict(X) == fitted.predict(X)).all()
+    pril.save(fitted, tmp_path / "m.pril")
+    assert (pril.load(tmp_path / "m.pril").predict(X) == fitted.predict(X)).all()
 
 
-def test_held_out_rows_are_no_landmarks(tmp_path, small_blocks):
-    rows = make_rows()
-    run = start(write(tmp_path / "t.csv", rows), nonlinear=40, holdout=0.5, scale=False)
-    sample = run.reservoir
-    run()
-    kept = [row["age"] for row, used in zip(rows, uses_of(run.task, 0, 300).learning, strict=True)
-            if used]  # fmt: skip
-    assert sorted(sample.rows().column("age").to_pylist()) == sorted(kept)
+def test_landmarks_of_ordered_categories(tmp_path):
+    rng = np.random.default_rng(0)
+    size = pd.Categorical.from_codes(rng.integers(0, 3, 90), ["s", "m", "l"], ordered=True)
+    x = rng.normal(size=90)
+    frame = pd.DataFrame({"x": x, "size": size, "y": np.digitize(x + size.codes, [0.5, 1.5])})
+    frame.to_parquet(tmp_path / "t.parquet")
+    fitted = start(tmp_path / "t.parquet", Task(("y",), nonlinear=5))()
+    assert fitted[0].ranks_ == {"size": ["s", "m", "l"]}
+    assert fitted.score(frame, frame["y"]) > 0.8
 
 
 def test_landmarks_of_a_sparse_table(tmp_path, small_blocks):
@@ -370,8 +287,8 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
     path = write(tmp_path / "t.csv", rows)
     options = {"coverage": 0.8, "guarantee": guarantee, "model": "ordered-logit"}
     run = start(path, shuffle=False, **options)
-    fitted, evaluation = run(), run.evaluate()
-    learning, calibration, held_out = uses_of(run.task, 0, 600)
+    fitted = run()
+    learning, calibration, held_out = run.task.uses(0, 600)
     assert (learning.astype(int) + calibration + held_out == 1).all()
     assert abs(held_out.mean() - 0.2) < 0.05
     assert abs(calibration.mean() - 0.16) < 0.05
@@ -385,7 +302,7 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
         write(tmp_path / "kept.csv", kept), model="ordered-logit", holdout=0.0, shuffle=False
     )()
     np.testing.assert_allclose(fitted.estimator_[-1].coef_, alone[-1].coef_)
-    report = run.describe(evaluation)
+    report = run.describe()
     labelled = [bool(row["low"] or row["high"]) for row in rows]
     assert report["learned_rows"] == sum(np.array(labelled)[learning])
     assert report["ranges"] == {
@@ -440,8 +357,7 @@ def test_a_crash_after_any_checkpoint_changes_nothing(
 ):
     path = write(tmp_path / f"t.{suffix}", make_rows())
     whole = start(path, model=name, epochs=2, **more)
-    expected = whole()
-    io.write(expected, tmp_path / "expected.pril", kind="model")
+    pril.save(whole(), tmp_path / "expected.pril")
     for lives in range(1, 100, step):
         run = start(path, model=name, epochs=2, **more)
         keeper = CrashingCheckpoint(tmp_path / f"c{lives}.pril", 37, run.origin())
@@ -450,13 +366,10 @@ def test_a_crash_after_any_checkpoint_changes_nothing(
             run(keeper)
         except Crash:
             again = start(path, model=name, epochs=2, **more)
-            fitted = again(Checkpoint(keeper.path, 10**9, again.origin()))
-            io.write(fitted, tmp_path / "again.pril", kind="model")
-            assert (tmp_path / "again.pril").read_bytes() == (
-                tmp_path / "expected.pril"
-            ).read_bytes()
-            assert again.evaluate() == whole.evaluate()
-            assert again.encode_labels()[2].tolist() == whole.encode_labels()[2].tolist()
+            pril.save(again(Checkpoint(keeper.path, 10**9, again.origin())), tmp_path / "m.pril")
+            found = snapshot(tmp_path)
+            assert found[tmp_path / "m.pril"] == found[tmp_path / "expected.pril"]
+            assert again.describe() == whole.describe()
         else:
             break
     assert 3 * 8 < lives <= 3 * 9 + step  # a survey and two passes, of eight blocks and a rest
@@ -566,7 +479,3 @@ def test_other_mistakes(tmp_path):
     many = write(tmp_path / "m.csv", [{"x": 1, "y": k} for k in range(10_002)])
     with pytest.raises(TableError, match="over 10000 different labels"):
         start(many, Task(labels=("y",)))()
-
-
-def test_empty_evaluation():
-    assert Evaluation().to_dict()["interval_accuracy"] is None

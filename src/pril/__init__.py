@@ -28,6 +28,7 @@ experiments, io, errors; and with other libraries: dask, river, onnx.
 import importlib as _importlib
 import typing as _typing
 
+from pril.core.registry import BATCH_LEARNERS as _BATCH_LEARNERS
 from pril.core.registry import LEARNERS as _LEARNERS
 
 if _typing.TYPE_CHECKING:
@@ -43,24 +44,17 @@ if _typing.TYPE_CHECKING:
     from pril import plotting as plotting
     from pril import river as river
     from pril import theory as theory
+    from pril.core.registry import *
     from pril.features import *
     from pril.io import load as load
     from pril.io import save as save
-    from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
-    from pril.learners.mpril import MPRIL as MPRIL
-    from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
-    from pril.learners.ordered_boosting import OrderedBoosting as OrderedBoosting
-    from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
-    from pril.learners.prank import PRank as PRank
-    from pril.learners.pril import PRIL as PRIL
-    from pril.learners.widrow_hoff import WidrowHoff as WidrowHoff
     from pril.ranges import *
     from pril.reporting.model_report import report as report
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
 
 __version__ = "0.1.0"
 
-_HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
+_HOMES = {learner.name: learner.module for learner in (*_LEARNERS, *_BATCH_LEARNERS)} | {
     "ColumnEncoder": "pril.tables.encoder",
     "LandmarkFeatures": "pril.features",
     "PolynomialMap": "pril.features",

@@ -84,7 +84,7 @@ def make_synthetic(
     rng = check_random_state(random_state)
     X = rng.uniform(size=(n_samples, 2))
     score = 10 * (X[:, 0] - 0.5) * (X[:, 1] - 0.5) + rng.normal(scale=noise, size=n_samples)
-    # "score > b_r", so a score on a threshold stays below it.
+    # "score > b_r": a score equal to a threshold belongs to the class below it.
     return X, 1 + np.searchsorted([-1, -0.1, 0.25, 1], score, side="left")
 
 

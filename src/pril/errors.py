@@ -1,4 +1,4 @@
-"""Our errors, all of them a `PrilError`, and our warnings."""
+"""The errors of this package, each a `PrilError`, and its warnings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADVICE = {  # what a message adds for a hint
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message quotes it, the end of a long one left out.
+    """Return a value as it appears in a message, shortened if it is long.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class MissingExtraError(PrilError, ImportError):
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn the errors of a library that checks what a user gave into ours."""
+    """Turn the errors of a library that checks a user's input into ours."""
     try:
         yield
     except PrilError:

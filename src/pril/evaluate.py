@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import indexable
 
 from pril.core import ranking
-from pril.core.classifier import naming_rows
+from pril.core.classifier import OrdinalClassifier, naming_rows
 from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
@@ -24,7 +24,7 @@ __all__ = ["Progress", "cross_val_proba", "progressive"]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a learner said of each row before it learned from it.
+    """The predictions of a learner for each row, made before it learned the row.
 
     Attributes
     ----------
@@ -102,6 +102,11 @@ def progressive(
     >>> progress.running_loss
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
+    if isinstance(estimator, OrdinalClassifier) and not isinstance(estimator, OnlineClassifier):
+        raise InputTypeError(
+            f"{type(estimator).__name__} learns all rows at once, and cannot predict each before "
+            "it is learned: use OrderedLogit"
+        )
     if not isinstance(estimator, OnlineClassifier):
         raise InputTypeError(
             f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
@@ -156,7 +161,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     >>> cross_val_proba(model, X, y, cv=4).shape
     (40, 3)
     """
-    from sklearn.model_selection import check_cv  # half a second, for this alone
+    from sklearn.model_selection import check_cv  # takes half a second to import
 
     parts = Parts.of(estimator)
     learner = parts.learner
@@ -177,7 +182,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     proba = np.empty((len(rank), len(classes)))
     for train, test in splits:
         model = clone(estimator)
-        Parts.of(model).learner.set_params(classes=classes)  # some may be in no row of the fold
+        Parts.of(model).learner.set_params(classes=classes)  # some may not occur in the fold
         with naming_rows(train):
             model.fit(safe_indexing(X, train), safe_indexing(y, train))
         proba[test] = model.predict_proba(safe_indexing(X, test))

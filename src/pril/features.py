@@ -110,7 +110,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
         powers = self._monomials.powers_
         total = powers.sum(axis=1)
-        # A kernel value has the multinomial coefficient of each monomial; a mapped row its root.
+        # A kernel value has each monomial times its multinomial coefficient, a mapped row its root.
         log = math.lgamma(self.degree + 1) - np.array(
             [sum(math.lgamma(p + 1) for p in row) for row in powers]
         )
@@ -277,7 +277,7 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
             **self._learned_with,
         ).fit(X)
         self.landmarks_ = nystroem.components_
-        # In the order that a file restores, so that products round the same.
+        # The memory order that a loaded file has, so that products round the same.
         self._projection = nystroem.normalization_.T.astype(np.float64, order="C")
         self._offset = np.zeros(len(self._projection))
         mean, square = self._offset.copy(), 0.0
@@ -319,13 +319,13 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
     def _read(self, X: Any, *, reset: bool) -> Any:
         check_cells(X)
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
-        if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take no longer indices
+        if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take 32-bit indices only
             short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
             return csr_array((X.data, *short), shape=X.shape)
         return X
 
     def _similarities(self, X: Any) -> Iterator[tuple[slice, Array]]:
-        """Yield the Nystroem features, centred and scaled, of some rows after the others."""
+        """Yield the Nystroem features, centred and scaled, of batches of rows."""
         kernel, gamma = self._learned_with["kernel"], self._learned_with["gamma"]
         step = max(1, BLOCK_VALUES // len(self._offset))
         for start in range(0, X.shape[0], step):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
-STREAM = 1  # tells the draws of `make_intervals` from those of learners
+STREAM = 1  # makes the draws of `make_intervals` independent of those of learners
 
 __all__ = [
     "ClassOrderWarning",
@@ -137,7 +137,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     for rater in range(ranks.shape[1]):
         column = table._replace(values=table.values[:, [rater]])
         ranks[:, rater] = ranking.to_intervals(column, order, name="votes")[:, 0]
-    # Votes that were cast come first, in order; so many of them are left out at each end.
+    # Votes that were cast come first, in order; this many are left out at each end.
     ranks = np.sort(np.where(cast, ranks, len(order)), axis=1)
     n_votes = np.sum(cast, axis=1)
     skipped = np.floor(trim * np.maximum(n_votes - 1, 0)).astype(np.int64)
@@ -314,7 +314,7 @@ def from_strings(y: Any, classes: Any) -> Array:
 
 
 class _Scale:
-    """The classes as people write them."""
+    """The classes, looked up by how people write them."""
 
     def __init__(self, classes: Array) -> None:
         self.are_numbers = classes.dtype.kind in "biuf"
@@ -323,7 +323,7 @@ class _Scale:
         self.ranks = {self.key(name): r for r, name in enumerate(names)}
 
     def key(self, name: Any) -> Any:
-        """Return what equal spellings of a class have in common."""
+        """Return a text in the form in which spellings are compared."""
         if self.are_numbers:
             try:
                 return float(name)

@@ -1,4 +1,4 @@
-"""How good predictions are when the truth is a range, in ranks whatever the labels' coding."""
+"""Metrics of predictions where labels may be ranges; distances are counted in ranks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from pril.core import ranking
+from pril.core.docs import filled
 from pril.core.evaluation import mean_over_rows
 from pril.core.rows import check_cells
 from pril.errors import ClassOrderWarning, InputError, RowError
@@ -45,16 +46,13 @@ def interval_absolute_error(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+    %(y_true)
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes all that occur in either argument, as `fit`
         would; a class that does not occur then does not count as a rank.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(sample_weight)
 
     Returns
     -------
@@ -83,15 +81,12 @@ def interval_accuracy(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+    %(y_true)
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes all that occur in either argument.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(sample_weight)
 
     Returns
     -------
@@ -124,8 +119,8 @@ def interval_hinge_loss(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+        Exact labels, or lower and upper ends. A missing end is open; a row without a label is
+        ignored.
     scores : array-like of shape (n_samples,)
         Scores, as `latent` gives them.
     thresholds : array-like of shape (n_classes - 1,)
@@ -181,16 +176,11 @@ def interval_log_loss(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. A missing end is open; a row without a label is left
-        out.
+    %(y_true)
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes. A range of probability 0 counts as machine epsilon.
-    classes : array-like of shape (n_classes,), default=None
-        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(classes sample_weight)
 
     Returns
     -------
@@ -229,15 +219,12 @@ def ranked_probability_score(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
-        out.
+        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are
+        ignored.
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes.
-    classes : array-like of shape (n_classes,), default=None
-        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(classes sample_weight)
 
     Returns
     -------
@@ -264,7 +251,7 @@ def calibration_error(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return how far the probabilities are from the shares that are then observed.
+    """Return how far the probabilities are from the observed shares.
 
     For each class i but the last, rows are put into ten bins by their P(y <= i). In a bin, the mean
     probability is compared with the share of rows for which y <= i is true. The result is the mean
@@ -273,15 +260,12 @@ def calibration_error(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are left
-        out: a range does not say on which side of a class inside it the row is.
+        Exact labels, or lower and upper ends. Rows whose label is a range, or missing, are
+        ignored: a range does not say on which side of a class inside it the row is.
     y_proba : array-like of shape (n_samples, n_classes)
         Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
         classes.
-    classes : array-like of shape (n_classes,), default=None
-        The ordered classes, lowest first. None takes them from `y_true`, where all must occur.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row.
+    %(classes sample_weight)
 
     Returns
     -------
@@ -299,11 +283,20 @@ def calibration_error(
     return float(np.mean(errors)) if errors else 0.0
 
 
+for _metric in (
+    interval_absolute_error,
+    interval_accuracy,
+    interval_log_loss,
+    ranked_probability_score,
+    calibration_error,
+):
+    _metric.__doc__ = filled(_metric.__doc__, interval_hinge_loss.__doc__)
+
 N_BINS = 10  # of the probabilities
 
 
 class Reliability(NamedTuple):
-    """What P(y <= i) says and what is then observed, for each bin that is not empty."""
+    """P(y <= i) as predicted and as observed, for each bin that is not empty."""
 
     mean: NDArray[Any]  # probability
     seen: NDArray[Any]  # share of the rows for which y <= i is true
@@ -388,7 +381,7 @@ class IntervalScorer(BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is left out.
+            Exact labels or intervals; a row without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
@@ -404,18 +397,11 @@ class IntervalScorer(BaseEstimator):
     def score(
         self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Do the same by the name that metadata routing knows.
+        """Do the same as a call; metadata routing uses this name.
 
         Parameters
         ----------
-        estimator : object
-            A fitted classifier, or another estimator that has one inside.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+        %(estimator X y sample_weight)
 
         Returns
         -------
@@ -424,13 +410,15 @@ class IntervalScorer(BaseEstimator):
         """
         return self(estimator, X, y, sample_weight)
 
+    score.__doc__ = filled(score.__doc__, __call__.__doc__)
+
 
 interval_accuracy_scorer = IntervalScorer(interval_accuracy)
 neg_interval_absolute_error_scorer = IntervalScorer(interval_absolute_error, sign=-1)
 neg_interval_log_loss_scorer = IntervalScorer(interval_log_loss, sign=-1, response="predict_proba")
 
 
-# Where estimators of scikit-learn keep a fitted one.
+# Attributes in which meta-estimators of scikit-learn keep a fitted one.
 INSIDE = (
     "steps",
     "best_estimator_",

@@ -1,7 +1,7 @@
 """Export of models to ONNX. Needs skl2onnx, the extra ``onnx``.
 
-A model in ONNX predicts without Python: scores are computed in float64 and compared with the
-thresholds as the learners do it, so that labels agree, ties included.
+A model in ONNX predicts without Python. Scores are computed in float64 and compared with the
+thresholds as in the learners, so that labels agree, ties included.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
 
 from pril.errors import InputTypeError, MissingExtraError
 
 try:
+    from onnx import helper as onnx_helper
     from skl2onnx import convert_sklearn, update_registered_converter
     from skl2onnx import to_onnx as convert_with_rows
     from skl2onnx.common.data_types import (
@@ -27,11 +29,10 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
+from pril.core.classifier import ProbabilityClassifier, ThresholdClassifier
 from pril.core.parts import Parts
-from pril.core.registry import LEARNERS
+from pril.core.registry import BATCH_LEARNERS, LEARNERS
 from pril.features import PolynomialMap
-from pril.learners.kernel_pril import KernelPRIL
-from pril.learners.ordered_logit import OrderedLogit
 
 __all__ = ["register", "to_onnx"]
 
@@ -63,9 +64,9 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     Returns
     -------
     graph : onnx.ModelProto
-        Its outputs are `label` and, for `OrderedLogit`, `probabilities`, else `scores`: the score
-        of `latent`, or one for each class of a `MulticlassPerceptron`. Classes are in the order of
-        the model's `order_`, from lowest to highest.
+        Its outputs are `label` and, for a learner with probabilities, `probabilities`, else
+        `scores`: the score of `latent`, or one for each class if there are no thresholds. Classes
+        are in the order of the model's `order_`, from lowest to highest.
 
     Examples
     --------
@@ -90,7 +91,7 @@ def to_onnx(model: Any, X: Any = None) -> Any:
 def _converted(model: Any, X: Any) -> Any:
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
-    if type(first).__name__ == "ColumnEncoder":
+    if isinstance(first, _column_encoder()):
         inputs = [
             (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
             for name in first.numbers_
@@ -100,7 +101,7 @@ def _converted(model: Any, X: Any) -> Any:
     if X is None:
         inputs = [("X", DoubleTensorType([None, first.n_features_in_]))]
         return convert_sklearn(model, initial_types=inputs)
-    if hasattr(X, "iloc") and type(first).__name__ != "ColumnTransformer":
+    if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
         X = np.asarray(X)
     return convert_with_rows(model, X[:1])
 
@@ -115,20 +116,24 @@ def register() -> None:
     >>> from pril.onnx import register
     >>> register()
     """
-    for learner in LEARNERS:
+    for learner in (*LEARNERS, *BATCH_LEARNERS):
         kind = learner.load()
-        convert = _refuse if kind is KernelPRIL else _convert_learner
+        convert = _convert_learner if learner.linear or learner in BATCH_LEARNERS else _refuse
         update_registered_converter(
             kind, f"Pril{learner.name}", _shape_learner, convert, parser=_parse_learner
         )
     update_registered_converter(PolynomialMap, "PrilPolynomialMap", _shape_map, _convert_map)
+    for encoder in _column_encoder():
+        update_registered_converter(encoder, "PrilColumnEncoder", _shape_encoder, _convert_encoder)
+
+
+def _column_encoder() -> tuple[Any, ...]:
+    """Return the class ColumnEncoder, nothing without pyarrow, which it needs."""
     try:
         from pril.tables.encoder import ColumnEncoder
-    except ImportError:  # without pyarrow there is no encoder to convert
-        return
-    update_registered_converter(
-        ColumnEncoder, "PrilColumnEncoder", _shape_encoder, _convert_encoder
-    )
+    except ImportError:
+        return ()
+    return (ColumnEncoder,)
 
 
 class _Graph:
@@ -172,7 +177,7 @@ class _Graph:
 def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     operator = scope.declare_local_operator(f"Pril{type(model).__name__}", model)
     operator.inputs.extend(inputs)
-    other = "probabilities" if isinstance(model, OrderedLogit) else "scores"
+    other = "probabilities" if isinstance(model, ProbabilityClassifier) else "scores"
     operator.outputs.append(scope.declare_local_variable("label", Int64TensorType()))
     operator.outputs.append(scope.declare_local_variable(other, DoubleTensorType()))
     return operator.outputs
@@ -185,16 +190,18 @@ def _shape_learner(operator: Any) -> None:
         raise InputTypeError(
             f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
         )
-    width = 1 if hasattr(model, "thresholds_") else len(model.order_)
-    if isinstance(model, OrderedLogit):
-        width = len(model.order_)
+    has_one = isinstance(model, ThresholdClassifier) and not isinstance(
+        model, ProbabilityClassifier
+    )
+    width = 1 if has_one else len(model.order_)
     operator.outputs[0].type = TYPES[kind][0]([None])
     operator.outputs[1].type = DoubleTensorType([None, width])
 
 
 def _refuse(scope: Any, operator: Any, container: Any) -> None:
     raise InputTypeError(
-        "KernelPRIL cannot be exported to ONNX: use PolynomialMap and PRIL for a polynomial kernel"
+        f"{type(operator.raw_operator).__name__} cannot be exported to ONNX: use PolynomialMap and "
+        "PRIL for a polynomial kernel"
     )
 
 
@@ -202,21 +209,16 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     label, other = (output.full_name for output in operator.outputs)
-    w, cut, unit = model._parameters()
-    score = graph.add("MatMul", graph.joined(operator.inputs), graph.numbers(w[:, :-1].T))
-    if getattr(model, "fit_intercept", False):
-        score = graph.add("Add", score, graph.numbers(w[:, -1]))
+    score, cut, unit = _score(graph, model, graph.joined(operator.inputs))
     chances = None
-    if isinstance(model, OrderedLogit):
+    if isinstance(model, ProbabilityClassifier):
         chances = _chances(graph, graph.add("Div", score, graph.numbers([unit])), cut / unit)
         graph.add("Identity", chances, into=other)
     else:
         graph.add("Div", score, graph.numbers([unit]), into=other)
-    if not hasattr(model, "thresholds_"):
-        rank = graph.add("ArgMax", score, axis=1, keepdims=0)
-    elif chances is not None and model.decision == "mode":
+    if chances is not None and model.decision == "mode":
         rank = graph.add("ArgMax", chances, axis=1, keepdims=0)
-    elif len(cut) == 2:  # one class
+    elif not isinstance(model, ThresholdClassifier) or len(cut) == 2:  # with one class, it is 0
         rank = graph.add("ArgMax", score, axis=1, keepdims=0)
     else:
         above = graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1]))
@@ -230,8 +232,65 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     graph.add("Gather", graph.constant(kind, classes), rank, into=label, axis=0)
 
 
+def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
+    """Return scores, thresholds between sentinels, and the number that divides both."""
+    if hasattr(model, "_forest"):
+        return _boosted_score(graph, model, X), np.r_[-np.inf, model.thresholds_, np.inf], 1.0
+    w, cut, unit = model._parameters()
+    score = graph.add("MatMul", X, graph.numbers(w[:, :-1].T))
+    if getattr(model, "fit_intercept", False):
+        score = graph.add("Add", score, graph.numbers(w[:, -1]))
+    return score, cut, unit
+
+
+def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
+    """Return the linear score plus the mean of the boosters' trees."""
+    if model._categories:
+        raise InputTypeError(
+            "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
+            "ColumnEncoder before it"
+        )
+    mean = graph.numbers(model._mean)
+    known = graph.add("Where", graph.add("IsNaN", X), mean, X)
+    slope = graph.numbers(model._slope[:, np.newaxis])
+    linear = graph.add("MatMul", graph.add("Sub", known, mean), slope)
+    score = graph.add("Add", linear, graph.numbers([model._intercept]))
+    forest = model._forest
+    if len(forest.feature) == 0:
+        return score
+    tree = np.repeat(np.arange(len(forest.first) - 1), np.diff(forest.first))
+    node = np.arange(len(tree)) - forest.first[tree]
+    leaf, left = forest.feature < 0, np.maximum(forest.child - forest.first[tree], 0)
+
+    def doubles(cells: Any) -> Any:
+        return onnx_helper.make_tensor("values", DOUBLE, [len(cells)], cells)
+
+    trees = graph.add(
+        "TreeEnsembleRegressor",
+        X,
+        op_domain="ai.onnx.ml",
+        op_version=3,
+        n_targets=1,
+        aggregate_function="SUM",
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=node.tolist(),
+        nodes_featureids=np.maximum(forest.feature, 0).tolist(),
+        nodes_modes=["LEAF" if is_leaf else "BRANCH_LEQ" for is_leaf in leaf.tolist()],
+        nodes_values_as_tensor=doubles(np.where(leaf, 0.0, forest.value).tolist()),
+        nodes_truenodeids=np.where(leaf, 0, left).tolist(),
+        nodes_falsenodeids=np.where(leaf, 0, left + 1).tolist(),
+        nodes_missing_value_tracks_true=forest.missing_left.astype(int).tolist(),
+        target_treeids=tree[leaf].tolist(),
+        target_nodeids=node[leaf].tolist(),
+        target_ids=[0] * int(leaf.sum()),
+        target_weights_as_tensor=doubles(forest.value[leaf].tolist()),
+    )
+    trees = graph.add("Cast", trees, to=DOUBLE)
+    return graph.add("Add", score, graph.add("Div", trees, graph.numbers([model._n_boosters])))
+
+
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes, as `pril.OrderedLogit` has them."""
+    """Return the probabilities of the classes, as `predict_proba` has them."""
     low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
     high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
     width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))

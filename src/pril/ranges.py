@@ -35,9 +35,9 @@ GUARANTEES = ("exact", "contain", "touch")
 class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Predict a range of classes, wide enough for a coverage that is guaranteed.
 
-    Split conformal prediction: some rows are kept apart from learning, and show how far from its
-    score the class of a row may lie. Nothing is assumed of the learner. The rows to come must be
-    exchangeable with those kept apart, as rows drawn in the same way are.
+    Split conformal prediction: some rows are not learned from; they show how far from its score the
+    class of a row may lie. Nothing is assumed about the learner. New rows must be exchangeable with
+    the calibration rows, as rows drawn in the same way are.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self : object
             The fitted estimator.
         """
-        from sklearn.model_selection import train_test_split  # half a second, for this alone
+        from sklearn.model_selection import train_test_split  # takes half a second to import
 
         learner = learner_of(self.estimator)
         X, y = indexable(X, y)
         table = ranking.read(y)
-        estimator = clone(self.estimator)  # of a frozen one: the same
+        estimator = clone(self.estimator)  # a frozen estimator is returned as it is
         if not learns(estimator):
             check_is_fitted(learner)
             apart = np.arange(len(table.values))
@@ -165,7 +165,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 random_state=self.random_state,
             )
             if not Parts.of(estimator).is_frozen:
-                learner_of(estimator).set_params(classes=classes)  # some may be in no row
+                learner_of(estimator).set_params(classes=classes)  # some may not occur here
             with naming_rows(rows):
                 estimator.fit(safe_indexing(X, rows), safe_indexing(y, rows))
             X, table = safe_indexing(X, apart), table.take(apart)
@@ -253,7 +253,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is left out.
+            Exact labels or intervals; a row without a label is ignored.
 
         Returns
         -------
@@ -346,7 +346,7 @@ def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 # A score lies max(cut[y] - score, score - cut[y + 1]) outside of class y; below 0 it is inside. The
-# first grows with y and the second falls: one or two classes tell the extremes of many.
+# first term grows with y and the second falls, so one or two classes give the extremes of a range.
 
 
 def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: str) -> Array:
@@ -368,10 +368,10 @@ def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: s
 def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
     """Return the margin: the k-th smallest of n scores, k being (n + 1) coverage, rounded up.
 
-    If that is none of them, the margin is infinite. It is never negative, so that every range has
+    If k is larger than n, the margin is infinite. It is never negative, so that every range has
     a class.
     """
-    n, share = len(scores), Fraction(str(float(coverage)))  # 0.9 is nine tenths, without rounding
+    n, share = len(scores), Fraction(str(float(coverage)))  # exactly nine tenths for 0.9
     others = 'guarantee="contain" and guarantee="touch" can use labels that are ranges'
     if guarantee == "exact" and n == 0:
         raise InputError(f'guarantee="exact" needs rows with exact labels, there is none; {others}')
@@ -393,7 +393,7 @@ def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:
 def rank_ranges(rank: Array, scores: Array, cut: Array, margin: float) -> Array:
     """Return the lowest and the highest rank of the classes within the margin of a score.
 
-    The likeliest class may be farther away: a range reaches to the predicted rank, too.
+    A range always includes the predicted rank, which may be farther away.
     """
     score, last = scores[:, 0], len(cut) - 2
     low = _first_rank(score, last, lambda rank: score - cut[rank + 1] <= margin)
@@ -402,7 +402,7 @@ def rank_ranges(rank: Array, scores: Array, cut: Array, margin: float) -> Array:
 
 
 def _first_rank(score: Array, last: int, holds: Callable[[Array], Array]) -> Array:
-    """Return for each score the first rank that something holds for: for all after it, too."""
+    """Return for each score the first rank for which a monotone condition holds."""
     low, high = np.zeros(len(score), dtype=np.int64), np.full(len(score), last)
     while (low < high).any():
         middle = (low + high) // 2

@@ -1,12 +1,13 @@
-"""PRIL and the ordered logit at home in River; needs the extra ``river``."""
+"""Linear learners as classifiers of River, and metrics; needs the extra ``river``."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 
 from pril.errors import InputError, MissingExtraError
 
@@ -18,11 +19,17 @@ except ImportError as error:
 import pril
 from pril.core import ranking
 
-__all__ = ["IntervalAccuracy", "IntervalMAE", "OrderedLogitClassifier", "PRILClassifier"]
+__all__ = [
+    "IntervalAccuracy",
+    "IntervalMAE",
+    "OrderedLogitClassifier",
+    "OrdinalClassifier",
+    "PRILClassifier",
+]
 
 
 class Reader:
-    """Reads labels as River passes them on, from a file too: there, all of them are strings."""
+    """Reads labels as River passes them; labels from a file are all strings."""
 
     def __init__(self, classes: Sequence[Any]) -> None:
         self.spellings = {str(label): label for label in classes}
@@ -37,17 +44,36 @@ class Reader:
         return y
 
 
-class Classifier(base.Classifier):
-    """What the classifiers share: a learner of `pril` behind River's methods."""
+class OrdinalClassifier(base.Classifier):
+    """A linear learner of this package as a classifier of River.
 
-    classes: Sequence[Any]
+    Parameters
+    ----------
+    learner : estimator
+        A linear learner with its `classes`, lowest first. A clone of it learns.
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self._stream = model.stream()
-        self._read = Reader(self.classes)
+    Attributes
+    ----------
+    model : estimator
+        The clone, current at all times: `pril.save` writes it to a file.
 
-    def __copy__(self) -> Classifier:
+    Examples
+    --------
+    >>> from pril import WidrowHoff
+    >>> from pril.river import OrdinalClassifier
+    >>> model = OrdinalClassifier(WidrowHoff(classes=["low", "high"]))
+    >>> model.learn_one({"size": -1.0}, "low")
+    >>> model.predict_one({"size": -1.0})
+    'low'
+    """
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+        self.model = clone(learner)
+        self._stream = self.model.stream()
+        self._read = Reader(learner.classes)
+
+    def __copy__(self) -> OrdinalClassifier:
         return copy.deepcopy(self)  # two streams cannot share a model
 
     def learn_one(self, x: dict[str, Any], y: Any, w: float = 1.0) -> None:
@@ -56,7 +82,7 @@ class Classifier(base.Classifier):
         Parameters
         ----------
         x : dict
-            Features, all of them numbers. A feature that is missing counts as zero.
+            Features, all of them numbers. A missing feature counts as zero.
         y : label, pair, dict or None
             The class, its lower and upper end, or ``{"low": lower, "high": upper}``; None or an
             empty string is a missing end or label.
@@ -74,7 +100,7 @@ class Classifier(base.Classifier):
         x : dict
             Features.
         **kwargs : dict
-            River's own; not used.
+            Ignored; River may pass them.
 
         Returns
         -------
@@ -83,31 +109,64 @@ class Classifier(base.Classifier):
         """
         return self._stream.predict_one(x) if self._has_learned() else None
 
+    def predict_proba_one(self, x: dict[str, Any], **kwargs: Any) -> dict[Any, float]:
+        """Return the probabilities of the classes, if the learner has them.
+
+        Parameters
+        ----------
+        x : dict
+            Features.
+        **kwargs : dict
+            Ignored; River may pass them.
+
+        Returns
+        -------
+        probabilities : dict
+            Of each class, lowest first; all equal before the first row was learned.
+        """
+        if not hasattr(self._stream, "predict_proba_one"):
+            return super().predict_proba_one(x, **kwargs)  # type: ignore[no-any-return]  # raises
+        if self._has_learned():
+            return self._stream.predict_proba_one(x)  # type: ignore[no-any-return]
+        return dict.fromkeys(self.model.classes, 1.0 / len(self.model.classes))
+
     def _has_learned(self) -> bool:
         return hasattr(self.model, "order_")
 
     @property
     def _multiclass(self) -> bool:
-        return len(self.classes) > 2
+        return len(self.model.classes) > 2
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        # Of the data that River checks with, these are the labels in order. With two classes, it
-        # leaves out the data whose labels are the names of things in pictures.
+        # With two classes River leaves out the data whose labels are names of objects in images.
+        yield {"learner": pril.MulticlassPerceptron(classes=[False, True])}
+
+
+class _NamedClassifier(OrdinalClassifier):
+    """A classifier that takes the parameters of its learner."""
+
+    _learner: ClassVar[str]
+
+    def __init__(self, classes: list[Any], **parameters: Any) -> None:
+        self.classes = classes
+        self.parameters = parameters
+        super().__init__(getattr(pril, self._learner)(classes=classes, **parameters))
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"classes": [False, True]}
 
 
-class PRILClassifier(Classifier):
+class PRILClassifier(_NamedClassifier):
     """PRIL, the perceptron that learns from ranges, as a classifier of River.
 
     Parameters
     ----------
     classes : list
         The ordered labels, lowest first.
-    average : bool, default=True
-        Predict with the mean of all iterates instead of the last one.
-    half_life : float, default=None
-        Rounds after which a round counts half as much in the mean. None: all count the same.
+    **parameters : dict
+        Other parameters of `pril.PRIL`, such as `average` and `half_life`.
 
     Attributes
     ----------
@@ -116,7 +175,7 @@ class PRILClassifier(Classifier):
 
     See Also
     --------
-    pril.PRIL : The learner, with all of its attributes.
+    pril.PRIL : The learner, with all of its parameters and attributes.
 
     Examples
     --------
@@ -129,37 +188,18 @@ class PRILClassifier(Classifier):
     3
     """
 
-    def __init__(
-        self, classes: list[Any], average: bool = True, half_life: float | None = None
-    ) -> None:
-        self.classes = classes
-        self.average = average
-        self.half_life = half_life
-        super().__init__(pril.PRIL(classes=classes, average=average, half_life=half_life))
+    _learner = "PRIL"
 
 
-class OrderedLogitClassifier(Classifier):
+class OrderedLogitClassifier(_NamedClassifier):
     """The ordered logit learned from ranges, with probabilities, as a classifier of River.
 
     Parameters
     ----------
     classes : list
         The ordered labels, lowest first.
-    average : bool, default=True
-        Predict with a mean of all iterates instead of the last one.
-    half_life : float, default=None
-        Rounds after which a round counts half as much. None: it counts in full for ever.
-    rate : float, default=10.0
-        Step size of the weights.
-    cut_rate : float, default=2.0
-        Step size of the thresholds.
-    trust : float, default=30.0
-        Number of rows with an exact label of a class after which what they show about ranges counts
-        half.
-    noise : float, default=0.0
-        Relative chance of a label that does not hold the true class.
-    decision : {"median", "mode"}, default="median"
-        Which class to predict: the median of the probabilities or the likeliest one.
+    **parameters : dict
+        Other parameters of `pril.OrderedLogit`, such as `half_life`, `rate` and `decision`.
 
     Attributes
     ----------
@@ -168,7 +208,7 @@ class OrderedLogitClassifier(Classifier):
 
     See Also
     --------
-    pril.OrderedLogit : The learner, with all of its attributes.
+    pril.OrderedLogit : The learner, with all of its parameters and attributes.
 
     Examples
     --------
@@ -179,49 +219,11 @@ class OrderedLogitClassifier(Classifier):
     True
     """
 
-    def __init__(
-        self,
-        classes: list[Any],
-        average: bool = True,
-        half_life: float | None = None,
-        rate: float = 10.0,
-        cut_rate: float = 2.0,
-        trust: float = 30.0,
-        noise: float = 0.0,
-        decision: Literal["median", "mode"] = "median",
-    ) -> None:
-        self.classes = classes
-        self.average = average
-        self.half_life = half_life
-        self.rate = rate
-        self.cut_rate = cut_rate
-        self.trust = trust
-        self.noise = noise
-        self.decision = decision
-        super().__init__(pril.OrderedLogit(**self._get_params()))
-
-    def predict_proba_one(self, x: dict[str, Any], **kwargs: Any) -> dict[Any, float]:
-        """Return the probabilities of the classes.
-
-        Parameters
-        ----------
-        x : dict
-            Features.
-        **kwargs : dict
-            River's own; not used.
-
-        Returns
-        -------
-        probabilities : dict
-            Of each class, lowest first; all equal before the first row was learned.
-        """
-        if self._has_learned():
-            return self._stream.predict_proba_one(x)  # type: ignore[no-any-return]
-        return dict.fromkeys(self.classes, 1.0 / len(self.classes))
+    _learner = "OrderedLogit"
 
 
 class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric):
-    """A mean over rows whose labels are ranges; rows without a label are left out."""
+    """A mean over rows whose labels are ranges; rows without a label are ignored."""
 
     def __init__(self, classes: list[Any]) -> None:
         super().__init__()
@@ -241,7 +243,7 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
         return int(ranking.interval_loss(intervals, np.array([self._rank[y_pred]]))[0])
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Take note of a prediction.
+        """Add a prediction.
 
         Parameters
         ----------
@@ -256,7 +258,7 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
             super().update(y_true, y_pred, w)
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Take an `update` back.
+        """Undo an `update`.
 
         Parameters
         ----------

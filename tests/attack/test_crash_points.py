@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pril.cli.main import main
+from pril.evaluate import progressive
 from pril.tables import files, stream
 from pril.tables.model import LoadedModel
 from tables import GRADES, make_rows, snapshot, write, write_jsonl
@@ -87,9 +88,7 @@ def fresh(tmp_path_factory):
     with pytest.raises(SystemExit, match="0"):
         main(["fit", str(folder / "t.csv"), *FIT[2:], "-o", model])
     learner = LoadedModel(model).learner
-    X = np.zeros((1, learner.n_features_in_))
-    learner._learn_once(X, [GRADES[0]], None, recording=True)
-    learner.predict(X)
+    progressive(learner, np.zeros((1, learner.n_features_in_)), [GRADES[0]])
     return folder
 
 

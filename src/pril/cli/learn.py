@@ -1,4 +1,4 @@
-"""The command that learns: fit."""
+"""The commands that learn: fit, and demo, which shows the others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from pril.reporting.words import count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
-    from pril.tables.training import Run, Task
+    from pril.tables.task import Task
+    from pril.tables.training import Run
 
 
 def fit(
+    context: typer.Context,
     table: opt.TableArgument,
     lower: opt.LowerOption = None,
     upper: opt.UpperOption = None,
@@ -31,7 +33,7 @@ def fit(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Model file; else TABLE's name, .pril.")
     ] = None,
-    model: opt.ModelOption = opt.DEFAULT_LEARNER,
+    model: opt.ModelOption = "pril",
     parameters: opt.SetOption = None,
     features: opt.FeaturesOption = None,
     drop: opt.DropOption = None,
@@ -50,7 +52,7 @@ def fit(
         float | None,
         typer.Option(help="Calibrate ranges that hold for this share of the rows: 0.9."),
     ] = None,
-    guarantee: opt.GuaranteeOption = opt.Guarantee.exact,
+    guarantee: opt.GuaranteeOption = "exact",
     nonlinear: Annotated[
         int | None, typer.Option(min=1, help="Add this many landmark features: 300.")
     ] = None,
@@ -74,25 +76,7 @@ def fit(
     from pril.tables.training import Run
 
     printer = Printer(quiet=quiet, json=json)
-    task = opt.make_task(
-        (label, lower, upper),
-        classes,
-        edges,
-        (features, drop, text),
-        parameters,
-        model=model.value,
-        scale=scale,
-        impute=impute,
-        one_hot=one_hot,
-        shuffle=shuffle,
-        epochs=epochs,
-        holdout=holdout,
-        seed=seed,
-        weight=weight,
-        coverage=coverage,
-        guarantee=guarantee.value,
-        nonlinear=nonlinear,
-    )
+    task = opt.make_task(context)
     opened = opt.open_table(table, format, max_features)
     output = output or opt.model_file(table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)
@@ -116,7 +100,7 @@ def fit(
             if saved:
                 saved.remove()
             raise
-        report = run.describe(run.evaluate() if holdout else None)
+        report = run.describe()
         model_files.write(fitted, output, kind="model", notes=report)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
@@ -131,7 +115,8 @@ def _cluster_run(
     printer: Printer,
     stack: ExitStack,
 ) -> Run:
-    from pril.tables.cluster import ClusterRun, connected
+    from pril.dask.connection import connected
+    from pril.tables.cluster import ClusterRun
 
     if cluster is not None and workers is not None:
         raise InputError("--cluster and --workers: choose one")
@@ -188,3 +173,35 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
         for k, line in enumerate(evaluation_lines(report["holdout"])):
             lines.append(f"{'' if k else 'held out':<10}{line}")
     return [*lines, f"model     {output}"]
+
+
+def demo(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path(
+        "output"
+    ),
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Make a small table of flats that raters disagree on, and run the commands on it.
+
+    Example: pril demo
+    """
+    from pril.tables.demo_data import write_flats
+
+    printer = Printer(quiet=quiet, json=json)
+    table, new, rated, picture = write_flats(folder)
+    ends = ("--lower", "low", "--upper", "high")
+    fitted = str(folder / "flats.pril")
+    steps: list[list[str]] = [
+        ["fit", table, *ends, "--classes", "poor,fair,good,great", "-o", fitted],
+        ["show", fitted, "--plot", picture],
+        ["predict", fitted, new, "-o", rated],
+        ["evaluate", fitted, new, "--label", "grade"],
+    ]
+    same = ["--quiet"] if quiet else ["--json"] if json else []
+    pril = context.find_root().command
+    for step in steps:
+        printer.note("")
+        printer.note(f"$ pril {' '.join(step)}")
+        pril.main(args=[*step, *same], prog_name="pril", standalone_mode=False)

@@ -11,7 +11,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
@@ -21,13 +22,10 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from pril.cli.demo import demo
-from pril.cli.export import export
-from pril.cli.learn import fit
+from pril.cli.learn import demo, fit
 from pril.cli.options import ADVICE
 from pril.cli.paper import audit, reproduce
-from pril.cli.report import report
-from pril.cli.use import evaluate, predict, show, stream
+from pril.cli.use import evaluate, export, predict, report, show, stream
 from pril.errors import PrilError
 from pril.reporting.words import printable
 
@@ -76,20 +74,21 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user is one line and exit code 2, a bug of ours is 70."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     wants_traceback, is_verbose = TRACEBACK in given, VERBOSE in given
+    print_error = partial(_print_line, as_json="--json" in given)
     given = [word for word in given if word not in (TRACEBACK, VERBOSE)]
     with (
         _starting_fast(),
         _standard_streams(),
         _stopping_cleanly(),
         _printing_warnings(given),
-        _printing_log("pril" if is_verbose else "pril.core.loop"),
+        _printing_log("pril") if is_verbose else _saying_that_it_compiles(given),
     ):
         try:
             code = app(args=given, standalone_mode=False) or 0
             sys.exit(code if given else 2)  # without arguments the help was printed
         except _UsageError as error:
             if error.format_message():  # empty if the help was printed
-                _print_error(error.format_message(), given)
+                print_error(error.format_message())
             sys.exit(2)
         except BrokenPipeError:  # the reader of the output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,24 +99,18 @@ def main(arguments: list[str] | None = None) -> None:
             # The operating system names the file that it cannot open, read or write.
             names_file = isinstance(error, OSError) and error.filename is not None
             if isinstance(error, PrilError) or names_file:
-                _print_error(_message(error) + _advice(error, given), given)
+                print_error(_message(error) + _advice(error, given))
                 sys.exit(2)
             what = f"{type(error).__name__}: {error}"
             hint = "" if wants_traceback else f"; {TRACEBACK} shows where"
-            _print_error(f"this is a bug in pril, please report it ({what}){hint}", given)
+            print_error(f"this is a bug in pril, please report it ({what}){hint}")
             sys.exit(BUG)
 
 
-def _print_error(text: str, arguments: list[str]) -> None:
-    """Print an error as one line; with --json, as an object."""
+def _print_line(text: str, *, as_json: bool = False) -> None:
+    """Print an error, a warning or a decision as one line; an error with --json as an object."""
     text = printable(" ".join(text.split()))
-    print(
-        json.dumps({"error": text}) if "--json" in arguments else f"pril: {text}", file=sys.stderr
-    )
-
-
-def _print_line(text: str) -> None:
-    print(f"pril: {printable(' '.join(text.split()))}", file=sys.stderr)
+    print(json.dumps({"error": text}) if as_json else f"pril: {text}", file=sys.stderr)
 
 
 def _message(error: Exception) -> str:
@@ -168,6 +161,13 @@ def _printing_log(name: str) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
+
+
+def _saying_that_it_compiles(arguments: list[str]) -> AbstractContextManager[None]:
+    """Tell a person who waits why; a file of messages needs no such line."""
+    if sys.stderr is None or not sys.stderr.isatty() or "--quiet" in arguments:
+        return nullcontext()
+    return _printing_log("pril.core.loop")
 
 
 @contextmanager

@@ -8,10 +8,9 @@ import json
 import math
 import re
 import tempfile
-from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -19,57 +18,18 @@ from pril.core.registry import LEARNERS
 from pril.errors import InputError
 
 if TYPE_CHECKING:
+    from pril.tables.checkpoints import Checkpoint
     from pril.tables.files import Table
     from pril.tables.model import LoadedModel
-    from pril.tables.training import Checkpoint, Task
+    from pril.tables.task import Task
 
 
-class Format(StrEnum):
-    """How a table is written."""
-
-    csv = "csv"
-    tsv = "tsv"
-    parquet = "parquet"
-    jsonl = "jsonl"
-    svmlight = "svmlight"
-
-
-class StreamFormat(StrEnum):
-    """How rows come in a stream."""
-
-    jsonl = "jsonl"
-    csv = "csv"
-
-
-class AuditedLearner(StrEnum):
-    """The learners for which the paper has bounds."""
-
-    pril = "pril"
-    mpril = "mpril"
-
-
-class Guarantee(StrEnum):
-    """What a predicted range guarantees."""
-
-    exact = "exact"
-    contain = "contain"
-    touch = "touch"
-
-
-class Figure(StrEnum):
-    """The experiments of the paper."""
-
-    figure1 = "figure1"
-    figure2 = "figure2"
-    figure3 = "figure3"
-    all = "all"
-
-
+Format = Literal["csv", "tsv", "parquet", "jsonl", "svmlight"]
+StreamFormat = Literal["jsonl", "csv"]
 if TYPE_CHECKING:
-    Learner = StrEnum
+    Learner = str
 else:
-    Learner = StrEnum("Learner", {learner.command: learner.command for learner in LEARNERS})
-DEFAULT_LEARNER = Learner("pril")
+    Learner = Literal[tuple(learner.command for learner in LEARNERS)]
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="A file, a folder, a glob in quotes, or - for stdin.")
@@ -112,9 +72,10 @@ OneHotOption = Annotated[
     bool, typer.Option("--one-hot/--no-one-hot", help="Use columns of words, one feature a word.")
 ]
 GuaranteeOption = Annotated[
-    Guarantee,
+    Literal["exact", "contain", "touch"],
     typer.Option(
-        "--guarantee", help="With --coverage: a range has the class, all of the label, or a part."
+        "--guarantee",
+        help="What the guarantee covers: the true class, the whole label, or any part of it.",
     ),
 ]
 CheckpointOption = Annotated[
@@ -141,7 +102,7 @@ ADVICE = {
     "again": "to learn all of them pass --again",
     "drop": "leave it out with --drop",
     "classes": "pass --classes, lowest first",
-    "format": f"pass --format {'|'.join(Format)}",
+    "format": f"pass --format {'|'.join(get_args(Format))}",
     "holdout": "make --holdout smaller",
     "label": "for exact labels pass --label",
     "max_features": "to allow more pass --max-features",
@@ -188,28 +149,19 @@ def labels_for(
     return loaded.labels
 
 
-def make_task(
-    labels: tuple[str | None, str | None, str | None],
-    classes: str | None,
-    edges: str | None,
-    columns: tuple[str | None, str | None, str | None],
-    parameters: list[str] | None,
-    **options: Any,
-) -> Task:
-    """Return the task of the options: label, lower, upper; classes; edges; features, drop, text."""
-    from pril.tables.training import Task
+def make_task(context: typer.Context, **more: Any) -> Task:
+    """Return the task that the options of a command ask for."""
+    from pril.tables.task import Task
 
-    features, drop, text = (split_names(names) for names in columns)
-    return Task(
-        labels=label_columns(*labels),
-        classes=split_names(classes),
-        edges=_split_edges(edges),
-        features=features,
-        drop=drop or (),
-        text=text or (),
-        parameters=_split_assignments(parameters or []),
-        **options,
-    )
+    given = context.params
+    options = {name: given[name] for name in Task.__dataclass_fields__ if name in given}
+    options["labels"] = label_columns(*(given[name] for name in ("label", "lower", "upper")))
+    for name in ("classes", "features", "drop", "text"):
+        options[name] = split_names(options[name])
+    options["drop"], options["text"] = options["drop"] or (), options["text"] or ()
+    options["edges"] = _split_edges(options["edges"])
+    options["parameters"] = _split_assignments(options["parameters"] or [])
+    return Task(**options, **more)
 
 
 def _split_edges(text: str | None) -> tuple[float, ...] | None:
@@ -247,7 +199,7 @@ def open_table(table: str, format: Format | None, max_features: int | None) -> T
     """Open a table."""
     from pril.tables import opening
 
-    return opening.open_table(table, format and format.value, max_features)
+    return opening.open_table(table, format, max_features)
 
 
 def model_file(table: str) -> Path:
@@ -335,7 +287,7 @@ def open_checkpoint(
     folder: Path | None, every: int, origin: dict[str, Any], output: Path | None
 ) -> Checkpoint | None:
     """Return the checkpoint in a folder, None without a folder."""
-    from pril.tables.training import Checkpoint
+    from pril.tables.checkpoints import Checkpoint
 
     if folder is None:
         return None

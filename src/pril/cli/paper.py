@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from pril.cli.printing import Printer
 
 
 def audit(
+    context: typer.Context,
     table: opt.TableArgument,
     lower: opt.LowerOption = None,
     upper: opt.UpperOption = None,
@@ -21,8 +22,8 @@ def audit(
     classes: opt.ClassesOption = None,
     edges: opt.EdgesOption = None,
     model: Annotated[
-        opt.AuditedLearner, typer.Option("--model", help="What to learn.")
-    ] = opt.AuditedLearner.pril,
+        Literal["pril", "mpril"], typer.Option("--model", help="What to learn.")
+    ] = "pril",
     parameters: opt.SetOption = None,
     features: opt.FeaturesOption = None,
     drop: opt.DropOption = None,
@@ -43,18 +44,7 @@ def audit(
     from pril.tables.training import Run
 
     printer = Printer(quiet=quiet, json=json)
-    task = opt.make_task(
-        (label, lower, upper),
-        classes,
-        edges,
-        (features, drop, text),
-        parameters,
-        model=model.value,
-        scale=scale,
-        impute=impute,
-        one_hot=one_hot,
-        holdout=0.0,
-    )
+    task = opt.make_task(context, holdout=0.0)
     with printer.progress() as progress:
         run = Run(opt.open_table(table, format, max_features), task, progress)
         X, y = run.gather()
@@ -64,7 +54,9 @@ def audit(
 
 
 def reproduce(
-    which: Annotated[opt.Figure, typer.Argument(help="A figure, or all.")] = opt.Figure.all,
+    which: Annotated[
+        Literal["figure1", "figure2", "figure3", "all"], typer.Argument(help="A figure, or all.")
+    ] = "all",
     runs: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 100,
     quick: Annotated[bool, typer.Option("--quick", help="Ten repetitions.")] = False,
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("output/reproduction"),
@@ -87,7 +79,7 @@ def reproduce(
             return lambda: progress("running", next(done), total)
 
         settings = experiments.Settings(runs=10 if quick else runs, seed=seed, jobs=jobs)
-        verdicts = experiments.reproduce(out, which.value, settings, progress=start)
+        verdicts = experiments.reproduce(out, which, settings, progress=start)
     lines = [f"{verdict.claim} {verdict.text}\n   {verdict.verdict}" for verdict in verdicts]
     report = out / "report.html"
     claims = {

@@ -1,13 +1,12 @@
-"""The commands that use a model: predict, evaluate, show, stream."""
+"""The commands that use a model: predict, evaluate, report, show, export, stream."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,15 +17,8 @@ from pril.reporting.words import count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.answers import StreamOptions
+    from pril.tables.checkpoints import Checkpoint
     from pril.tables.model import LoadedModel
-    from pril.tables.training import Checkpoint
-
-
-class OnError(StrEnum):
-    """What a stream does at a bad line."""
-
-    STOP = "stop"
-    SKIP = "skip"
 
 
 def _load(model: Path) -> LoadedModel:
@@ -102,6 +94,33 @@ def evaluate(
     printer.result(result, evaluation_lines(result))
 
 
+def report(
+    model: opt.ModelArgument,
+    table: opt.TableArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
+    lower: opt.LowerOption = None,
+    upper: opt.UpperOption = None,
+    label: opt.LabelOption = None,
+    format: opt.FormatOption = None,  # noqa: A002
+    max_features: opt.MaxFeaturesOption = None,
+    overwrite: opt.OverwriteOption = False,
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Write a page with pictures on how good a model is on a table with labels.
+
+    Example: pril report flats.pril more.csv -o report.html
+    """
+    printer = Printer(quiet=quiet, json=json)
+    loaded, opened = _load(model), opt.open_table(table, format, max_features)
+    labels = opt.labels_for(loaded, label, lower, upper)
+    opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
+    with printer.progress() as progress:
+        result = loaded.report(opened, labels, output, progress)
+    lines = [*evaluation_lines(result), f"report {output}"]
+    printer.result({**result, "report": str(output)}, lines)
+
+
 def show(
     model: opt.ModelArgument,
     plot: Annotated[Path | None, typer.Option(help="Draw the model to this file.")] = None,
@@ -175,6 +194,35 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
         figure.savefig(file, dpi=150, format=suffix)
 
 
+def export(
+    model: opt.ModelArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
+    overwrite: opt.OverwriteOption = False,
+    quiet: opt.QuietOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Write a model as ONNX, to predict without Python.
+
+    Example: pril export flats.pril -o flats.onnx
+    """
+    from pril.io.model_files import load, replace_file
+    from pril.onnx import to_onnx
+
+    opt.check_output(output, [model], "an ONNX graph", overwrite)
+    graph = to_onnx(load(model))
+    with replace_file(output) as file:
+        file.write(graph.SerializeToString())
+    inputs = [variable.name for variable in graph.graph.input]
+    outputs = [variable.name for variable in graph.graph.output]
+    lines = [
+        f"graph    {output}",
+        f"inputs   {', '.join(inputs)}",
+        f"outputs  {', '.join(outputs)}",
+    ]
+    result = {"graph": str(output), "inputs": inputs, "outputs": outputs}
+    Printer(quiet=quiet, json=json).result(result, lines)
+
+
 def stream(
     model: opt.ModelArgument,
     output: Annotated[
@@ -195,15 +243,15 @@ def stream(
         bool, typer.Option("--proba", help="Answer with probabilities, if the model has them.")
     ] = False,
     on_error: Annotated[
-        OnError,
+        Literal["stop", "skip"],
         typer.Option("--on-error", help="At a bad line: stop, or answer with the error."),
-    ] = OnError.STOP,
+    ] = "stop",
     again: Annotated[
         bool,
         typer.Option("--again", help="Learn rows even if MODEL's last checkpointed run did."),
     ] = False,
     format: Annotated[  # noqa: A002
-        opt.StreamFormat | None, typer.Option("--format", help="If the first byte misleads.")
+        opt.StreamFormat | None, typer.Option("--format", help="Override the detected format.")
     ] = None,
     overwrite: opt.OverwriteOption = False,
     quiet: opt.QuietOption = False,
@@ -214,7 +262,7 @@ def stream(
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
     from pril.tables.answers import StreamOptions
-    from pril.tables.locks import hold, lock_of
+    from pril.tables.checkpoints import hold, lock_of
 
     printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
     if output:
@@ -230,7 +278,7 @@ def stream(
         labels = opt.label_columns(label, lower, upper) if named else loaded.labels
         if half_life is not None:
             loaded.set_half_life(half_life)
-        options = StreamOptions(key, chances=proba, skip=on_error is OnError.SKIP)
+        options = StreamOptions(key, chances=proba, skip=on_error == "skip")
         result = _stream(loaded, labels, output, saved, half_life, options, again, format, printer)
     if saved:  # last: before this, the same command would go on from the checkpoint
         saved.remove()
@@ -291,7 +339,7 @@ def _stream(
         model_files.write(loaded.model, output, kind="model", notes=notes)
 
     try:
-        rows.run(sys.stdin.fileno(), format and format.value)
+        rows.run(sys.stdin.fileno(), format)
     except (ValueError, OSError, Stopped) as error:
         if saved is None:  # the model has learned all rows before this one
             keep()

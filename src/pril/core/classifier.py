@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MOST_WEIGHT = 1e100  # of a row, and the inverse of the least: squares of weights are finite
+# The largest weight of a row; the smallest is its inverse. Squares of weights stay finite.
+MOST_WEIGHT = 1e100
 
 
 class Ratings(NamedTuple):
-    """What a model says of some rows."""
+    """Ranks and scores of some rows."""
 
     rank: Array  # (n,)
     scores: Array  # (n, scores)
     cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
 
 
-# Rows are rated in batches of so many, or fewer if an answer has many numbers a row.
+# Rows are rated in batches of this many, or fewer if an answer has many numbers a row.
 BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22
 
 
@@ -80,7 +81,7 @@ def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
 
 
 class Aside:
-    """What belongs to one estimator, and neither to its copies nor to its files."""
+    """What belongs to one estimator, not to its copies or files."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by the thread that learns
@@ -157,7 +158,7 @@ class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
             Exact labels or intervals. A label that the model does not know counts as a miss; a row
-            without a label is left out.
+            without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
@@ -262,7 +263,7 @@ class ThresholdClassifier(OrdinalClassifier):
 class ProbabilityClassifier(ThresholdClassifier):
     """A learner with the probabilities of the ordered logit: ``P(y <= i) = sigma(theta_i - f)``.
 
-    It also knows how ranges come about: a learner supplies `_label_chances`.
+    A learner supplies `_label_chances`: how likely rows of each class are to be given a label.
     """
 
     decision: Literal["median", "mode"]
@@ -380,7 +381,7 @@ class ProbabilityClassifier(ThresholdClassifier):
         chances[~ranking.is_labelled(intervals)] = 1.0
         with np.errstate(divide="ignore"):
             joint = logs + np.log(chances)
-            # Where thresholds tie, no class of the label may have a probability: use the label.
+            # Between equal thresholds, no class of a label may have a probability: use the label.
             certain = np.isneginf(joint.max(axis=1))
             joint[certain] = np.log(chances[certain])
         return self._by_class(softmax(joint, axis=1))

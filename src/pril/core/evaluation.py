@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Outcomes(NamedTuple):
-    """What the labels of rows say, and what a model says of these rows."""
+    """Labels of rows, and the predictions of a model for them."""
 
     intervals: Array  # (n, 2), lowest and highest rank of each label
     rank: Array  # (n,), predicted
@@ -109,8 +109,8 @@ class Evaluation:
         """Return the means, None where there is nothing to average.
 
         With the classes, the result names the class that is most often inside the range, and the
-        class that is off by the fewest ranks: a model that is no better than always to predict one
-        of them has learned nothing.
+        class that is off by the fewest ranks: a model that is no better than these constants has
+        learned nothing.
         """
         best = self.best_constants() if self.rows and len(classes) else None
         return {

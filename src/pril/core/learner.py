@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import update_wrapper
 from numbers import Integral, Real
 from operator import attrgetter, is_
@@ -23,7 +22,10 @@ from pril.core.classifier import (
     naming_rows,
     read_weights,
 )
+from pril.core.docs import filled
 from pril.core.memory import Layout, Memory, few_columns
+from pril.core.passes import Batch as Batch
+from pril.core.passes import Patience as Patience
 from pril.core.rows import (
     frozen,
     n_rows,
@@ -44,71 +46,64 @@ NO_WEIGHTS = np.empty(0)
 NO_RECORD = loop.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
-SHORTEST_HALF_LIFE = 0.01  # in rounds; of a shorter one the weights of two rounds overflow
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows and labels that have been checked: learning looks at neither again."""
-
-    rows: Any  # Dense, Csr or Points
-    intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
-    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
-
-    def __len__(self) -> int:
-        return len(self.intervals)
-
-    def labelled(self) -> Array:
-        """Return which rows have a label."""
-        return ranking.is_labelled(self.intervals)
-
-    def shuffled(self, rng: Any) -> Array:
-        """Return the positions of the rows that have a label, in a new order."""
-        if len(self) > loop.MOST_SHUFFLED:
-            rounds = np.flatnonzero(self.labelled())
-            return frozen(rounds[rng.permutation(len(rounds))])
-        seed = np.frombuffer(rng.bytes(12), dtype="<u4").astype(np.int64)
-        order = np.empty(len(self), dtype=np.int32)
-        return frozen(order[: loop.shuffle_rounds(self.intervals, seed, order)])
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-        arrays = [self.intervals, self.weights, *self.rows]
-        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
-
-    def interval_loss(self, order: Array | None, record: loop.Record | None) -> int:
-        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
-        if record is None:
-            return 0
-        visited = self.intervals if order is None else self.intervals[order]
-        return int(ranking.interval_loss(visited, record.rank).sum())
-
-
-class Patience:
-    """When passes end early: after one without a mistake, or after some without progress."""
-
-    def __init__(self, estimator: OnlineClassifier) -> None:
-        self.tol = estimator.tol
-        self.n_iter_no_change = estimator.n_iter_no_change
-        self.stops_without_mistakes = estimator._stops_without_mistakes
-        self.best, self.stale = np.inf, 0
-
-    def ends(self, mistakes: int, loss: float) -> bool:
-        """Take note of a pass and its mean interval loss; tell whether it is the last."""
-        if self.tol is not None:
-            self.stale = self.stale + 1 if loss > self.best - self.tol else 0
-            self.best = min(self.best, loss)
-        if self.stops_without_mistakes and mistakes == 0:
-            return True
-        return self.stale >= self.n_iter_no_change
+SHORTEST_HALF_LIFE = 0.01  # in rounds; with a shorter one the weights of two rounds overflow
 
 
 class OnlineClassifier(OrdinalClassifier):
     """What all online learners share: a memory, a pass over the rows, passes of `fit`.
 
     A learner supplies `_rule` and, if it is not additive, `_geometry`. Parameters that it does not
-    have count as off.
+    have are off.
+
+    Its docstring describes what learners share: they name it, as in ``%(classes max_iter)``.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        The ordered labels, lowest first. None takes them from y.
+    max_iter : int, default=10
+        Passes of `fit` over the rows, at most.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the rows in a new order.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the orders.
+    average : bool, default=True
+        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        last one.
+    half_life : float, default=None
+        Rounds after which a round counts half as much in the mean, so that the model follows a
+        stream that changes. None: all rounds count the same. It has no effect without `average`.
+    tol : float, default=None
+        Stop `fit` when the mean interval loss of a pass, with each row predicted before it is
+        learned, has not improved by `tol` for `n_iter_no_change` passes. None: stop only after a
+        pass without a mistake.
+    n_iter_no_change : int, default=3
+        See `tol`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. Columns of margins are in this order.
+    order_ : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Thresholds between neighbouring classes, ascending.
+    intercept_ : float
+        Weight of the constant feature, 0.0 if there is none.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has them.
+    n_iter_ : int
+        Passes that `fit` made; not set by `partial_fit`.
+    t_ : int
+        Rounds learned from.
+    n_mistakes_ : int
+        Rounds that changed the model.
+    n_updates_ : int
+        Violated constraints, over all rounds.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -122,7 +117,7 @@ class OnlineClassifier(OrdinalClassifier):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
-    # Parameters that say what the sums mean, so that they cannot change once there are some.
+    # Parameters that determine what the sums mean: they cannot change once learning has begun.
     _fixed: ClassVar[tuple[str, ...]] = ("average",)
     _memory_type: ClassVar[Any] = Memory
     _may_lose_mean: ClassVar[bool] = False
@@ -164,13 +159,14 @@ class OnlineClassifier(OrdinalClassifier):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__init__" not in vars(cls):  # Python then names this class in errors about arguments
+        if "__init__" not in vars(cls):  # so that errors about arguments name this class
             inherited: Any = cls.__init__
             own = FunctionType(inherited.__code__, inherited.__globals__)
             update_wrapper(own, inherited)
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+        cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
         cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- What a learner is made of ---
@@ -183,7 +179,7 @@ class OnlineClassifier(OrdinalClassifier):
         return loop.Additive()
 
     def _inspect_rows(self, rows: Any) -> None:
-        """Warn of features that this learner is not made for."""
+        """Warn of features that this learner's guarantee does not cover."""
 
     def _inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
@@ -197,13 +193,13 @@ class OnlineClassifier(OrdinalClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features. float32 and float64 are used as they are.
+            Features. float32 and float64 are used without a copy.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open; a
-            row without a label is left out.
+            Exact labels, or the lower and the upper end of each label. A missing end is open; a row
+            without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
-            left out. None: all weights are 1.
+            ignored. None: all weights are 1.
 
         Returns
         -------
@@ -229,17 +225,11 @@ class OnlineClassifier(OrdinalClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features. float32 and float64 are used as they are.
-        y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels, or the lower and the upper end of each label. A missing end is open; a
-            row without a label is left out.
+        %(X y)
         classes : array-like of shape (n_classes,), default=None
             The ordered labels, lowest first. Needed on the first call, unless the estimator's
             `classes` are set or y is an ordered Categorical.
-        sample_weight : array-like of shape (n_samples,), default=None
-            How far each row moves the model, relative to a row of weight 1. A row of weight 0 is
-            left out. None: all weights are 1.
+        %(sample_weight)
 
         Returns
         -------
@@ -248,6 +238,8 @@ class OnlineClassifier(OrdinalClassifier):
         """
         self._partial_fit(X, y, classes, sample_weight)
         return self
+
+    partial_fit.__doc__ = filled(partial_fit.__doc__, fit.__doc__)
 
     def _partial_fit(
         self,
@@ -269,7 +261,7 @@ class OnlineClassifier(OrdinalClassifier):
             self._go_on(batch, record)
         return batch, record
 
-    # The seam: `_prepare` does all checking, `_learn` all learning.
+    # `_prepare` does all checking, `_learn` all learning.
 
     def _prepare(
         self,
@@ -354,7 +346,7 @@ class OnlineClassifier(OrdinalClassifier):
         record: loop.Record | None,
     ) -> int:
         """Learn in place; return -1, or the first position whose scores are not finite."""
-        if order is not None and len(order) == 0:  # to the loop, that is all rows as they come
+        if order is not None and len(order) == 0:  # the loop takes an empty order for all rows
             return -1
         growth, extras = self._growth(), None
         if weights is not None or record is not None or growth is not None:
@@ -383,7 +375,8 @@ class OnlineClassifier(OrdinalClassifier):
         """Go on from what was learned before; a failure leaves that as it was."""
         learned = self._has_learned()
         columns = few_columns(batch.rows, self.n_features_in_ + 1)
-        if columns is None or not learned or self._growth() is not None:  # which may divide all
+        # A half-life may rescale every number.
+        if columns is None or not learned or self._growth() is not None:
             memory = self._memory.copy() if learned else self._blank_memory(batch.rows)
             self._memory = self._learn(memory, batch, order, record)
         else:
@@ -391,7 +384,7 @@ class OnlineClassifier(OrdinalClassifier):
                 self._learn(self._memory, batch, order, record, columns)
 
     def _make_passes(self, batch: Batch) -> Any:
-        """Return what `max_iter` passes over a batch teach, or fewer if learning ends before."""
+        """Learn in up to `max_iter` passes over a batch; return the memory."""
         memory = self._blank_memory(batch.rows)
         rng = check_random_state(self.random_state)
         patience = Patience(self)
@@ -401,7 +394,7 @@ class OnlineClassifier(OrdinalClassifier):
             self.n_iter_ = n_iter
             order = batch.shuffled(rng) if self.shuffle else None
             if n_iter == 1 and order is not None and len(others):
-                # Once: they must be finite, too.
+                # Rows without a label must be finite, too: visit them once.
                 order = frozen(np.concatenate([others, order], dtype=order.dtype))
             record = None
             if self.tol is not None:
@@ -443,7 +436,7 @@ class OnlineClassifier(OrdinalClassifier):
     def _check_ready(self) -> None:
         """Refuse to predict before learning, or under other parameters."""
         if not self._has_learned():
-            check_is_fitted(self)  # which is slow
+            check_is_fitted(self)  # slow
         self._check_parameters()
         self._check_fixed()
 
@@ -470,7 +463,7 @@ class OnlineClassifier(OrdinalClassifier):
 
     def _agreed_classes(self, table: ranking.Labels, classes: ArrayLike | None) -> Array:
         known: Array | None = getattr(self, "order_", None)
-        agreed = getattr(self, "_agreed", None)  # the very object: checked before
+        agreed = getattr(self, "_agreed", None)  # the same object was checked before
         for named in (self.classes, classes):
             if named is None or named is agreed:
                 continue
@@ -504,7 +497,7 @@ class OnlineClassifier(OrdinalClassifier):
         self._learned_with = {name: getattr(self, name) for name in self._fixed}
 
     def _layout(self) -> Layout:
-        """Return what there is to remember."""
+        """Return the layout of the memory."""
         return Layout(
             self._n_scores(),
             self.n_features_in_,
@@ -572,7 +565,7 @@ class OnlineClassifier(OrdinalClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        # scikit-learn's accuracy check has nominal blobs, in no order along any line.
+        # scikit-learn's accuracy check has classes without an order.
         tags.classifier_tags.poor_score = True
         return tags
 

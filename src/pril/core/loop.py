@@ -3,20 +3,20 @@
 Notation (paper -> here): ``w`` -> ``w``, ``theta`` -> ``cut``, ``[y_l, y_r]`` -> ``lo, hi``
 (ranks from 0), ``f(x)`` -> ``score``, ``sum tau`` -> ``alpha``, ``K`` -> ``n_classes``.
 
-A *row* knows two verbs (`dot`, `add`) and its squared length; a *rule* turns scores and an
-interval into multipliers and never sees x; a *geometry* turns the additive state into weights
-and thresholds. `run` is the one loop over all of them: each verb is a table from the type of its
+*Rows* have a dot product, an addition and a squared length; a *rule* turns scores and an interval
+into multipliers and never sees x; a *geometry* turns the additive state into weights and
+thresholds. `run` is the one loop over all of them. Each operation is a table from the type of its
 first argument to a plain function, and numba picks the function at compile time.
 
 Every algorithm of the paper adds the same two things in a round: ``u += alpha x`` and
 ``n += tau``. The geometry says what that means: PRIL is ``w = u, theta = -n``; M-PRIL is
-``w = exp(eta u) / Z, theta = exp(-eta n) / Z``, where no decision depends on Z.
+``w = exp(rate u) / Z, theta = exp(-rate n) / Z``, where no decision depends on Z.
 
-Ties, once and for all:
+Ties:
 
 - prediction: rank = number of thresholds at or below the score, ``score >= theta_i``;
-- update: a constraint is violated when ``z_i (score - theta_i) <= 0``, ties included. From the
-  zero start a strict inequality would never move at all;
+- update: a constraint is violated when ``z_i (score - theta_i) <= 0``, ties included. With a
+  strict inequality, nothing would ever move from the zero start;
 - the multiclass perceptron prefers the lower of two ranks with equal scores.
 
 ``cut`` is theta with sentinels: ``cut[0] = -inf, cut[i + 1] = theta_i, cut[K] = +inf``, so that a
@@ -79,8 +79,8 @@ class Announcer(event.Listener):
 announcer = Announcer()
 event.register("numba:compile", announcer)
 
-# Lets dense sums run in any order, as BLAS does; nothing here assumes away NaN or inf. Sparse sums
-# keep their order: with it given up, the compiler gathers, which is twice as slow.
+# Dense sums may be reordered, as in BLAS; NaN and inf keep their meaning. Sparse sums keep their
+# order: otherwise the compiler uses gather instructions, which are half as fast.
 any_order = _njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
 
 # A part of the loop, compiled without numba's runtime: its reference counts cost more than the
@@ -90,11 +90,11 @@ part_of_loop = _njit(nogil=True, forceinline=True, _nrt=False)
 whole_loop = _njit(nogil=True, _nrt=False)
 INLINE: Any = {"forceinline": True, "_nrt": False}
 
-# Exponents may wander this far from their common shift before it is chosen anew: exp(300) is
-# 1e130, which leaves room for sums and products in float64.
+# A new common shift is chosen when exponents may have moved this far from it: exp(300) is 1e130,
+# which leaves room for sums and products in float64.
 MAX_DRIFT = 300.0
 
-# Weights of rounds that grow are divided by this power of two, exactly, when they reach it.
+# With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
 
 
@@ -103,7 +103,7 @@ def on_type(
 ) -> Callable[..., Any]:
     """Return a function whose body is chosen by the type of its first argument.
 
-    Types that are not in the table use the default. It is inlined, and must not allocate.
+    Types that are not in the table use the default. The body is inlined and must not allocate.
     """
 
     def call(first, *rest):
@@ -116,7 +116,7 @@ def on_type(
     return call
 
 
-AHEAD = 12  # rows: how far ahead a shuffled pass asks for its rows; measured
+AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
 
 
 def prefetch(array, i):
@@ -131,7 +131,7 @@ def _prefetch_instruction(context, array, i):
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        # To read, soon and more than once, data.
+        # A read, of high locality, into the data cache.
         builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])
         return context.get_dummy_value()
 
@@ -164,10 +164,10 @@ class Csr(NamedTuple):
 
 
 class Gram(NamedTuple):
-    """Rows known by their kernel values alone: a block of them, and the support rows they may move.
+    """A block of rows given by their kernel values with the support rows and with each other.
 
     The weights are one coefficient a row (Algorithm 2 of the paper). `scores` holds every row's
-    current score and `add` brings those of the rows to come up to date, so that `dot` is a look-up.
+    current score and `add` updates those of the rows that follow, so that `dot` is a look-up.
     """
 
     scores: Any  # (n,)
@@ -194,7 +194,7 @@ def _dot_dense(rows, t, w, k):
 def _dot_csr(rows, t, w, k):
     total = 0.0
     for p in range(rows.indptr[t], rows.indptr[t + 1]):
-        # Unsigned, an index is never tested for counting from the end.
+        # An unsigned index needs no test for a negative one.
         total += rows.data[p] * w[k, np.uintp(rows.indices[p])]
     return total + rows.constant * w[k, w.shape[1] - 1]
 
@@ -218,7 +218,7 @@ def _fetch_nothing(rows, t):
     pass
 
 
-# Ask for a row that will be needed soon.
+# Prefetch a row.
 fetch = on_type({Dense: _fetch_dense, Csr: _fetch_csr}, default=_fetch_nothing)
 
 
@@ -289,7 +289,7 @@ def _shift_scores(rows, own, start, alpha, before):
 
 @whole_loop
 def _drop_smallest(rows, start, k, state):
-    """Forget the smallest coefficient, the oldest of equal ones: it bends the function least."""
+    """Drop the support row that changes the function least: the smallest coefficient, then age."""
     victim = -1
     for s in range(rows.since.shape[0]):
         if rows.since[s] < 0:
@@ -325,7 +325,7 @@ def _has_dropped(rows):
     return rows.size[1] > 0
 
 
-# A mean of iterates needs every row of all of them: it ends where one is dropped.
+# The mean needs the support rows of all iterates: it is lost when one is dropped.
 mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
 
 
@@ -389,7 +389,7 @@ class Round(NamedTuple):
 class Additive(NamedTuple):
     """w = u, theta = -n (PRIL, PRank, multiclass perceptron)."""
 
-    label: int = 0  # numba wants a field
+    label: int = 0  # numba accepts no tuple without a field
 
 
 class FixedThresholds(NamedTuple):
@@ -399,15 +399,15 @@ class FixedThresholds(NamedTuple):
 
 
 class Exponential(NamedTuple):
-    """w = exp(eta u), theta = exp(-eta n), up to a common factor (M-PRIL)."""
+    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL)."""
 
-    eta: float
+    rate: float
 
 
 class SignedExponential(NamedTuple):
-    """w = 2 sinh(eta u), theta = -2 sinh(eta n), up to a common factor (signed M-PRIL)."""
+    """w = 2 sinh(rate u), theta = -2 sinh(rate n), up to a common factor (signed M-PRIL)."""
 
-    eta: float
+    rate: float
 
 
 def _same(geometry, u, shift):
@@ -416,17 +416,17 @@ def _same(geometry, u, shift):
 
 @part_of_loop
 def _bounded_exp(a):
-    # One long step may leave the range before `settle` brings it back.
+    # One long step may leave the range before `settle` chooses a new shift.
     return exp(min(a, 2.0 * MAX_DRIFT))
 
 
 def _exp(geometry, u, shift):
-    return _bounded_exp(geometry.eta * u - shift)
+    return _bounded_exp(geometry.rate * u - shift)
 
 
 def _sinh(geometry, u, shift):
-    # Half the rounding of exp(a) - exp(-a), none of its cancellation, and exactly odd.
-    a = geometry.eta * u
+    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
+    a = geometry.rate * u
     return copysign(_bounded_exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
 
 
@@ -517,7 +517,7 @@ def restore_order(model, before):
             for k in range(j, i + 1):
                 if state.mean_u.shape[0] > 0:
                     state.mean_n[k] += before * (level - n[k])
-                n[k] = level  # set, not added to: the last bit counts
+                n[k] = level  # assigned, so that pooled values are equal to the last bit
                 model.cut[k + 1] = threshold(model.geometry, level, k, state.shift[0])
 
 
@@ -526,9 +526,9 @@ def _settle_shared(geometry, model, alpha, c, rows, t):
 
 
 def _settle_curved(geometry, model, alpha, c, rows, t):
-    # No exponent moves by more than eta max(c, |alpha| |x|) in a round of weight c.
+    # No exponent moves by more than rate max(c, |alpha| |x|) in a round of weight c.
     state = model.state
-    state.shift[1] += geometry.eta * max(c, abs(alpha) * sqrt(square(rows, t)))
+    state.shift[1] += geometry.rate * max(c, abs(alpha) * sqrt(square(rows, t)))
     if not state.shift[1] <= MAX_DRIFT:
         state.shift[0] = peak(geometry, state)
         state.shift[1] = 0.0
@@ -545,18 +545,18 @@ settle = on_type(
 def _peak_exp(geometry, state):
     top = -inf
     for j in range(state.u.shape[1] - 1):
-        top = max(top, geometry.eta * state.u[0, j])
+        top = max(top, geometry.rate * state.u[0, j])
     for i in range(state.n.shape[0]):
-        top = max(top, -geometry.eta * state.n[i])
+        top = max(top, -geometry.rate * state.n[i])
     return top
 
 
 def _peak_sinh(geometry, state):
     top = 0.0
     for j in range(state.u.shape[1] - 1):
-        top = max(top, geometry.eta * abs(state.u[0, j]))
+        top = max(top, geometry.rate * abs(state.u[0, j]))
     for i in range(state.n.shape[0]):
-        top = max(top, geometry.eta * abs(state.n[i]))
+        top = max(top, geometry.rate * abs(state.n[i]))
     return top
 
 
@@ -584,10 +584,10 @@ def _mass_sinh(geometry, state):
     # Both positive parts of each difference: |w| + 2 exp(-|a|).
     total = 0.0
     for j in range(state.u.shape[1] - 1):
-        a = abs(geometry.eta * state.u[0, j])
+        a = abs(geometry.rate * state.u[0, j])
         total += exp(a - state.shift[0]) + exp(-a - state.shift[0])
     for i in range(state.n.shape[0]):
-        a = abs(geometry.eta * state.n[i])
+        a = abs(geometry.rate * state.n[i])
         total += exp(a - state.shift[0]) + exp(-a - state.shift[0])
     return total
 
@@ -613,7 +613,7 @@ class Pril(NamedTuple):
 class WidrowHoff(NamedTuple):
     """A step along the residual to the nearest end of the interval, in ranks 1..K."""
 
-    eta: float
+    rate: float
     normalize: bool
 
 
@@ -671,8 +671,8 @@ measure = on_type({Multiclass: _measure_each}, default=_measure_one)
 def rank_of(score, cut):
     """Return the number of thresholds at or below a score.
 
-    They are counted: a search ends at a branch that cannot be predicted, which costs more than ten
-    comparisons. Many thresholds are halved first.
+    Counting is faster than a binary search, which ends in a branch that is mispredicted. Many
+    thresholds are halved first.
     """
     start, stop = 1, cut.shape[0] - 1
     while stop - start > 64:
@@ -780,10 +780,10 @@ def _step_pril(rule, model, score, squared, lo, hi, now):
 
 def _step_widrow_hoff(rule, model, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
-    says_nothing = lo == 0 and hi == model.cut.shape[0] - 2  # though the score may be off the scale
+    says_nothing = lo == 0 and hi == model.cut.shape[0] - 2  # even if the score is outside 1..K
     if residual == 0.0 or says_nothing:
         return 0, False
-    model.work.alpha[0] = now.weight * rule.eta * residual / (1.0 + squared)
+    model.work.alpha[0] = now.weight * rule.rate * residual / (1.0 + squared)
     return 1, True
 
 
@@ -853,10 +853,10 @@ def range_offset(n_classes, lo, hi):
     return tetrahedral - lo + width * (width + 1) // 2 - 1
 
 
-TINY = (
-    1e-12  # the least probability of a class in a gradient; with less, no rows are counted for it
-)
-ROUNDING = 1e-9  # a slope below this is zero, rounded: divided by its own size it would be a step
+# The least probability of a class in a gradient. A class with less has no share in a range.
+TINY = 1e-12
+# A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
+ROUNDING = 1e-9
 
 # The step of the likelihood rule. Classes outside the label all have the same relative chance q of
 # it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
@@ -867,8 +867,8 @@ ROUNDING = 1e-9  # a slope below this is zero, rounded: divided by its own size 
 def weigh_classes(trust, evidence, lo, hi, K, q):
     """Write to q the chance that a row of each class in lo..hi has this label, the largest being 1.
 
-    The rows so far tell how often a class was given a range: those of the class itself as far as
-    exact rows vouch for them, else those of all the classes in the range.
+    A mean of two estimates: how often rows of the class were given this range, weighted by the
+    number of its exact rows, and the same for all classes of the range, weighted by `trust`.
     """
     ranges, total, exact = evidence.ranges, evidence.total, evidence.exact
     first = range_offset(K, lo, hi)
@@ -911,7 +911,7 @@ def label_chances(trust, own, intervals, q):
 def count_range(evidence, lo, hi, K, weight, shares, q):
     """Add a row to what is known of ranges, divided among its classes by their shares.
 
-    A class whose thresholds tie has none; if no class has any, their q are the shares.
+    A class between two equal thresholds has no share; if no class has one, `q` is used.
     """
     ranges, total = evidence.ranges, evidence.total
     first = range_offset(K, lo, hi)
@@ -962,7 +962,7 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, above, below, q, tau):
     for k in range(hi - lo + 2):
         after = q[k] if k <= hi - lo else outside
         slope = above[k] * below[k] * (after - before) * whole
-        tau[k] = min(2.0, max(-2.0, slope))  # it has no bound where thresholds tie
+        tau[k] = min(2.0, max(-2.0, slope))  # unbounded between equal thresholds
         before = after
     return a * whole  # within -1..1, even there
 
@@ -972,7 +972,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     K = cut.shape[0] - 1
     evidence = evidence_of(model.state.own, K)
     above, q = model.work.above, model.work.q
-    below = model.work.cut  # which is free: nothing is recorded in a step
+    below = model.work.cut  # free during a step: only `note` uses it
     weight = c * now.omega
     a = climb(rule, score, cut, lo, hi, now.number, weight, evidence, above, below, q, tau)
     if abs(a) < ROUNDING:
@@ -1060,7 +1060,7 @@ def fill_cuts(geometry, n, shift, cut):
     """Write the thresholds between their two sentinels."""
     cut[0] = -inf
     for i in range(n.shape[0]):
-        # A mean of ordered thresholds is ordered up to the last bit: mend that.
+        # A mean of ordered thresholds may be out of order in the last bit.
         cut[i + 1] = max(cut[i], threshold(geometry, n[i], i, shift))
     cut[n.shape[0] + 1] = inf
 
@@ -1193,7 +1193,7 @@ def walk(rows, intervals, order, rule, model, extras):
 # --- The memory of a learner ---------------------------------------------------------------------
 # All that a linear learner has learned is in one array of numbers and one of integers, because
 # passing a model's arrays one by one costs more than learning a row. `lay_out` makes views of them;
-# `_memory.py` has the same layout for Python.
+# `memory.py` has the same layout for Python.
 
 NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
@@ -1207,8 +1207,7 @@ def _view_of(readonly: bool) -> Callable[..., Any]:
 
     @intrinsic
     def compiled(_, values, start, n_rows, n_columns):
-        # numba's own reshape calls a function that looks for a way to avoid a copy: a tenth of a
-        # row.
+        # numba's own reshape is a function call: a tenth of the time of a row.
         matrix = types.Array(values.dtype, 2, "C", readonly=readonly)
 
         def generate(context, builder, signature, arguments):
@@ -1298,7 +1297,7 @@ def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk)
     """Learn from each row once: those that `order` names, or all as they come if it is empty.
 
     A row without a label (``hi < lo``) is recorded, but it is no round: nothing counts it. Return
-    -1, or the first position whose scores are not finite. The memory is then half-way: drop it.
+    -1, or the first position whose scores are not finite. The memory must then be dropped.
     """
     model = set_up(geometry, lay_out(numbers, integers), desk)
     return walk(rows, intervals, order, rule, model, extras)
@@ -1330,7 +1329,7 @@ def predicting(geometry, numbers, integers, w, cut):
 
 @_njit(nogil=True, cache=True, _nrt=False)
 def common_shift(geometry, numbers, integers):
-    """Return the common shift of exponents that were not reached by learning."""
+    """Return the common shift of exponents for a state that was set, not learned."""
     return peak(geometry, lay_out(numbers, integers))
 
 
@@ -1371,11 +1370,11 @@ def shuffle_rounds(intervals, seed, order):
         number, a, b, c, counter = next_number(a, b, c, counter)
         product = number * (i + 1)
         if product & LOW_HALF <= i:
-            uneven = (LOW_HALF + 1) % (i + 1)  # so many numbers would be drawn more than others
+            uneven = (LOW_HALF + 1) % (i + 1)  # the surplus that would favour some places
             while product & LOW_HALF < uneven:
                 number, a, b, c, counter = next_number(a, b, c, counter)
                 product = number * (i + 1)
-        j = np.uintp(product >> 32)  # unsigned, an index is never tested for counting from the end
+        j = np.uintp(product >> 32)  # unsigned: no test for a negative one
         order[np.uintp(i)], order[j] = order[j], order[np.uintp(i)]
     return n
 
@@ -1420,7 +1419,7 @@ def copy_values(source, start, target, place, count):
 
 @_njit(cache=True, _nrt=False)
 def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
-    """Learn the row in place; return -1, or another number if the model is as it was.
+    """Learn the row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
     `growth` is None in a plain stream, where the weight of the row is 1.
     """
@@ -1454,7 +1453,7 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
         extras = Extras(desk[width - 1 : width], growth, record)
         bad = walk(rows, intervals, NO_ORDER, rule, model, extras)
     if bad < 0:
-        if is_bounded(numbers[:size]):  # ranges are part of the totals
+        if is_bounded(numbers[:size]):  # `ranges` are bounded by `total`
             return -1
         bad = 1
     copy_values(desk, kept, numbers, 0, size)
@@ -1471,7 +1470,7 @@ def rate_row(rule, geometry, numbers, integers, desk, note):
     start = width + 1 + n_scores * width
     cut = desk[start : start + K + 1]
     scores = matrix_at(desk, start + K + 1, 1, n_scores)
-    if note[RATED] != integers[0] + 1:  # made after that many rounds
+    if note[RATED] != integers[0] + 1:  # the number of rounds they were made after, plus 1
         desk[start + K + 1 + n_scores] = predicting(geometry, numbers, integers, w, cut)
         note[RATED] = integers[0] + 1
     rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-LONG = 128  # numbers: shorter arrays need not be aligned
-WIDE = 1 << 16  # features: of fewer, all can be copied in the time that it takes to choose some
+LONG = 128  # shorter arrays are not aligned
+WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 
 
 class Layout(NamedTuple):
-    """The parts of a memory: what a learner of these sizes, with a rule, has to remember."""
+    """The parts of a memory, given the sizes and the rule of a learner."""
 
     n_scores: int
     n_features: int
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
         return self.n_scores, self.n_features + 1, self.n_classes
 
     def integers(self) -> Array:
-        """Return the integers of a memory in which nothing was learned yet."""
+        """Return the integers of an empty memory."""
         return np.array(
             [
                 *(0, 0, 0),  # counts
@@ -194,14 +194,14 @@ class Memory:
         return self.numbers[self._wide().size :]
 
     def is_finite(self, columns: Array | None = None) -> bool:
-        """Tell whether no number has overflowed: of these features, None: of all."""
+        """Tell whether no number has overflowed, among those of these features; None: all."""
         if columns is None:
             return bool(loop.all_bounded(self.numbers))
         return all(map(loop.all_bounded, (self._wide()[:, columns].ravel(), self.tail())))
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
-        """Put back what a failure has changed: of these features, and of all but features."""
+        """Undo the changes of a failure, which may be in these features and outside of all."""
         wide, tail = self._wide(), self.tail()
         before = wide[:, columns], tail.copy(), self.integers.copy()
         try:
@@ -240,7 +240,7 @@ def _check_order(name: str, n: Array) -> None:
 
 
 def few_columns(rows: Any, width: int) -> Array | None:
-    """Return which of many features sparse rows touch, and the last one; None if not few."""
+    """Return the features that sparse rows touch, and the last one; None unless few of many."""
     if width < WIDE or not isinstance(rows, loop.Csr) or 16 * len(rows.data) > width:
         return None
     return np.append(np.unique(rows.indices), width - 1)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MOST_LABELS = 10_000  # that a stream remembers having read
+MOST_LABELS = 10_000  # distinct labels that a stream remembers
 NUMBER = struct.Struct("d")
-NOT_USUAL = (KeyError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
+NOT_FAST = (KeyError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
 
 ndarray = np.ndarray
 FLOAT64 = np.dtype(np.float64)
 
 
 def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
-    """Return a function from a dict to its values of these names; it may raise KeyError."""
+    """Return a function that takes the values of these names from a dict; it may raise KeyError."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda x: [x[name] for name in names]
@@ -41,9 +41,9 @@ def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
 class Stream:
     """A linear learner that learns and predicts one row at a time; its `stream` returns it.
 
-    A row is a dict, a sequence or a 1-D array of features. All that is learned is in the model at
-    once, and equal to what `partial_fit` would have learned, bit for bit. A call that is refused
-    leaves the model as it was.
+    A row is a dict, a sequence or a 1-D array of features. The model is up to date after every row,
+    and equal to what `partial_fit` would have learned, bit for bit. A call that is refused leaves
+    the model as it was.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class Stream:
         The learner.
     """
 
-    # Each method tries the usual case first: a model as it was left, the features that it knows, a
-    # label that was read before. If anything is different, it starts over and looks at everything.
+    # Each method has a fast path: the model is unchanged, the row has the same features as the last
+    # one, the label was read before. In any other case it starts over and checks everything.
 
     def __init__(
         self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
@@ -78,7 +78,7 @@ class Stream:
         self._memory: Any = None
         self._parameters = model._rule(), model._geometry(), model._growth()
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
-        self._width = -1  # features of a usual row; before the first, no row is
+        self._width = -1  # features of a row on the fast path; -1: none yet
         self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
         if model._has_learned():
             model._check_fixed()
@@ -100,7 +100,7 @@ class Stream:
         rating = loop.rating_size(n_scores, width, n_classes)
         space = loop.desk_size(geometry, n_scores, width, n_classes)
         self._memory = memory
-        self._desk = desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
+        desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
         self._note = np.zeros(loop.NOTE_SIZE, dtype=np.int64)
         self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
         self._importance = desk[width - 1 : width]
@@ -147,10 +147,10 @@ class Stream:
             the stream began takes new features of a dict at any time.
         y : label, pair, dict or None
             The class, its lower and upper end (a missing end is open), the same as
-            ``{"low": lower, "high": upper}``, or None: a row without a label is left out.
+            ``{"low": lower, "high": upper}``, or None: a row without a label is ignored.
         sample_weight : float, default=1.0
             How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
-            left out.
+            ignored.
         """
         try:
             lo, hi = self._intervals[y]
@@ -164,14 +164,14 @@ class Stream:
                 raise KeyError
             if self._inspect is not None:
                 self._inspect()
-        except NOT_USUAL:
+        except NOT_FAST:
             self._learn_any(x, y, sample_weight)
         else:
             if self._learn(lo, hi) >= 0:
                 raise self._not_finite()
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
-        """Learn from a row of which nothing is known yet."""
+        """Learn from any row: check everything."""
         self._follow_model()
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
@@ -193,7 +193,7 @@ class Stream:
                 raise self._not_finite(row, weight)
 
     def _make_room(self, n_features: int, names: list[str] | None) -> None:
-        """Give the model so many features."""
+        """Make the model this wide."""
         model = self.model
         model.n_features_in_ = n_features
         if names is not None:
@@ -257,7 +257,7 @@ class Stream:
                 raise KeyError
             if self.model._memory is not self._memory:
                 raise KeyError
-        except NOT_USUAL:
+        except NOT_FAST:
             self._follow_model()
             check_is_fitted(self.model)
             self._row[:] = self._read_row(x, learning=False)[0]
@@ -269,7 +269,7 @@ class Stream:
     # --- What both need ---
 
     def _follow_model(self) -> None:
-        """Go on with the model if it has learned by other means since."""
+        """Start over if the model has learned by other means."""
         if getattr(self.model, "_memory", None) is not self._memory:
             self._begin()
 
@@ -280,7 +280,7 @@ class Stream:
             return self._numbers([x.get(name, 0.0) for name in names], names), names
         values: Any = x
         if isinstance(x, ndarray):
-            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # which makes dates numbers
+            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # dates as dates
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise InputTypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
         width = len(values) if self._memory is None else self._width
@@ -317,7 +317,7 @@ class Stream:
         row = np.empty(len(values))
         for i, value in enumerate(values):
             try:
-                if type(value) in TIMES:  # some of them have a float
+                if type(value) in TIMES:  # some of these types convert to float
                     raise TypeError
                 NUMBER.pack_into(row.data, 8 * i, value)
             except (struct.error, TypeError, ValueError, OverflowError):
@@ -391,7 +391,7 @@ class StreamMixin:
 
         The model has learned every row as soon as `learn_one` returns. A stream belongs to one
         thread. If the model learns by other means, `fit` or `partial_fit`, the stream goes on from
-        there. Parameters are those of the model when the stream began, or last had to follow it.
+        there. The stream uses the parameters that the model had when it began or last started over.
 
         Parameters
         ----------

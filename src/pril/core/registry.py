@@ -4,7 +4,17 @@ This file imports nothing heavy: the command reads it to print its help.
 """
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:  # what `pril` exports to type checkers
+    from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
+    from pril.learners.mpril import MPRIL as MPRIL
+    from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.ordered_boosting import OrderedBoosting as OrderedBoosting
+    from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
+    from pril.learners.prank import PRank as PRank
+    from pril.learners.pril import PRIL as PRIL
+    from pril.learners.widrow_hoff import WidrowHoff as WidrowHoff
 
 
 class Learner(NamedTuple):
@@ -14,11 +24,11 @@ class Learner(NamedTuple):
     module: str  # where the class is
     command: str  # its name on the command line
     takes_ranges: bool = True  # False: exact labels only
+    linear: bool = True  # one weight a feature and score: it can be exported and streamed
     has_thresholds: bool = True  # one score, cut into classes
     averages: bool = True  # has the parameter `average`
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
     bounded: bool = False  # wants features within [-1, 1]
-    online: bool = True  # learns row by row, with `partial_fit`; False: all rows at once, in memory
 
     def load(self) -> Any:
         """Import and return the class."""
@@ -28,21 +38,15 @@ class Learner(NamedTuple):
 LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
     Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
-    Learner(
-        "OrderedBoosting",
-        "pril.learners.ordered_boosting",
-        "boosting",
-        averages=False,
-        mixes=False,
-        online=False,
-    ),
     Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True),
-    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", mixes=False),
+    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", linear=False, mixes=False),
     Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
     Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff"),
     Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
 )
-# Learners that take rows one by one; the others learn all rows at once, in memory.
-ONLINE = tuple(learner for learner in LEARNERS if learner.online)
+# They learn all rows at once, in memory: no `partial_fit`, no streams, no cluster.
+BATCH_LEARNERS = (
+    Learner("OrderedBoosting", "pril.learners.ordered_boosting", "boosting", linear=False),
+)
 BY_COMMAND = {learner.command: learner for learner in LEARNERS}
 BY_NAME = {learner.name: learner for learner in LEARNERS}

@@ -1,4 +1,4 @@
-"""Rows: from anything a user may call X to rows the loop can walk, copied only if they must be."""
+"""X, in any form that users pass, as rows for the loop; copied only if needed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def read_rows(
 ) -> Dense | Csr:
     """Check X for an estimator and return its rows; only a wrong dtype or order is copied.
 
-    Values are not looked at: that pass would cost as much as learning. A row that is not finite
-    has scores that are not finite. The loop sees that for free; `not_finite_error` finds the cell.
+    Values are not checked here: a pass over them would cost as much as learning. A row that is not
+    finite has a score that is not finite, which the loop notices; `not_finite_error` then finds the
+    cell.
     """
     if not reset and _is_plain(X, estimator) and len(X) >= min_rows:
         return Dense(frozen(X), constant)
@@ -71,7 +72,7 @@ def _word_error(X: Any) -> ValueError | None:
 
 
 def _is_plain(X: Any, estimator: Any) -> bool:
-    """Tell whether X is a matrix that can be used as it is: all checks of it would pass."""
+    """Tell whether X can be used without a copy, because all checks of it would pass."""
     return (
         type(X) is np.ndarray
         and X.dtype in (np.float64, np.float32)
@@ -83,7 +84,7 @@ def _is_plain(X: Any, estimator: Any) -> bool:
 
 
 def check_cells(X: Any, name: str = "X") -> None:
-    """Refuse cells that NumPy would silently read as numbers, and matrices that crash SciPy."""
+    """Refuse cells that NumPy would silently turn into numbers, and matrices that crash SciPy."""
     if issparse(X):
         _check_sparse(X)
     elif isinstance(X, list | tuple):
@@ -155,7 +156,7 @@ def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view: the loop is compiled for one kind of array, not for two."""
+    """Return a read-only view, the only kind of array that the loop is compiled for."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -169,8 +170,7 @@ def n_rows(rows: Any) -> int:
 def batches(n: int, size: int, least: int | None = None) -> Iterator[slice]:
     """Cut n rows into batches; with `least`, what is left over into halves, down to that size.
 
-    Results then have few shapes: an accelerator's allocator keeps what it once gave, and uses it
-    again for nothing larger.
+    Results then have few shapes, so that an accelerator's allocator can reuse its memory.
     """
     start = 0
     while start < n:

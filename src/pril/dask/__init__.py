@@ -119,18 +119,10 @@ def fit(
     >>> model.predict([[-2.0], [0.0], [2.0]])
     array([0, 1, 2])
     """
-    model = _clone(estimator)
-    blocks = blocks_of(X, y)
-    classes = _checked_classes(model)
-    if classes is None:
-        classes = declared_classes(X, y)
-    features = empty_features(X, y)
-    cluster = Cluster(client, progress)
-    steps = fitted_steps(estimator, blocks, cluster)
-    if steps:
-        blocks, features = transformed(steps, blocks), None
-    learned = learn(model, blocks, features, classes, mode, epochs, cluster)
-    return _joined(estimator, steps, learned)
+    learner, blocks = _learner_of(estimator), blocks_of(X, y)
+    classes = declared_classes(X, y) if learner.classes is None else None
+    known = empty_features(X, y), classes
+    return _fit(estimator, blocks, known, mode, epochs, Cluster(client, progress))
 
 
 def fit_blocks(
@@ -177,13 +169,30 @@ def fit_blocks(
     >>> model.predict([[-2.0], [0.0], [2.0]])
     array([0, 1, 2])
     """
-    model = _clone(estimator)
-    cluster = Cluster(client, progress)
-    blocks = list(blocks)
+    return _fit(estimator, list(blocks), (None, None), mode, epochs, Cluster(client, progress))
+
+
+def _fit(
+    estimator: Any,
+    blocks: Blocks,
+    known: tuple[Any, Any],
+    mode: Mode,
+    epochs: int | None,
+    cluster: Cluster,
+) -> Any:
+    """Fit the steps and the learner; X without rows, and the classes, may be known or None."""
+    model = clone(_learner_of(estimator))
+    model._validate_params()
+    features, classes = known
+    if model.classes is not None:
+        classes = ranking.check_classes(model.classes)
     steps = fitted_steps(estimator, blocks, cluster)
-    blocks = transformed(steps, blocks) if steps else blocks
-    learned = learn(model, blocks, None, _checked_classes(model), mode, epochs, cluster)
-    return _joined(estimator, steps, learned)
+    if steps:
+        blocks, features = transformed(steps, blocks), None
+    model = learn(model, blocks, features, classes, mode, epochs, cluster)
+    if not hasattr(estimator, "steps"):
+        return model
+    return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])
 
 
 def predict(estimator: Any, X: Any) -> Any:
@@ -211,7 +220,7 @@ def predict(estimator: Any, X: Any) -> Any:
     >>> pril.dask.predict(model, X)[[0, 300, 599]].compute()
     array([0, 1, 2])
     """
-    _check_fitted(estimator)
+    _learner_of(estimator, fitted=True)
     return predict_lazily(estimator, X, "predict", estimator.classes_.dtype)
 
 
@@ -240,8 +249,7 @@ def latent(estimator: Any, X: Any) -> Any:
     >>> bool((pril.dask.latent(model, X).compute() == model.latent(X.compute())).all())
     True
     """
-    _check_fitted(estimator)
-    learner = Parts.of(estimator).learner
+    learner = _learner_of(estimator, fitted=True)
     if not hasattr(learner, "latent"):
         raise InputTypeError(
             f"{type(learner).__name__} has a score for each class, not one latent score"
@@ -276,33 +284,25 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
     >>> pril.dask.score(model, X, y).compute() == model.score(X.compute(), y.compute())
     True
     """
-    _check_fitted(estimator)
+    _learner_of(estimator, fitted=True)
     return score_lazily(estimator, X, y)
 
 
-def _clone(estimator: Any) -> Any:
+def _learner_of(estimator: Any, *, fitted: bool = False) -> Any:
+    """Return the learner, alone or at the end of a Pipeline; to fit, refuse anything else."""
     parts = Parts.of(estimator)
-    wrappers, _, learner = parts
-    if len(wrappers) > 1 or parts.is_frozen or not all(hasattr(part, "steps") for part in wrappers):
+    if fitted:
+        check_is_fitted(parts.learner)
+        return parts.learner
+    others = [part for part in parts.wrappers if not hasattr(part, "steps")]
+    if others or parts.is_frozen or len(parts.wrappers) > 1:
         raise InputTypeError(
             "estimator must be a learner of this package, or a Pipeline that ends in one, got "
-            f"{type(wrappers[-1]).__name__}"
+            f"{type(parts.wrappers[-1]).__name__}"
         )
-    model = clone(learner)
-    model._validate_params()
-    return model
-
-
-def _joined(estimator: Any, steps: list[Any], model: Any) -> Any:
-    """Return the model, behind its steps if it was in a Pipeline."""
-    if not hasattr(estimator, "steps"):
-        return model
-    return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])
-
-
-def _checked_classes(model: Any) -> Any:
-    return None if model.classes is None else ranking.check_classes(model.classes)
-
-
-def _check_fitted(estimator: Any) -> None:
-    check_is_fitted(Parts.of(estimator).learner)
+    if not hasattr(parts.learner, "partial_fit"):
+        raise InputTypeError(
+            f"{type(parts.learner).__name__} learns all rows at once, in the memory of one machine: "
+            "on a cluster use OrderedLogit"
+        )
+    return parts.learner

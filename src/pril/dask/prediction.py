@@ -65,7 +65,7 @@ def score_lazily(estimator: Any, X: Any, y: Any) -> Any:
     """Return the share of predictions inside their interval, as a Delayed."""
     model = delayed(estimator, traverse=False)
     hits = [delayed(count_hits)(model, block, b) for b, block in enumerate(blocks_of(X, y))]
-    return delayed(divide_hits)(tree_sum(hits, add_hits))
+    return delayed(share_of_hits)(tree_sum(hits, add_hits))
 
 
 def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
@@ -80,10 +80,11 @@ def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
 
 def add_hits(parts: list[tuple[int, int]]) -> tuple[int, int]:
     """Add up hits and rows."""
-    return sum(hits for hits, _ in parts), sum(rows for _, rows in parts)
+    hits, rows = zip(*parts, strict=True)
+    return sum(hits), sum(rows)
 
 
-def divide_hits(counts: tuple[int, int]) -> float:
+def share_of_hits(counts: tuple[int, int]) -> float:
     """Return hits over rows."""
     hits, rows = counts
     if rows == 0:

@@ -222,10 +222,10 @@ def comparison_trials() -> list[Trial]:
         perceptron = MulticlassPerceptron(average=False, fit_intercept=intercept)
         trials.append(Trial(f"MCP{suffix}", perceptron))
         for normalize in (False, True):
-            for eta in STEPS:
-                name = f"Widrow-Hoff{suffix}, {'normalised ' if normalize else ''}step {eta}"
+            for rate in STEPS:
+                name = f"Widrow-Hoff{suffix}, {'normalised ' if normalize else ''}step {rate}"
                 learner = WidrowHoff(
-                    average=False, eta=eta, normalize=normalize, fit_intercept=intercept
+                    average=False, rate=rate, normalize=normalize, fit_intercept=intercept
                 )
                 trials.append(Trial(name, learner))
     return trials

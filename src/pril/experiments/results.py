@@ -68,7 +68,7 @@ def reproduce(
     """
     from matplotlib import rc_context
 
-    template()  # a missing package is an error before anything is run
+    template("blocks.html")  # a missing package is an error before anything is run
     settings = settings or Settings()
     wanted = ("figure1", "figure2", "figure3") if which == "all" else (which,)
     runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from pril.core.registry import ONLINE
+from pril.core.registry import LEARNERS
 from pril.errors import InputError, InputTypeError
 from pril.io.kinds import (
     Count,
@@ -257,7 +257,7 @@ SPARSE_COLUMN = {
 TYPES = {
     described.name: described
     for described in (
-        *(learner(one.name, one.module, LEARNED, _check_learner) for one in ONLINE),
+        *(learner(one.name, one.module, LEARNED, _check_learner) for one in LEARNERS),
         # Those that keep something else than a memory with a layout, in place of the above.
         learner(
             "KernelPRIL",

@@ -1,4 +1,4 @@
-"""Kernel PRIL with an RBF kernel on a CUDA device, by Triton: few kernel values are ever written.
+"""Kernel PRIL with an RBF kernel on a CUDA device, by Triton; few kernel values are written.
 
 The blocks and the decisions are those of `KernelPRIL._learn_block`; all of it stays on the device.
 For each block, `_add_scores` sums kernel values times coefficients over all support rows and
@@ -32,7 +32,7 @@ WARPS = 4  # of the program that learns a block
 SLICE = 16  # rows whose part in the later scores it adds at a time
 WIDEST = 64  # columns of a product; wider rows take several
 MAX_CUTS = 1024
-# Rows are this close to the first one, or the rounding of their squares shows in kernel values.
+# The largest distance of rows from the first one at which rounding does not affect kernel values.
 MAX_ROUNDING = 1e-4
 
 
@@ -65,7 +65,7 @@ class Operands(NamedTuple):
         return self._replace(parts=parts, half=torch.nn.functional.pad(self.half, (0, n)))
 
     def are_close(self) -> bool:
-        """Tell whether rounding does not show in kernel values, nor rows leave float16's range."""
+        """Tell whether rounding does not affect kernel values and rows are in float16's range."""
         farthest = -float(self.half.min()) if len(self.half) else 0.0
         return bool(farthest * torch.finfo(self.half.dtype).eps <= MAX_ROUNDING)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
 # CPU they should stay in cache; on an accelerator, few large products are faster than many small.
 CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 27
-ROUNDING = 1e-5  # how far above one a value of the RBF kernel may round
+ROUNDING = 1e-5  # rounding of a value of the RBF kernel above one
 
 
 class Kernel(NamedTuple):
@@ -152,7 +152,7 @@ class Kernel(NamedTuple):
 def in_threads(
     call: Callable[[slice], Any], parts: list[slice], n_jobs: int | None
 ) -> Iterator[Any]:
-    """Return what a call returns for each part, in order."""
+    """Return the results of a call for each part, in order."""
     n_threads = min(effective_n_jobs(n_jobs), len(parts))
     # Products of a chunk are too small to be shared by several threads of BLAS.
     with _thread_pools().limit(limits=1, user_api="blas"):
@@ -165,7 +165,7 @@ def in_threads(
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """Return the libraries with threads of their own; to look for them takes milliseconds."""
+    """Return the libraries with threads of their own; finding them takes milliseconds."""
     return ThreadpoolController()
 
 
@@ -180,7 +180,7 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
 
     @np.errstate(all="ignore")  # values that overflow are refused later
     def moved(rows: Any) -> tuple[Any, Any]:
-        # Measure from a row of B: far from the origin the squares would round away the differences.
+        # Subtract a row of B: far from the origin, differences would be lost in rounding.
         rows = rows - origin
         return rows, -gamma * xp.sum(rows * rows, axis=1, keepdims=True)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelPRIL"]
 
-# Rows learned at a time: their own kernel matrix is held, and crosses to the host from a device.
+# Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.
 BLOCK = 1024
 UNLIMITED = np.iinfo(np.int64).max
@@ -68,14 +68,7 @@ class KernelPRIL(OnlineThresholdClassifier):
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,), default=None
-        The ordered labels, lowest first. None takes them from y.
-    max_iter : int, default=10
-        Passes of `fit` over the rows, at most.
-    shuffle : bool, default=True
-        Whether each pass of `fit` takes the rows in a new order.
-    random_state : int, RandomState instance or None, default=None
-        Chooses the orders.
+    %(classes max_iter shuffle random_state)
     average : bool, default=True
         Predict with the mean of all iterates instead of the last one. The mean needs all support
         rows of all iterates: once a budget has dropped one, the last iterate predicts.
@@ -95,12 +88,7 @@ class KernelPRIL(OnlineThresholdClassifier):
     budget : int, default=None
         Largest number of support rows, None for no limit. A round that would exceed it drops the
         row with the smallest coefficient, of equal ones the oldest. Thresholds do not change.
-    tol : float, default=None
-        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
-        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
-        mistake.
-    n_iter_no_change : int, default=3
-        See `tol`.
+    %(tol n_iter_no_change)
     n_jobs : int, default=None
         Threads that compute kernel values on a CPU, as scikit-learn has it: None is one, unless
         within :func:`joblib.parallel_backend`, and -1 is all cores. The model does not depend on
@@ -108,30 +96,14 @@ class KernelPRIL(OnlineThresholdClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes, sorted. Columns of margins are in this order.
-    order_ : ndarray of shape (n_classes,)
-        The classes, lowest first.
+    %(classes_ order_)
     support_ : ndarray of shape (n_support,)
         Row of `fit`, or of the stream, that each support row came from.
     support_vectors_ : array of shape (n_support, n_features)
         The support rows, on the device of X.
     dual_coef_ : array of shape (n_support,)
         Coefficients of the support rows, on the device of X.
-    thresholds_ : ndarray of shape (n_classes - 1,)
-        Thresholds between neighbouring classes, ascending.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has them.
-    n_iter_ : int
-        Passes that `fit` made; `partial_fit` alone sets none.
-    t_ : int
-        Rounds learned from.
-    n_mistakes_ : int
-        Rounds that changed the model.
-    n_updates_ : int
-        Violated constraints, over all rounds.
+    %(thresholds_ n_features_in_ feature_names_in_ n_iter_ t_ n_mistakes_ n_updates_)
 
     See Also
     --------
@@ -309,7 +281,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         return memory.without_room()
 
     def _learn_fused(self, memory: Support, batch: Batch, order: Array | None) -> Support | None:
-        """Learn by kernels of our own for a CUDA device; None where there are none."""
+        """Learn by the fused loop on a CUDA device; None where it cannot run."""
         X, fused = batch.rows.X, self._fused(batch.rows.X, memory.rows)
         if fused is None or self.budget is not None or not memory.base.integers[loop.LATTICE]:
             return None
@@ -323,7 +295,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         return learned
 
     def _fused(self, X: Any, rows: Any) -> Any:
-        """Return the module with kernels of our own for these rows, None if it has none."""
+        """Return the module of the fused loop for these rows; None where it cannot run."""
         if self.kernel != "rbf" or type(X).__module__ != "torch" or X.device.type != "cuda":
             return None
         if find_spec("triton") is None or X.dtype != rows.dtype:
@@ -395,7 +367,7 @@ class KernelPRIL(OnlineThresholdClassifier):
     def _run(
         self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
     ) -> tuple[Array, Array]:
-        """Run the loop over a block; return what became of the coefficients and their sums."""
+        """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base
         own = base.with_layout(base.layout._replace(n_features=len(coef)))
         state = own.state

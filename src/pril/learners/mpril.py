@@ -15,9 +15,7 @@ from pril.core.scikit import Interval
 from pril.errors import FeatureRangeWarning
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
+    from numpy.typing import ArrayLike
 
 
 class MPRIL(StreamMixin, OnlineThresholdClassifier):
@@ -25,7 +23,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
 
     The sums are PRIL's, ``u += z x`` and ``n_i += z`` for each violated constraint; the model is
 
-        ``w_j = exp(eta u_j) / Z``,  ``theta_i = exp(-eta n_i) / Z``
+        ``w_j = exp(rate u_j) / Z``,  ``theta_i = exp(-rate n_i) / Z``
 
     or, signed, twice the hyperbolic sine of the same exponents. Z makes the positive parts add up
     to one; no prediction and no update depends on it. There is no averaged version: a mean of
@@ -33,50 +31,18 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,), default=None
-        The ordered labels, lowest first. None takes them from y.
-    max_iter : int, default=10
-        Passes of `fit` over the rows, at most.
-    shuffle : bool, default=True
-        Whether each pass of `fit` takes the rows in a new order.
-    random_state : int, RandomState instance or None, default=None
-        Chooses the orders.
-    eta : float, default=0.05
+    %(classes max_iter shuffle random_state)
+    rate : float, default=0.05
         Step size.
     signed : bool, default=True
         Whether weights and thresholds may be negative. False is the paper's algorithm, which
         needs a good model with non-negative weights and thresholds.
-    tol : float, default=None
-        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
-        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
-        mistake.
-    n_iter_no_change : int, default=3
-        See `tol`.
+    %(tol n_iter_no_change)
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes, sorted. Columns of margins are in this order.
-    order_ : ndarray of shape (n_classes,)
-        The classes, lowest first.
-    coef_ : ndarray of shape (n_features,)
-        Weights of the features.
-    thresholds_ : ndarray of shape (n_classes - 1,)
-        Thresholds between neighbouring classes, ascending.
-    intercept_ : float
-        Weight of the constant feature, 0.0 if there is none.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has them.
-    n_iter_ : int
-        Passes that `fit` made; `partial_fit` alone sets none.
-    t_ : int
-        Rounds learned from.
-    n_mistakes_ : int
-        Rounds that changed the model.
-    n_updates_ : int
-        Violated constraints, over all rounds.
+    %(classes_ order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    %(n_mistakes_ n_updates_)
 
     See Also
     --------
@@ -99,12 +65,12 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **OnlineClassifier._parameter_constraints,
-        "eta": [Interval(Real, 0, None, closed="neither")],
+        "rate": [Interval(Real, 0, None, closed="neither")],
         "signed": ["boolean"],
     }
     _parameter_constraints.pop("average")
     _parameter_constraints.pop("half_life")
-    _fixed = ("eta", "signed")
+    _fixed = ("rate", "signed")
 
     def __init__(
         self,
@@ -113,7 +79,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
-        eta: float = 0.05,
+        rate: float = 0.05,
         signed: bool = True,
         tol: float | None = None,
         n_iter_no_change: int = 3,
@@ -122,7 +88,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.random_state = random_state
-        self.eta = eta
+        self.rate = rate
         self.signed = signed
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
@@ -132,14 +98,14 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
 
     def _geometry(self) -> loop.Exponential | loop.SignedExponential:
         geometry = loop.SignedExponential if self.signed else loop.Exponential
-        return geometry(float(self.eta))
+        return geometry(float(self.rate))
 
     def _inspect_rows(self, rows: Any) -> None:
         cells = rows.X if isinstance(rows, loop.Dense) else rows.data
         if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
             return
         largest = max(cells.max(), cells.min(), key=abs)
-        if 1.0 < abs(largest) < np.inf:  # what is infinite is refused with its row
+        if 1.0 < abs(largest) < np.inf:  # infinite cells are refused elsewhere, with their row
             warnings.warn(
                 f"X reaches {largest:.6g}: MPRIL expects features within [-1, 1]; scale them, for "
                 "example with MaxAbsScaler",

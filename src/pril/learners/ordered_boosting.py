@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.core import ranking
 from pril.core.classifier import ProbabilityClassifier, Ratings, naming_rows, read_weights
+from pril.core.label_values import columns_of
 from pril.core.loop import Dense
 from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
 from pril.errors import InputError, RowError
@@ -265,7 +266,7 @@ class OrderedBoosting(ProbabilityClassifier):
         """Return X as a matrix of numbers, the categories as their codes, missing ones as NaN."""
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
-        columns = ranking.columns_of(X)
+        columns = columns_of(X)
         if reset:
             self._categories = self._find_categories(X, columns)
         refuse_words(X, columns, self._categories)

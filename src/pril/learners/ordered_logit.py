@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-MOST_CLASSES = 64  # of OrderedLogit: what it knows of ranges grows with their cube
+MOST_CLASSES = 64  # the counts of ranges grow with their cube
 
 
 class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
@@ -37,14 +37,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,), default=None
-        The ordered labels, lowest first. None takes them from y.
-    max_iter : int, default=10
-        Passes of `fit` over the rows, at most.
-    shuffle : bool, default=True
-        Whether each pass of `fit` takes the rows in a new order.
-    random_state : int, RandomState instance or None, default=None
-        Chooses the orders.
+    %(classes max_iter shuffle random_state)
     average : bool, default=True
         Predict with a mean of all iterates instead of the last one; iterate t weighs t. Learning
         goes on from the last one.
@@ -66,33 +59,16 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     tol : float, default=None
         Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
         improved by `tol` for `n_iter_no_change` passes. None: make all `max_iter` passes.
-    n_iter_no_change : int, default=3
-        See `tol`.
+    %(n_iter_no_change)
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
-    order_ : ndarray of shape (n_classes,)
-        The classes, lowest first.
-    coef_ : ndarray of shape (n_features,)
-        Weights of the features.
-    thresholds_ : ndarray of shape (n_classes - 1,)
-        Thresholds between neighbouring classes, ascending.
-    intercept_ : float
-        Weight of the constant feature, 0.0 if there is none.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has them.
-    n_iter_ : int
-        Passes that `fit` made; `partial_fit` alone sets none.
-    t_ : int
-        Rounds learned from.
+    %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
     n_mistakes_ : int
         Rounds in which the score was on the wrong side of a threshold.
-    n_updates_ : int
-        Violated constraints, over all rounds.
+    %(n_updates_)
 
     See Also
     --------

@@ -25,51 +25,12 @@ class PRank(StreamMixin, OnlineThresholdClassifier):
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,), default=None
-        The ordered labels, lowest first. None takes them from y.
-    max_iter : int, default=10
-        Passes of `fit` over the rows, at most.
-    shuffle : bool, default=True
-        Whether each pass of `fit` takes the rows in a new order.
-    random_state : int, RandomState instance or None, default=None
-        Chooses the orders.
-    average : bool, default=True
-        Predict with the mean of all iterates instead of the last one. Learning goes on from the
-        last one.
-    half_life : float, default=None
-        Rounds after which a round counts half as much in the mean, so that the model follows a
-        stream that changes. None: all rounds count the same. It has no effect without `average`.
-    tol : float, default=None
-        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
-        improved by `tol` for `n_iter_no_change` passes. None: stop only after a pass without a
-        mistake.
-    n_iter_no_change : int, default=3
-        See `tol`.
+    %(classes max_iter shuffle random_state average half_life tol n_iter_no_change)
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes, sorted. Columns of margins are in this order.
-    order_ : ndarray of shape (n_classes,)
-        The classes, lowest first.
-    coef_ : ndarray of shape (n_features,)
-        Weights of the features.
-    thresholds_ : ndarray of shape (n_classes - 1,)
-        Thresholds between neighbouring classes, ascending.
-    intercept_ : float
-        Weight of the constant feature, 0.0 if there is none.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has them.
-    n_iter_ : int
-        Passes that `fit` made; `partial_fit` alone sets none.
-    t_ : int
-        Rounds learned from.
-    n_mistakes_ : int
-        Rounds that changed the model.
-    n_updates_ : int
-        Violated constraints, over all rounds.
+    %(classes_ order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    %(n_mistakes_ n_updates_)
 
     See Also
     --------

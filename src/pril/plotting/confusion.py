@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.plotting.drawing import own_axes, rated, ticks
 
 if TYPE_CHECKING:
     from typing import Self
 
     from matplotlib.axes import Axes
-from pril.plotting.drawing import own_axes, rated, ticks
 
 MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
 
@@ -22,7 +22,7 @@ class IntervalConfusionDisplay:
 
     A row counts as the class of its range that is nearest to its prediction. So the diagonal holds
     the predictions inside their range, and the distance from it is the interval loss. For exact
-    labels it is the usual matrix. Rows without a label are left out.
+    labels it is the usual matrix. Rows without a label are ignored.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Safe for colour-blind readers.
 INSIDE, OUTSIDE, BELOW = "#0072b2", "#d55e00", "#e69f00"
-MOST_NAMES = 40  # of more classes, only some are named on an axis
+MOST_NAMES = 40  # with more classes, only some are named on an axis
 LONGEST = 30  # characters of a name
 
 
@@ -30,7 +30,7 @@ def own_axes(ax: Axes | None) -> Axes:
 
 
 def short_text(name: Any) -> str:
-    """Return a name as matplotlib draws it: one short line, in which $ is no formula."""
+    """Return a name as matplotlib draws it: one short line, with $ escaped."""
     line = "".join(c if c.isprintable() else " " for c in str(name))
     if len(line) > LONGEST:
         line = f"{line[: LONGEST // 2]}…{line[-LONGEST // 2 + 1 :]}"
@@ -47,7 +47,7 @@ def name_bands(ax: Axes, names: list[str], ends: Any) -> None:
     """Write the names of bands above an axis, in up to three lines; leave out what does not fit."""
     lines = 1 + max(name.count("\n") for name in names)
     width = 72 * ax.get_window_extent().width / ax.figure.dpi  # points, before the final layout
-    unit = 0.7 * width / (ends[-1] - ends[0])  # a legend and the names of ticks may take the rest
+    unit = 0.7 * width / (ends[-1] - ends[0])  # the rest is for a legend and names of ticks
     free = [-np.inf] * (3 if lines == 1 else 2)  # where the last name of each line ends
     for k, name in enumerate(names):
         middle = (ends[k] + ends[k + 1]) / 2

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from pril.core import ranking
 from pril.errors import InputTypeError
 from pril.metrics import Reliability, calibration_error, order_of, reliability_curves
+from pril.plotting.drawing import own_axes, short_text
 
 if TYPE_CHECKING:
     from typing import Self
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
-from pril.plotting.drawing import own_axes, short_text
 
 
 class ReliabilityDisplay:
-    """Probabilities against the shares that are then observed, a curve for each class but the last.
+    """Probabilities against observed shares, a curve for each class but the last.
 
     Rows are put into ten bins by their probability to be at or below a class. A point is a bin: its
     mean probability, and the share of its rows that are at or below the class. The closer to the
@@ -81,7 +81,7 @@ class ReliabilityDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; rows whose label is a range, or missing, are left out.
+            Exact labels or intervals; rows whose label is a range, or missing, are ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
         ax : matplotlib Axes, default=None
@@ -119,7 +119,7 @@ class ReliabilityDisplay:
         Parameters
         ----------
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; rows whose label is a range, or missing, are left out.
+            Exact labels or intervals; rows whose label is a range, or missing, are ignored.
         y_proba : array-like of shape (n_samples, n_classes)
             Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
             classes.

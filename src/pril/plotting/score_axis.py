@@ -10,19 +10,19 @@ import numpy as np
 from pril.core import ranking
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
+from pril.plotting.drawing import BELOW, INSIDE, OUTSIDE, name_bands, own_axes, rated, short_text
 
 if TYPE_CHECKING:
     from typing import Self
 
     from matplotlib.axes import Axes
-from pril.plotting.drawing import BELOW, INSIDE, OUTSIDE, name_bands, own_axes, rated, short_text
 
 
 class ScoreAxisDisplay:
     """The scores of rows, between the thresholds, and how many are predicted inside their range.
 
     Areas are numbers of rows. No bar crosses a threshold, so the colours above a class show which
-    share of the rows predicted so is right. Rows without a label are left out.
+    share of the rows predicted so is right. Rows without a label are ignored.
 
     Parameters
     ----------

@@ -9,12 +9,12 @@ import numpy as np
 
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
+from pril.plotting.drawing import INSIDE, OUTSIDE, name_bands, own_axes, short_text
 
 if TYPE_CHECKING:
     from typing import Self
 
     from matplotlib.axes import Axes
-from pril.plotting.drawing import INSIDE, OUTSIDE, name_bands, own_axes, short_text
 
 
 class WeightsDisplay:

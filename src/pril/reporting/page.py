@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pril.errors import MissingExtraError
+from pril.reporting.words import count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,10 +32,9 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Some sentences; those that matter most are large."""
+    """Some sentences."""
 
     text: str
-    large: bool = False
     kind: ClassVar = "paragraph"
 
     def markdown(self) -> str:
@@ -72,11 +71,10 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, and what it shows."""
+    """A figure."""
 
     name: str
     figure: Figure
-    caption: str = ""
     format: Literal["png", "svg"] = "svg"
     kind: ClassVar = "picture"
 
@@ -84,26 +82,18 @@ class Picture:
         """Return a link to the picture as a file."""
         return f"![{self.name}]({self.name}.png)"
 
-    @property
-    def source(self) -> str:
-        """The picture itself, as the address of an image."""
-        from matplotlib import rc_context
 
-        buffer = io.BytesIO()
-        metadata = {"Date": None} if self.format == "svg" else None
-        # Equal numbers give equal bytes. Text stays text, for which a browser finds the letters.
-        with rc_context({"svg.hashsalt": "pril", "svg.fonttype": "none"}), _any_letter():
-            self.figure.savefig(buffer, format=self.format, dpi=120, metadata=metadata)
-        kind = "svg+xml" if self.format == "svg" else self.format
-        return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+def data_url(figure: Figure, kind: Literal["png", "svg"] = "svg") -> str:
+    """Return a figure as the address of an image; equal numbers give equal bytes."""
+    from matplotlib import rc_context
 
-
-@contextmanager
-def _any_letter() -> Iterator[None]:
-    """Let matplotlib write letters that its own font lacks without a warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")
-        yield
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else None
+    with rc_context({"svg.hashsalt": "pril", "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has more letters
+        figure.savefig(buffer, format=kind, dpi=120, metadata=metadata)
+    media = "svg+xml" if kind == "svg" else kind
+    return f"data:image/{media};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 Block = Heading | Paragraph | Grid | Bullets | Picture
@@ -117,7 +107,7 @@ class Page(NamedTuple):
 
     def html(self) -> str:
         """Return one file that needs no other and runs no script; all text is escaped."""
-        return str(template().render(page=self))
+        return str(template("blocks.html").render(title=self.title, blocks=self.blocks))
 
     def markdown(self) -> str:
         """Return the page as Markdown; its pictures are files beside it."""
@@ -125,8 +115,8 @@ class Page(NamedTuple):
 
 
 @cache
-def template() -> Any:
-    """Return the template of all pages."""
+def template(name: str) -> Any:
+    """Return a template of pages."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
@@ -140,4 +130,6 @@ def template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html")
+    environment.filters.update(repr=repr, number=lambda value, digits: f"{value:.{digits}f}")
+    environment.globals.update(count=count, data_url=data_url)
+    return environment.get_template(name)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Return text with escapes for what a terminal would obey, or not show."""
+    """Return text with control and invisible characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io as streams
+import io
 import json
 from contextlib import suppress
+from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
 from pril.core import ranking
-from pril.core.classifier import naming_rows
-from pril.errors import RowError
-from pril.tables.cells import NUMBER, TEXT, check_written_numbers, one_batch
-from pril.tables.files import LONGEST_ROW, TOO_LONG, TableError, no_column
-from pril.tables.json_lines import FEW_LINES, check_keys, json_rows, parse_json_lines, split_lines
-from pril.tables.plain_rows import KEY, NOT_PLAIN, row_decoder
+from pril.errors import RowError, shown
+from pril.tables.cells import TEXT, read_numbers
+from pril.tables.files import TableError, no_column
+from pril.tables.json_lines import RowReader, to_column, to_numbers
+from pril.tables.text import LONGEST_ROW, TOO_LONG
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,37 +50,42 @@ class Answers(NamedTuple):
 class JsonRows:
     """One JSON object in each line, in and out."""
 
-    def __init__(self, classes: Array, needed: list[str], options: StreamOptions = USUAL) -> None:
+    def __init__(
+        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
+    ) -> None:
         self._classes = [json.dumps(ranking.plain(name), ensure_ascii=False) for name in classes]
         self._chances = [f"{json.dumps(str(name), ensure_ascii=False)}: " for name in classes]
-        self._options = options
-        if options.key is not None:
-            self._key = json.dumps(options.key, ensure_ascii=False)
-            self._decode: Any = json.loads  # which has no `key`
-            with suppress(ValueError):
-                self._decode = row_decoder([KEY], [options.key])
+        self._key = None if options.key is None else json.dumps(options.key, ensure_ascii=False)
+        self._reader = RowReader(columns, options.key)
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
         return b"", lines
 
-    def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the rows of whole lines."""
-        check_keys(split_lines(lines))
-        return one_batch(parse_json_lines(lines, schema))
+    def read(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
+        """Return the cells of whole lines; the key, if there is one, is after the columns."""
+        return self._reader.read(lines)
 
-    def keys(self, lines: list[bytes]) -> list[str]:
-        """Return the column to be copied, as it is written."""
-        if self._options.key is None:
-            return []
-        return [self._read_key(line, t) for t, line in enumerate(lines)]
+    def numbers(self, rows: list[tuple[Any, ...]], names: list[str]) -> Array:
+        """Return cells as a matrix of floats."""
+        pack, parts = Struct(f"{len(names)}d").pack, []
+        for t, row in enumerate(rows):
+            try:
+                parts.append(pack(*row))
+            except (error, OverflowError):  # a cell is missing, or wrong
+                parts.append(to_numbers(row, names, t))
+        return np.frombuffer(b"".join(parts)).reshape(len(rows), len(names))
 
-    def _read_key(self, line: bytes, t: int) -> str:
+    def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
+        """Return cells as a column."""
+        return to_column(cells, name, kind)
+
+    def key(self, cell: Any, row: int) -> str:
+        """Return the key as it is written in the answer."""
         try:
-            return bytes(self._decode(line).key).decode()
-        except (*NOT_PLAIN, AttributeError):
-            with naming_rows(np.array([t])):
-                return json.dumps(json_rows(line)[0].get(str(self._options.key)))
+            return "null" if cell is None else bytes(cell).decode()
+        except UnicodeDecodeError:
+            raise RowError("X", row, f"not UTF-8: {shown(bytes(cell))}") from None
 
     def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
@@ -100,10 +104,10 @@ class JsonRows:
     def refusal(self, line: bytes, number: int, reason: str) -> bytes:
         """Return the line that answers one that is wrong."""
         known = ""
-        if self._options.key is not None:
+        if self._key is not None:
             key = "null"
-            with suppress(ValueError, LookupError):
-                key = self._read_key(line, 0)
+            with suppress(ValueError):
+                key = self.key(self._reader.read_raw(line), 0)
             known = f"{self._key}: {key}, "
         return f'{{{known}"error": {json.dumps(reason)}, "line": {number}}}\n'.encode()
 
@@ -111,15 +115,18 @@ class JsonRows:
 class CsvRows:
     """CSV with a header, in and out; a row is one line."""
 
-    def __init__(self, classes: Array, needed: list[str], options: StreamOptions = USUAL) -> None:
-        key = options.key
-        self._needed = needed if key is None else [*needed, key]
+    def __init__(
+        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
+    ) -> None:
+        """Prepare to read columns; labels come after those that are needed."""
+        first = [] if options.key is None else [options.key]
+        self._columns = [*columns, *first]
+        self._needed = [*columns[:n_needed], *first]
         self._classes = [_csv_line([ranking.plain(name)]) for name in classes]
         self._names: list[str] = []
-        self._options = options
+        self._has_key = bool(first)
         chances = [f"probability of {name}" for name in classes] if options.chances else []
-        self._n_chances = len(chances)
-        first = [] if key is None else [key]
+        self._n_empty = 2 + len(chances)
         last = ["error", "line"] if options.skip else []
         self._header = _csv_line([*first, "prediction", "score", *chances, *last])
         self._end = ",,\n" if options.skip else "\n"
@@ -132,81 +139,47 @@ class CsvRows:
         if len(first) > LONGEST_ROW:
             raise TableError(f"{NAME}: the header is {TOO_LONG}")
         try:
-            self._names = next(csv.reader([first.decode("utf-8-sig")]))
-        except UnicodeDecodeError:
-            raise TableError(f"{NAME}: the header is not UTF-8: {first[:60]!r}") from None
-        except csv.Error as error:
-            raise TableError(f"{NAME}: the header is not CSV: {error}") from None
-        if len(set(self._names)) < len(self._names):
-            raise TableError(f"{NAME}: the header names a column twice: {', '.join(self._names)}")
+            names = _csv_cells(first, 0)
+        except RowError as error:
+            raise TableError(f"{NAME}: the header is {error.reason}") from None
+        if len(set(names)) < len(names):
+            raise TableError(f"{NAME}: the header names a column twice: {', '.join(names)}")
         for name in self._needed:
-            if name not in self._names:
-                raise TableError(f"{NAME}: {no_column(name, self._names)}")
+            if name not in names:
+                raise TableError(f"{NAME}: {no_column(name, names)}")
+        self._names = names
+        self._at = [names.index(name) if name in names else len(names) for name in self._columns]
         return f"{self._header}\n".encode(), rest
 
-    def parse(self, lines: bytes, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the rows of whole lines, as text."""
-        types = {name: pa.string() for name in schema.names}
-        if not lines.strip():
-            return one_batch(pa.schema(types).empty_table())
-        few = self._parse_few(split_lines(lines), schema)
-        if few is not None:
-            return few
+    def read(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
+        """Return the cells of whole lines; the key, if there is one, is after the columns."""
+        rows, width, at = [], len(self._names), self._at
+        for t, line in enumerate(lines):
+            cells: list[Any] = _csv_cells(line, t)
+            if len(cells) != width:
+                reason = f"{len(cells)} cells where the header has {width}"
+                raise RowError("X", t, f"{reason}: {shown(line.decode())}")
+            cells.append(None)  # a column that is not there
+            rows.append(tuple([cells[j] for j in at]))
+        return rows
+
+    def numbers(self, rows: list[tuple[Any, ...]], names: list[str]) -> Array:
+        """Return cells as a matrix of floats."""
         try:
-            table = pa.csv.read_csv(
-                streams.BytesIO(lines),
-                pa.csv.ReadOptions(use_threads=False, column_names=self._names),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types=types,
-                    include_columns=schema.names,
-                    include_missing_columns=True,
-                    check_utf8=False,
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            self._refuse(lines)
-            raise TableError(f"{NAME}: {error}") from None
-        if table.num_rows != len(split_lines(lines)):  # a quoted cell goes on in the next line
-            self._refuse(lines)
-        return one_batch(table)
+            cells = pa.array([cell for row in rows for cell in row], TEXT)
+            return read_numbers(cells, "").reshape(len(rows), len(names)).copy()
+        except RowError as error:
+            row, j = divmod(error.row, len(names))
+            reason = error.reason.replace("column ''", f"column {names[j]!r}", 1)
+            raise RowError("X", row, reason, hint=error.hint) from None
 
-    def _parse_few(self, lines: list[bytes], schema: pa.Schema) -> pa.RecordBatch | None:
-        """Return the rows of a few lines without quotes, or None: pyarrow takes long to begin."""
-        if len(lines) > FEW_LINES or any(b'"' in line or b"\r" in line[:-1] for line in lines):
-            return None
-        try:
-            rows = [line.decode().removesuffix("\r").split(",") for line in lines]
-        except UnicodeDecodeError:
-            return None
-        if any(len(row) != len(self._names) for row in rows):
-            self._refuse(b"\n".join(lines))
-        known = dict(zip(self._names, zip(*rows, strict=True), strict=True))
-        cells = {name: known.get(name, [None] * len(rows)) for name in schema.names}
-        batch = pa.record_batch({name: pa.array(own, TEXT) for name, own in cells.items()})
-        for field in schema:  # name a bad number here: the encoder takes longer
-            if field.type == NUMBER:
-                check_written_numbers(cells[field.name], field.name)
-        return batch
+    def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
+        """Return cells as a column."""
+        return pa.array(cells, TEXT)
 
-    def _refuse(self, lines: bytes) -> None:
-        """Raise an error for the first line that is not a whole row."""
-        for row, line in enumerate(split_lines(lines)):
-            shown = repr(line[:60].decode(errors="replace"))
-            try:
-                cells = next(csv.reader([line.decode(errors="replace")], strict=True))
-            except csv.Error as error:
-                raise RowError("X", row, f"not a row of CSV ({error}): {shown}") from None
-            if len(cells) != len(self._names):
-                reason = f"{len(cells)} cells where the header has {len(self._names)}"
-                raise RowError("X", row, f"{reason}: {shown}")
-
-    def keys(self, lines: list[bytes]) -> list[str]:
-        """Return the column to be copied."""
-        return [self._read_key(line) for line in lines] if self._options.key is not None else []
-
-    def _read_key(self, line: bytes) -> str:
-        cells = next(csv.reader([line.decode()]))
-        return _csv_line([cells[self._names.index(str(self._options.key))]])
+    def key(self, cell: Any, row: int) -> str:
+        """Return the key as it is written in the answer."""
+        return _csv_line([cell])
 
     def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
@@ -222,16 +195,29 @@ class CsvRows:
     def refusal(self, line: bytes, number: int, reason: str) -> bytes:
         """Return the line that answers one that is wrong."""
         first = ""
-        if self._options.key is not None:
-            with suppress(ValueError, LookupError, csv.Error, StopIteration):
-                first = self._read_key(line)
+        if self._has_key:
+            with suppress(ValueError, LookupError):
+                first = self.key(_csv_cells(line, 0)[self._at[-1]], 0)
             first += ","
-        empty = "," * (2 + self._n_chances)
-        return f"{first}{empty}{_csv_line([reason, number])}\n".encode()
+        return f"{first}{',' * self._n_empty}{_csv_line([reason, number])}\n".encode()
+
+
+def _csv_cells(line: bytes, row: int) -> list[str]:
+    """Return the cells of a line."""
+    try:
+        text = line.decode("utf-8-sig").removesuffix("\r")
+        if '"' not in text and "\r" not in text:
+            return text.split(",")
+        return next(csv.reader([text], strict=True))
+    except UnicodeDecodeError:
+        reason = f"not UTF-8: {line[:60]!r}"
+    except csv.Error as error:
+        reason = f"not a row of CSV ({error}): {shown(line.decode())}"
+    raise RowError("X", row, reason)
 
 
 def _csv_line(cells: list[Any]) -> str:
     """Return cells as a line of CSV, without its end."""
-    text = streams.StringIO()
+    text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(cells)
     return text.getvalue()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +25,12 @@ if TYPE_CHECKING:
 
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
-NO_VALUES = frozenset(MISSING.to_pylist())
 NUMBER, TEXT = pa.float64(), pa.string()
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
 LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite is smaller
-GROUP_CELLS = 1 << 15  # of short columns are read at once
-PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")  # the most frequent spelling
 
 
 def kind_of(column: pa.DataType) -> str:
@@ -171,36 +167,12 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
     return numbers
 
 
-def read_number_columns(batch: pa.RecordBatch, names: list[str]) -> Array:
-    """Return columns as the rows of a matrix of floats, each as `read_numbers` reads it."""
-    if len(names) == 1:
-        return read_numbers(column(batch, names[0]), names[0])[np.newaxis]
-    columns = [column(batch, name) for name in names]
-    alike: dict[pa.DataType, list[int]] = {}
-    for j, cells in enumerate(columns):
-        alike.setdefault(cells.type, []).append(j)
-    matrix = np.empty((len(names), batch.num_rows))
-    for some in alike.values():
-        try:
-            joined = read_numbers(pa.concat_arrays([columns[j] for j in some]), "")
-            matrix[some] = joined.reshape(len(some), -1)
-        except (RowError, TypeError, pa.ArrowException):  # one after the other, to name the column
-            for j in some:
-                matrix[j] = read_numbers(columns[j], names[j])
-    return matrix
-
-
 def with_numbers(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     """Return a batch whose columns of these names are floats, NaN for what is missing."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    texts = [name for name in names if columns[name].type != NUMBER]
-    if not texts:
-        return batch
-    step = max(1, GROUP_CELLS // max(1, batch.num_rows))
-    for start in range(0, len(texts), step):
-        some = texts[start : start + step]
-        for name, cells in zip(some, read_number_columns(batch, some), strict=True):
-            columns[name] = pa.array(cells)
+    for name in names:
+        if columns[name].type != NUMBER:
+            columns[name] = pa.array(read_numbers(columns[name], name))
     fields = [field.with_type(columns[field.name].type) for field in batch.schema]
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
@@ -216,23 +188,11 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
     try:
         return pc.cast(cells, pa.float64())
     except pa.ArrowInvalid:
-        row, value = next((t, x) for t, x in enumerate(cells) if not _is_number(x))
-        raise _not_a_number(name, row, _shown(value)) from None
-
-
-def _not_a_number(name: str, row: int, value: str) -> RowError:
-    return RowError("X", row, f"column {name!r} is {value}, not a number", hint="text")
-
-
-def check_written_numbers(cells: Iterable[str | None], name: str) -> None:
-    """Refuse a cell that `read_numbers` would refuse; faster than that for a few cells."""
-    for row, cell in enumerate(cells):
-        try:
-            float(cell or "nan")
-        except ValueError:
-            word = str(cell).strip(" \t\r\n\v\f")
-            if word not in NO_VALUES and word.lower() not in ("true", "false"):
-                raise _not_a_number(name, row, shown(word)) from None
+        row = _first_bad(cells, NUMBER)
+        value = cells[row].cast(pa.binary()).as_py()
+        word = value.decode() if _first_bad(pa.array([value]), TEXT) < 0 else value
+        reason = f"column {name!r} is {shown(word)}, not a number"
+        raise RowError("X", row, reason, hint="text") from None
 
 
 def _truth_as_numbers(cells: pa.Array) -> pa.Array:
@@ -246,12 +206,14 @@ def _truth_as_numbers(cells: pa.Array) -> pa.Array:
     return cells
 
 
-def _is_number(cell: pa.Scalar) -> bool:
-    try:
-        pc.cast(cell, pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+def _first_bad(cells: pa.Array, kind: pa.DataType) -> int:
+    """Return the row of the first cell that is not of a type, -1 if there is none."""
+    for row, cell in enumerate(cells):
+        try:
+            pc.cast(cell, kind)
+        except pa.ArrowInvalid:
+            return row
+    return -1
 
 
 def read_words(cells: pa.Array, name: str) -> pa.Array:
@@ -266,27 +228,10 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         cells.validate(full=True)
     except pa.ArrowInvalid:
         raw = cells.cast(pa.binary())
-        row = next(t for t, value in enumerate(raw) if not _is_utf8(value.as_py()))
+        row = _first_bad(raw, TEXT)
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason) from None
     return with_nulls(cells, pc.is_in(cells, MISSING))
-
-
-def written_types(batch: pa.RecordBatch, names: list[str]) -> dict[str, pa.DataType]:
-    """Return the type of the first value in each column of text; nothing if all are missing."""
-    try:
-        row = batch.select(names).slice(0, 1).to_pylist()
-    except UnicodeDecodeError:  # each column is read below, and its bad row named
-        row = []
-    first = row[0] if row else {}
-    types = {}
-    for name in names:
-        if PLAIN_NUMBER.fullmatch(first.get(name) or ""):
-            types[name] = NUMBER
-        else:
-            kind = written_type(batch.column(name), name)
-            types |= {} if kind == pa.null() else {name: kind}
-    return types
 
 
 def written_type(cells: pa.Array, name: str) -> pa.DataType:
@@ -309,21 +254,6 @@ def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:
     This does not use `if_else`, which corrupts sliced string arrays (pyarrow <= 23).
     """
     return pc.replace_with_mask(cells, mask, pa.scalar(None, cells.type))
-
-
-def _is_utf8(text: bytes | None) -> bool:
-    try:
-        (text or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _shown(cell: pa.Scalar) -> str:
-    try:
-        return shown(cell.as_py())
-    except UnicodeDecodeError:
-        return shown(cell.cast(pa.binary()).as_py())
 
 
 def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -13,19 +13,19 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
-    GROUP_CELLS,
     LARGEST,
     TEXT,
     column,
     is_ordered,
     kind_of,
     pandas_index,
-    read_number_columns,
+    read_numbers,
     read_sparse,
     read_words,
     to_array,
     to_batch,
 )
+from pril.tables.moments import Moments
 
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
@@ -41,16 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["ColumnEncoder"]
 
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
-
-
-class Moments(NamedTuple):
-    """Sums over columns of numbers: each field is an array with one entry for each column."""
-
-    count: Any
-    mean: Any
-    squares: Any  # the sum of squared distances from the mean
-    low: Any
-    high: Any
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):
@@ -178,16 +168,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch)
         if batch.num_rows == 0:
             return self
-        moments = [np.empty((len(Moments._fields), 0))]
-        for at, cells, missing in self._numbers(batch):
-            moments.append(np.array(self._describe(cells, missing)))
-            finite = np.isfinite(moments[-1][:3]).all(axis=0)
-            if not finite.all():
-                j = int(np.argmin(finite))
-                largest = np.abs(np.nan_to_num(cells[j])) == np.nanmax(np.abs(cells[j]))
-                reason = "too large for its square to be a number"
-                self._refuse(self.numbers_[at][j], cells[j], largest, reason)
-        self._add_moments(Moments(*np.hstack(moments)))
+        numbers = self._numbers(batch)
+        self._have_gaps(numbers)
+        self._add_moments(Moments.of(numbers))
         for name in list(self.words_):
             words = pc.unique(read_words(column(batch, name), name)).drop_null()
             self._add_words(name, words.to_pylist())
@@ -195,44 +178,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
         return self
 
-    def _describe(self, cells: Array, missing: Array | None) -> Moments:
-        """Return the moments of some cells of each column; a column is a row of the matrix."""
-        low, high = np.full((2, len(cells)), np.inf) * [[1.0], [-1.0]]
-        if self.bounded:
-            low, high = (
-                np.fmin.reduce(cells, 1, initial=np.inf),
-                np.fmax.reduce(cells, 1, initial=-np.inf),
-            )
-        count = np.full(len(cells), float(cells.shape[1]))
-        if missing is not None:
-            count -= missing.sum(axis=1)
-            cells = np.where(missing, 0.0, cells)
-        with np.errstate(over="ignore"):
-            mean = cells.sum(axis=1) / np.maximum(count, 1.0)
-            distance = cells - mean[:, np.newaxis]
-            if missing is not None:
-                distance[missing] = 0.0
-            squares = np.square(distance, out=distance).sum(axis=1)
-        return Moments(count, mean, squares, low, high)
-
     def _add_moments(self, more: Moments) -> None:
-        """Add the moments of other rows (Chan, Golub and LeVeque).
-
-        StandardScaler.partial_fit would do this, but it is several times slower, and after a batch
-        in which a column has no value it leaves the variance NaN for good.
-        """
-        own = self._moments
-        count = own.count + more.count
-        share = more.count / np.maximum(count, 1.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = more.mean - own.mean
-            joined = Moments(
-                count=count,
-                mean=own.mean + step * share,
-                squares=own.squares + more.squares + step**2 * own.count * share,
-                low=np.minimum(own.low, more.low),
-                high=np.maximum(own.high, more.high),
-            )
+        joined = self._moments.joined(more)
         finite = np.isfinite(joined.squares)
         if not finite.all():
             name = self.numbers_[int(np.argmin(finite))]
@@ -288,8 +235,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             A table with the Arrow interface, such as a DataFrame.
         """
         batch = self._read(X)
-        for _ in self._numbers(batch):
-            pass
+        self._have_gaps(self._numbers(batch))
         for name in self.words_:
             read_words(column(batch, name), name)
 
@@ -406,15 +352,46 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "numbers_")
         batch = self._read(X)
-        parts = [self._scaled(batch)] if self.numbers_ else []
-        parts += [self._indicators(column(batch, name), name) for name in self.words_]
+        codes = []
+        for name, words in self.words_.items():
+            code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
+            codes.append(code.fill_null(-1).to_numpy())
+        parts = []
         for name, width in self.widths_.items():
             cells = read_sparse(column(batch, name), width)
             parts.append(self._sparse_scalers[name].transform(cells) if self.scale else cells)
-        if self._is_dense():
-            dense = [part if isinstance(part, np.ndarray) else part.toarray() for part in parts]
-            return dense[0] if len(dense) == 1 else np.hstack(dense)
-        return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
+        return self._encode(self._numbers(batch).T, codes, self._scales(), parts)
+
+    def _encode(
+        self, numbers: Array, codes: list[Array], scales: Array, parts: Sequence[Any] = ()
+    ) -> Any:
+        """Return features, from numbers, NaN for what is missing, and words.
+
+        `codes` has, for each column of words, their positions; -1 is none of them. `scales` is what
+        `_scales` returns. `parts` are further features, as sparse arrays.
+        """
+        mean, (rows, n) = self._moments.mean, numbers.shape
+        if self._have_gaps(numbers.T):
+            numbers = np.where(np.isnan(numbers), mean, numbers)
+        if self.scale:
+            numbers = np.divide(numbers - mean, scales, order="C")
+        if not self._is_dense():
+            indicators = [sparse.csr_array(numbers)]
+            for code, words in zip(codes, self.words_.values(), strict=True):
+                known = code >= 0
+                start = np.concatenate([[0], np.cumsum(known)])
+                cells = (np.ones(start[-1]), code[known], start)
+                indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
+            return sparse.hstack([*indicators, *parts], format="csr")
+        if not codes:
+            return np.ascontiguousarray(numbers)
+        features = np.zeros((rows, self._n_features_out))
+        features[:, :n] = numbers
+        for code, words in zip(codes, self.words_.values(), strict=True):
+            found = np.flatnonzero(code >= 0)
+            features[found, n + code[found]] = 1.0
+            n += len(words)
+        return features
 
     @property
     def _n_features_out(self) -> int:
@@ -425,23 +402,24 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         filled = len(self.numbers_) + len(self.words_)
         return not self.widths_ and filled >= DENSE_FROM * self._n_features_out
 
-    def _numbers(self, batch: pa.RecordBatch) -> Iterator[tuple[slice, Array, Array | None]]:
-        """Yield columns of numbers as the rows of a matrix, and where cells are missing, if any.
+    def _numbers(self, batch: pa.RecordBatch) -> Array:
+        """Return the columns of numbers as the rows of a matrix."""
+        numbers = np.empty((len(self.numbers_), batch.num_rows))
+        for j, name in enumerate(self.numbers_):
+            cells = column(batch, name)
+            if name in self.ranks_:
+                cells = pc.index_in(read_words(cells, name), pa.array(self.ranks_[name], TEXT))
+            numbers[j] = read_numbers(cells, name)
+        return numbers
 
-        A column alone costs a while, however few rows it has: short columns come together.
-        """
-        for name, categories in self.ranks_.items():
-            rank = pc.index_in(read_words(column(batch, name), name), pa.array(categories, TEXT))
-            batch = batch.set_column(batch.schema.names.index(name), name, rank)
-        step = max(1, GROUP_CELLS // max(1, batch.num_rows))
-        for start in range(0, len(self.numbers_), step):
-            at = slice(start, start + step)
-            cells = read_number_columns(batch, self.numbers_[at])
-            with np.errstate(over="ignore"):
-                squares = np.einsum("ij,ij->i", cells, cells)
-            for j in np.flatnonzero(~np.isfinite(squares)):  # too large, infinite or NaN
-                self._check_numbers(self.numbers_[at][j], cells[j])
-            yield at, cells, np.isnan(cells) if np.isnan(squares).any() else None
+    def _have_gaps(self, numbers: Array) -> bool:
+        """Refuse numbers that cannot be used; tell whether some are missing."""
+        if np.abs(numbers).max(initial=0.0) < LARGEST:
+            return False
+        largest = np.abs(numbers).max(axis=1, initial=0.0)
+        for j in np.flatnonzero(~(largest < LARGEST)):  # too large, infinite or NaN
+            self._check_numbers(self.numbers_[j], numbers[j])
+        return bool(np.isnan(largest).any())
 
     def _check_numbers(self, name: str, cells: Array) -> None:
         self._refuse(name, cells, np.isinf(cells), "which is not finite")
@@ -455,36 +433,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             row = int(np.argmax(bad))
             raise RowError("X", row, f"column {name!r} is {cells[row]}, {reason}")
 
-    def _scaled(self, batch: pa.RecordBatch) -> Array:
-        mean, scale = self._moments.mean, self._scales()
-        matrix = np.empty((batch.num_rows, len(self.numbers_)))
-        for at, cells, missing in self._numbers(batch):
-            if missing is not None:
-                cells = np.where(missing, mean[at, np.newaxis], cells)
-            if self.scale:
-                centred = cells - mean[at, np.newaxis]
-                np.divide(centred, scale[at, np.newaxis], out=matrix[:, at].T)
-            else:
-                matrix[:, at] = cells.T
-        return matrix
-
     def _scales(self) -> Array:
-        """Return what to divide each column of numbers by, 1 where it is constant."""
-        count, mean, squares, low, high = self._moments
-        if self.bounded:
-            scale = np.maximum(high - mean, mean - low)
-        else:
-            scale = np.sqrt(squares / np.maximum(count, 1.0))
-        # The deviation of a constant is rounding error; scikit-learn has the same limit.
-        noise = np.sqrt(count) * np.finfo(np.float64).eps * np.abs(mean)
-        return np.where(scale > noise, scale, 1.0)
-
-    def _indicators(self, cells: pa.Array, name: str) -> sparse.csr_array:
-        words = self.words_[name]
-        code = pc.index_in(read_words(cells, name), pa.array(words, pa.string()))
-        index = code.drop_null().to_numpy()
-        start = np.concatenate([[0], np.cumsum(code.is_valid().to_numpy(zero_copy_only=False))])
-        return sparse.csr_array((np.ones(len(index)), index, start), shape=(len(cells), len(words)))
+        """Return what to divide each column of numbers by."""
+        return self._moments.scales(bounded=self.bounded)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

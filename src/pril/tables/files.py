@@ -7,17 +7,15 @@ text; the caller decides whether they are numbers or words.
 
 from __future__ import annotations
 
-import atexit
 import difflib
 import hashlib
-import queue
-import threading
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,6 +23,7 @@ import pyarrow as pa
 
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.cells import written_type
+from pril.tables.text import READ_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,14 +31,10 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
-READ_BYTES = 1 << 20  # read from a file at once
-LONGEST_ROW = 1 << 24  # bytes of a row of text, as it is written
-TOO_LONG = f"longer than {LONGEST_ROW:,} bytes, the most that a row may have"
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
 MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
-BOM = b"\xef\xbb\xbf"
 
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
@@ -228,15 +223,6 @@ class Table(ABC):
         return [(file, 0, self._n_rows(file)) for file in self.files]
 
     @contextmanager
-    def _at(self, file: Path, row: int) -> Iterator[None]:
-        """Let errors about rows of a block, which begins at `row`, name the file and the row."""
-        try:
-            yield
-        except RowError as error:
-            place = f"{self.name_of(file)}, row {row + error.row + 1}"
-            raise TableError(f"{place}: {error.reason}", error.hint) from None
-
-    @contextmanager
     def naming_rows(self, rows: int | Array, labels: tuple[str, ...] = ()) -> Iterator[None]:
         """Let errors about rows name the file and the row in it, and the columns of the labels.
 
@@ -252,6 +238,17 @@ class Table(ABC):
     def fingerprint(self) -> list[list[Any]]:
         """Return what differs between tables: size, time of change and samples of each file."""
         return [_fingerprint(file) for file in self.files]
+
+
+@contextmanager
+def explaining(place: str) -> Iterator[None]:
+    """Turn an error of pyarrow about the content of a file, not of the disk, into ours."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise TableError(f"{place}: {error}") from None
 
 
 def no_column(name: str, known: list[str]) -> str:
@@ -324,77 +321,11 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
     """Return the items; a thread reads up to `depth` of them early. Its errors are raised here."""
-    waiting: queue.Queue[tuple[bool, Any]] = queue.Queue(depth)
-    stopped = threading.Event()
-
-    def put(entry: tuple[bool, Any]) -> None:
-        while not stopped.is_set():
-            with suppress(queue.Full):
-                waiting.put(entry, timeout=0.1)
-                return
-
-    def read() -> None:
-        try:
-            for item in items:
-                put((True, item))
-                if stopped.is_set():
-                    return
-            put((False, None))
-        except BaseException as error:
-            put((False, error))
-
-    thread = threading.Thread(target=read, daemon=True)
-
-    def finish() -> None:
-        stopped.set()
-        thread.join()
-
-    # An error may keep this generator alive until the process ends. pyarrow then waits for ever for
-    # a reader that is written in Python, so the thread must end before the interpreter does.
-    atexit.register(finish)
-    thread.start()
+    thread = ThreadPoolExecutor(1)
     try:
-        while True:
-            more, item = waiting.get()
-            if more:
-                yield item
-            elif item is None:
-                return
-            else:
-                raise item
+        waiting = deque(thread.submit(next, items, None) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(thread.submit(next, items, None))
+            yield item
     finally:
-        atexit.unregister(finish)
-        finish()
-
-
-def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Return the bytes of a stream in blocks of whole lines.
-
-    A line that is too long is a RowError about the first row after those that were returned.
-    """
-    parts: list[bytes] = []  # of a line that has not ended
-    size = 0
-    while chunk := stream.read(READ_BYTES):
-        first, end = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
-        if size + (first if end else len(chunk)) > LONGEST_ROW:
-            raise RowError("X", 0, TOO_LONG)
-        if end:
-            yield b"".join([*parts, chunk[:end]])
-            parts, size = [], 0
-        parts.append(chunk[end:])
-        size += len(chunk) - end
-    if size:
-        yield b"".join(parts)
-
-
-def skip_marks(stream: IO[bytes]) -> None:
-    """Move past the byte-order marks at the beginning of a file."""
-    at = 0
-    while stream.read(len(BOM)) == BOM:
-        at += len(BOM)
-    stream.seek(at)
-
-
-def is_zipped(file: Path) -> bool:
-    """Tell whether a file is gzipped, by its suffix."""
-    return file.suffix.lower() == ".gz"
+        thread.shutdown(cancel_futures=True)

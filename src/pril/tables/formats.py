@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
-import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,56 +15,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 
 from pril.errors import RowError, naming_file, shown
 from pril.tables.cells import (
-    DATE,
     LARGEST,
     NUMBER,
     TEXT,
-    kind_of,
-    one_batch,
     read_words,
     with_nulls,
     without_view,
     without_views,
-    written_types,
+    written_type,
 )
-from pril.tables.files import (
-    LONGEST_ROW,
-    READ_BYTES,
-    TOO_LONG,
-    CopyBlock,
-    Table,
-    TableError,
-    is_zipped,
-    line_blocks,
-    skip_marks,
-)
+from pril.tables.files import CopyBlock, Table, TableError, explaining
 from pril.tables.json_lines import (
     common_type,
-    json_column,
-    json_rows,
-    json_texts,
-    json_types,
-    parse_json_lines,
+    first_types,
+    read_objects,
     split_lines,
+    to_column,
+    whole_types,
 )
-from pril.tables.quotes import CheckedCsv, QuoteError
+from pril.tables.text import (
+    LONGEST_ROW,
+    READ_BYTES,
+    csv_blocks,
+    line_blocks,
+    open_text,
+    without_marks,
+)
 
-WIDE_ROWS = 64  # of a very wide table are read at once: each batch costs some time for each column
 MOST_FEATURES = 1 << 24  # of an svmlight file: a model holds some numbers for each
-BAD_GZIP = (gzip.BadGzipFile, zlib.error, EOFError)
-
-
-def _opened(file: Path) -> IO[bytes]:
-    """Open a file of text after its byte-order marks."""
-    opener: Any = gzip.open if is_zipped(file) else open
-    stream: IO[bytes] = opener(file, "rb")
-    skip_marks(stream)
-    return stream
 
 
 # --- Parquet -------------------------------------------------------------------------------------
@@ -77,15 +58,9 @@ class Parquet(Table):
     about = "Parquet, columns have the types in the file"
 
     def _open(self, file: Path) -> pa.parquet.ParquetFile:
-        try:
+        with explaining(f"{self.name_of(file)} is damaged, or not a Parquet file"):
             # Read pages one by one: a row group may be larger than memory.
             return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
-        except (pa.ArrowException, OSError) as error:
-            if getattr(error, "errno", None) is not None:  # of the disk, not of the content
-                raise
-            raise TableError(
-                f"{self.name_of(file)} is damaged, or not a Parquet file: {error}"
-            ) from None
 
     def _infer(self) -> pa.Schema:
         self._counts: dict[Path, int] = {}
@@ -94,11 +69,11 @@ class Parquet(Table):
             with self._open(file) as opened:
                 self._counts[file] = opened.metadata.num_rows
                 schemas.append(opened.schema_arrow)
-        for file, schema in zip(self.files, schemas, strict=True):
-            if not schema.equals(schemas[0]):
+            if not schemas[-1].equals(schemas[0]):
+                differing = {str(f) for f in schemas[-1]} ^ {str(f) for f in schemas[0]}
                 raise TableError(
                     f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
-                    f"{_difference(schema, schemas[0])}"
+                    f"{'; '.join(sorted(differing)) or 'in another order'}"
                 )
         fields = [field.with_type(without_view(field.type)) for field in schemas[0]]
         return pa.schema(fields, schemas[0].metadata)
@@ -127,190 +102,163 @@ class Parquet(Table):
         return pieces
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        with self._open(file) as opened:
+        with self._open(file) as opened, explaining(f"{self.name_of(file)} is damaged"):
             groups = list(range(opened.num_row_groups))
             while groups and skip >= opened.metadata.row_group(groups[0]).num_rows:
                 skip -= opened.metadata.row_group(groups.pop(0)).num_rows
-            rows = self.block_rows
-            try:
-                # No more threads: this code already runs beside the thread that learns.
-                batches = opened.iter_batches(
-                    rows, row_groups=groups, columns=columns, use_threads=False
-                )
-                for batch in batches:
-                    if skip < batch.num_rows:
-                        # For "q.b", pyarrow also returns the field b of a struct q: select.
-                        yield without_views(batch.slice(skip).select(columns))
-                    skip = max(0, skip - batch.num_rows)
-            except (pa.ArrowException, OSError) as error:
-                if getattr(error, "errno", None) is not None:  # of the disk, not of the content
-                    raise
-                raise TableError(f"{self.name_of(file)} is damaged: {error}") from None
+            # No more threads: this code already runs beside the thread that learns.
+            for batch in opened.iter_batches(
+                self.block_rows, row_groups=groups, columns=columns, use_threads=False
+            ):
+                if skip < batch.num_rows:
+                    # For "q.b", pyarrow also returns the field b of a struct q: select.
+                    yield without_views(batch.slice(skip).select(columns))
+                skip = max(0, skip - batch.num_rows)
 
 
-def _difference(one: pa.Schema, other: pa.Schema) -> str:
-    fields = {str(field) for field in one} ^ {str(field) for field in other}
-    return "; ".join(sorted(fields)) or "in another order"
+# --- Text ----------------------------------------------------------------------------------------
 
 
-# --- CSV -----------------------------------------------------------------------------------------
+class TextTable(Table):
+    """Files of text, which are read in blocks of whole rows."""
+
+    def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
+        return line_blocks(stream)
+
+    def _parsed(self, file: Path, parse: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
+        """Yield the first row of each block of a file, and what `parse` makes of the block.
+
+        That has a length, the number of rows. A RowError names the row in the block.
+        """
+        row, name = 0, self.name_of(file)
+        try:
+            with naming_file(name), closing(open_text(file)) as stream:
+                for block in self._split(stream):
+                    rows = parse(block)
+                    yield row, rows
+                    row += len(rows)
+        except RowError as error:
+            place = f"{name}, row {row + error.row + 1}"
+            raise TableError(f"{place}: {error.reason}", error.hint) from None
+        except (pa.ArrowException, OSError) as error:
+            if getattr(error, "errno", None) is not None:  # of the disk, not of the content
+                raise
+            raise TableError(f"{name}, after row {row}: {error}") from None
+
+    @abstractmethod
+    def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
+        """Return the rows of a block."""
+
+    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        for _, batch in self._parsed(file, lambda block: self._batch(block, columns)):
+            yield batch
 
 
-class Csv(Table):
+class Csv(TextTable):
     """CSV files with a header; cells come as text."""
 
     delimiter = ","
     about = "CSV with commas, the first value of a column tells numbers from words"
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._headers: dict[Path, list[str]] = {}  # of files that were opened before
-        super().__init__(*arguments, **named)
+    def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
+        blocks = csv_blocks(stream, self.delimiter)
+        self._header = self._rows(next(blocks, b""))
+        return blocks
 
-    def _batches_of(self, file: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        try:
-            names = self._header(file)
-            # pyarrow looks for each of these columns among all: its time grows with their square.
-            chosen = columns if columns is not None and len(columns) < 1000 else None
-            options = {} if chosen is None else {"include_columns": chosen}
-            size = max(READ_BYTES, WIDE_ROWS * sum(len(name) + 1 for name in names))
-            size = min(size, 4 * LONGEST_ROW)
-            with _opened(file) as stream:
-                batches = pa.csv.open_csv(
-                    CheckedCsv(stream, self.delimiter, size),
-                    pa.csv.ReadOptions(block_size=LONGEST_ROW + 2 * size),
-                    pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                    pa.csv.ConvertOptions(
-                        column_types=dict.fromkeys(names, TEXT), check_utf8=False, **options
-                    ),
-                )
-                for batch in batches:
-                    yield batch if columns is chosen else batch.select(columns)
-        except QuoteError as error:
-            raise TableError(f"{self.name_of(file)}, {error}") from None
-        except (pa.ArrowException, *BAD_GZIP) as error:
-            raise self._explain(file, error) from None
-
-    @contextmanager
-    def _rows(self, file: Path) -> Iterator[Any]:
-        """Yield the standard library's reader: slow, but it counts lines."""
+    def _rows(self, block: bytes) -> list[list[str]]:
+        """Return the rows of a block, read by the standard library: slow, but it names the row."""
         csv.field_size_limit(LONGEST_ROW)
-        with _opened(file) as stream:
-            yield csv.reader(_text_lines(stream), delimiter=self.delimiter, strict=True)
+        text = io.StringIO(block.decode(errors="surrogateescape"), newline="")
+        return [cells for cells in csv.reader(text, delimiter=self.delimiter, strict=True) if cells]
 
-    def _header(self, file: Path) -> list[str]:
-        if file not in self._headers:
-            self._headers[file] = self._read_header(file)
-        return self._headers[file]
-
-    def _read_header(self, file: Path) -> list[str]:
+    def _batch(self, block: bytes, columns: list[str] | None) -> pa.RecordBatch:
+        [names] = self._header
+        # pyarrow looks for each of these columns among all: its time grows with their square.
+        chosen = columns if columns is not None and len(columns) < 1000 else None
         try:
-            with self._rows(file) as rows:
-                header: list[str] = next(rows, [])
-            for name in header:
-                name.encode()
-        except UnicodeEncodeError as error:
-            raw = error.object.encode(errors="surrogateescape")
-            raise TableError(
-                f"{self.name_of(file)}: the header has {shown(raw)}, which is not UTF-8"
-            ) from None
-        except (csv.Error, *BAD_GZIP) as error:
-            raise TableError(f"{self.name_of(file)} cannot be read as CSV: {error}") from None
-        if "\0" in "".join(header):
-            raise TableError(f"{self.name_of(file)}: the header is not UTF-8: is it UTF-16?")
-        return header
-
-    def _explain(self, file: Path, error: Exception) -> TableError:
-        """Return the error with its row: read the file again, slowly, to find it."""
-        line = 0
-        try:
-            with self._rows(file) as rows:
-                header: list[str] = next(rows, [])
-                width, row = len(header), 0
-                for row, cells in enumerate((cells for cells in rows if cells), 1):
-                    if len(cells) != width:
-                        return TableError(
-                            f"{self.name_of(file)}, row {row} (line {rows.line_num}): "
-                            f"{len(cells)} cells where the header has {width}: "
-                            f"{self.delimiter.join(cells)[:60]!r}"
-                        )
-                    line = rows.line_num
-                if row == 0:
-                    return TableError(f"{self.name_of(file)} has a header, but no rows")
-        except csv.Error as reason:
-            return TableError(f"{self.name_of(file)}, near line {line + 1}: {reason}")
-        except BAD_GZIP as reason:
-            error = reason
-        return TableError(f"{self.name_of(file)} cannot be read as CSV: {error}")
+            table = pa.csv.read_csv(
+                pa.BufferReader(block),
+                pa.csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, TEXT),
+                    check_utf8=False,
+                    include_columns=chosen,
+                ),
+            )
+        except pa.ArrowInvalid:
+            for row, cells in enumerate(self._rows(block)):
+                if len(cells) != len(names):
+                    reason = f"{len(cells)} cells where the header has {len(names)}"
+                    start = self.delimiter.join(cells)[:60]
+                    raise RowError("X", row, f"{reason}: {start!r}") from None
+            raise
+        table = table if columns is chosen else table.select(columns)
+        [batch] = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        return batch
 
     def _infer(self) -> pa.Schema:
-        headers = [self._header(file) for file in self.files]
+        headers = [self._read_header(file) for file in self.files]
         for file, header in zip(self.files, headers, strict=True):
-            if not header:
-                raise TableError(
-                    f"{self.name_of(file)} is empty: a header with the columns' names is missing"
-                )
-            if len(header) == 1 and re.search("[;\t|]", header[0]):
-                raise TableError(
-                    f"{self.name_of(file)}: the header is one name, {shown(header[0])}; cells must "
-                    "be separated by commas, or by tabs in .tsv"
-                )
             if header != headers[0]:
                 raise TableError(f"{self.name_of(file)} has other columns than {self.files[0]}")
         self._check_names(headers[0])
         unknown, n_rows = list(headers[0]), 0
         types: dict[str, pa.DataType] = {}
+
+        def parse(block: bytes) -> pa.RecordBatch:
+            batch = self._batch(block, None)
+            found = {name: written_type(batch.column(name), name) for name in unknown}
+            types.update({name: kind for name, kind in found.items() if kind != pa.null()})
+            return batch
+
         for file in self.files:
-            row = 0
-            for batch in self._batches_of(file, None):
-                with self._at(file, row):
-                    types |= written_types(batch, unknown)
-                row += batch.num_rows
+            for _, batch in self._parsed(file, parse):
                 n_rows += batch.num_rows
                 unknown = [name for name in unknown if name not in types]
                 if not unknown:
                     break
-            if not unknown:
-                break
         if n_rows == 0:
             raise TableError(f"{self.name} has a header, but no rows")
         return pa.schema([(name, types.get(name, pa.null())) for name in headers[0]])
 
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        yield from self._batches_of(file, columns)
+    def _read_header(self, file: Path) -> list[str]:
+        name = self.name_of(file)
+        try:
+            next(self._parsed(file, lambda _: ""), None)
+            header = self._header[0] if self._header else []
+            for cell in header:
+                cell.encode()
+        except UnicodeEncodeError as error:
+            raw = error.object.encode(errors="surrogateescape")
+            raise TableError(f"{name}: the header has {shown(raw)}, which is not UTF-8") from None
+        except csv.Error as error:
+            raise TableError(f"{name} cannot be read as CSV: {error}") from None
+        if "\0" in "".join(header):
+            raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?")
+        if not header:
+            raise TableError(f"{name} is empty: a header with the columns' names is missing")
+        if len(header) == 1 and re.search("[;\t|]", header[0]):
+            raise TableError(
+                f"{name}: the header is one name, {shown(header[0])}; cells must be separated by "
+                "commas, or by tabs in .tsv"
+            )
+        return header
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return blocks as in `Table`; for a format with types, a column of numbers is a number."""
-        if format in ("csv", "tsv"):
-            yield from super().blocks_to_copy(columns, format)
-            return
-        types = self._find_types()
-        for row, block, _ in super().blocks_to_copy(columns, format):
-            cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
-            yield row, block, pa.RecordBatch.from_pydict(cells)
-
-    def _find_types(self) -> dict[str, pa.DataType]:
-        """Read the whole table; return for each column the type that all of its cells have."""
         types = dict.fromkeys(self.schema.names, pa.null())
-        for row, block in self.blocks():
-            for name, kind in types.items():
+        if format not in ("csv", "tsv"):
+            for row, block in self.blocks():
                 with self.naming_rows(row):
-                    words = read_words(block.column(name), name)
-                types[name] = common_type(kind, _spelled_type(words))
-        return types
-
-
-def _text_lines(stream: IO[bytes]) -> Iterator[str]:
-    """Return lines with their ends; refuse one that is too long before all of it is read."""
-    rest = b""
-    while chunk := stream.readline(READ_BYTES):
-        lines = (rest + chunk).splitlines(keepends=True)
-        rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
-        if any(len(line) > LONGEST_ROW for line in (*lines, rest)):
-            raise csv.Error(f"the line is {TOO_LONG}")
-        for line in lines:
-            yield line.decode(errors="surrogateescape")
-    if rest:
-        yield rest.decode(errors="surrogateescape")
+                    for name, kind in types.items():
+                        words = read_words(block.column(name), name)
+                        types[name] = common_type(kind, _spelled_type(words))
+        for row, block, copy in super().blocks_to_copy(columns, format):
+            if format not in ("csv", "tsv"):
+                cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
+                copy = pa.RecordBatch.from_pydict(cells)
+            yield row, block, copy
 
 
 def _spelled_type(words: pa.Array) -> pa.DataType:
@@ -319,18 +267,14 @@ def _spelled_type(words: pa.Array) -> pa.DataType:
         return pa.null()
     if pc.any(pc.match_substring_regex(words, r"^[+-]?0[0-9]")).as_py():
         return TEXT
-    if _can_be(words, pa.int64()):
-        return pa.int64()
-    long = pc.any(pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")).as_py()
-    return pa.float64() if not long and _can_be(words, pa.float64()) else TEXT
-
-
-def _can_be(words: pa.Array, kind: pa.DataType) -> bool:
-    try:
-        pc.cast(words, kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            pc.cast(words, kind)
+        except pa.ArrowInvalid:
+            continue
+        is_long = kind != pa.int64() and pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")
+        return TEXT if is_long and pc.any(is_long).as_py() else kind
+    return TEXT
 
 
 def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -346,29 +290,18 @@ class Tsv(Csv):
     about = "CSV with tabs, the first value of a column tells numbers from words"
 
 
-# --- JSON Lines ----------------------------------------------------------------------------------
-
-
-class JsonLines(Table):
+class JsonLines(TextTable):
     """Files with one JSON object in each line; a missing key is a missing value."""
 
     about = "JSON Lines, the first value of a column tells numbers from words"
 
     def _infer(self) -> pa.Schema:
         types: dict[str, pa.DataType] = {}
-        self._copied_types: dict[str, pa.DataType] = {}
         n_rows = 0
         for file in self.files:
-            for row, block in self._line_blocks(file):
-                with self._at(file, row):
-                    n_rows += len(split_lines(block))
-                    first, whole = json_types(block)
-                for name, kind in first.items():
-                    if types.get(name, pa.null()) == pa.null():  # the first value decides
-                        types[name] = _read_as(kind)
-                for name, kind in whole.items():
-                    before = self._copied_types.get(name, pa.null())
-                    self._copied_types[name] = common_type(before, kind)
+            for _, rows in self._parsed(file, _objects):
+                first_types(rows, types)
+                n_rows += len(rows)
         if n_rows == 0:
             raise TableError(f"{self.name} is empty: no rows")
         return pa.schema(types)
@@ -379,24 +312,9 @@ class JsonLines(Table):
             at = self.schema.get_field_index(name)
             self.schema = self.schema.set(at, pa.field(name, TEXT))
 
-    def _line_blocks(self, file: Path) -> Iterator[tuple[int, bytes]]:
-        row = 0
-        try:
-            with naming_file(self.name_of(file)), _opened(file) as stream:
-                for block in line_blocks(stream):
-                    yield row, block
-                    row += len(split_lines(block))
-        except BAD_GZIP as error:
-            raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
-        except RowError as error:
-            raise TableError(f"{self.name_of(file)}, row {row + 1}: {error.reason}") from None
-
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+    def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         schema = pa.schema([self.schema.field(name) for name in columns])
-        for row, block in self._line_blocks(file):
-            with self._at(file, row):
-                table = parse_json_lines(block, schema)
-            yield from table.combine_chunks().to_batches()
+        return _columns(_objects(block), schema)
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return blocks as in `Table`; to JSON Lines, the lines are copied unchanged."""
@@ -404,35 +322,45 @@ class JsonLines(Table):
             self.check_column(name)
         own = [name for name in columns if name not in self.partitions]
         schema = pa.schema([self.schema.field(name) for name in own])
+        types: dict[str, pa.DataType] = {}
+        if format != "jsonl":
+            for file in self.files:
+                for _, rows in self._parsed(file, _objects):
+                    whole_types(rows, types)
         start = 0
         for file in self.files:
             self.begin_file(file, start)
-            for row, block in self._line_blocks(file):
-                with self._at(file, row):
-                    table = parse_json_lines(block, schema)
-                    copy = (
-                        json_texts(block) if format == "jsonl" else self._columns(json_rows(block))
-                    )
-                yield start, self.with_partitions(file, one_batch(table), columns), copy
-                start += table.num_rows
+            for _, lines in self._parsed(file, split_lines):
+                with self.naming_rows(start):
+                    rows = read_objects(lines)
+                    used = self.with_partitions(file, _columns(rows, schema), columns)
+                    if format == "jsonl":
+                        copy = [without_marks(line).decode().strip() for line in lines]
+                    else:
+                        copy = _columns(rows, pa.schema(types), nested=True)
+                yield start, used, copy
+                start += len(lines)
             self.check_unchanged(file)
 
-    def _columns(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        cells = {name: json_column(rows, name, kind) for name, kind in self._copied_types.items()}
-        return pa.RecordBatch.from_pydict(cells)
+
+def _objects(block: bytes) -> list[dict[str, Any]]:
+    return read_objects(split_lines(block))
 
 
-def _read_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type to read values of a type as: any number is a float."""
-    if pa.types.is_temporal(kind):
-        return DATE
-    return {"number": NUMBER, "text": TEXT}.get(kind_of(kind), kind)
+def _columns(
+    rows: list[dict[str, Any]], schema: pa.Schema, *, nested: bool = False
+) -> pa.RecordBatch:
+    cells = [
+        to_column([row.get(field.name) for row in rows], field.name, field.type, nested=nested)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(cells, schema=schema)
 
 
 # --- svmlight ------------------------------------------------------------------------------------
 
 
-class Svmlight(Table):
+class Svmlight(TextTable):
     """Files of svmlight or LIBSVM: a label, and features with the numbers in the file."""
 
     about = "svmlight, the columns are label and features"
@@ -442,39 +370,34 @@ class Svmlight(Table):
         super().__init__(*arguments, **named)
 
     def _infer(self) -> pa.Schema:
-        width = 1 + max(
-            (
-                int(matrix.indices.max(initial=-1))
-                for file in self.files
-                for matrix, _ in self._parts(file)
-            ),
-            default=-1,
-        )
+        self.schema = pa.schema([("label", NUMBER), ("features", pa.map_(pa.int32(), NUMBER))])
+        width = 0
+        for file in self.files:
+            for _, batch in self._parsed(file, lambda block: self._batch(block, ["features"])):
+                width = max(width, 1 + int(batch["features"].keys.to_numpy().max(initial=-1)))
         if width == 0:
             raise TableError(f"{self.name} has no rows with a feature")
-        features = pa.field("features", pa.map_(pa.int32(), NUMBER), metadata={"width": str(width)})
-        return pa.schema([pa.field("label", NUMBER), features])
+        return self.schema.set(1, self.schema.field(1).with_metadata({"width": str(width)}))
 
-    def _parts(self, file: Path) -> Iterator[tuple[Any, Any]]:
+    def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         from sklearn.datasets import load_svmlight_file
 
-        row = 0
         try:
-            with _opened(file) as stream:
-                for block in line_blocks(stream):
-                    try:
-                        part = load_svmlight_file(io.BytesIO(block), zero_based=True)
-                    except (ValueError, OverflowError) as error:
-                        raise self._explain(file, row, block, error) from None
-                    self._check(file, row, part[0])
-                    yield part
-                    row += len(part[1])
-        except BAD_GZIP as error:
-            raise TableError(f"{self.name_of(file)}, after row {row}: {error}") from None
-        except RowError as error:
-            raise TableError(f"{self.name_of(file)}, row {row + 1}: {error.reason}") from None
+            matrix, label = load_svmlight_file(io.BytesIO(block), zero_based=True)
+        except (ValueError, OverflowError):
+            row = 0
+            for line in block.splitlines(keepends=True):
+                try:
+                    row += len(load_svmlight_file(io.BytesIO(line), zero_based=True)[1])
+                except (ValueError, OverflowError) as error:
+                    raise RowError("X", row, f"{error}: {line.strip()[:60]!r}") from None
+            raise
+        self._check(matrix)
+        index, start = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+        cells = pa.MapArray.from_arrays(start, index, matrix.data).cast(self.schema.field(1).type)
+        return pa.RecordBatch.from_arrays([label, cells], schema=self.schema).select(columns)
 
-    def _check(self, file: Path, row: int, matrix: Any) -> None:
+    def _check(self, matrix: Any) -> None:
         """Refuse a feature that is not finite, and one whose number would take too much memory."""
         most = self._most_features
         for bad, reason, hint in (
@@ -484,28 +407,6 @@ class Svmlight(Table):
         ):
             if bad.any():
                 at = int(np.argmax(bad))
-                row += int(np.searchsorted(matrix.indptr, at, side="right"))
+                row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
                 feature = f"feature {matrix.indices[at]} is {matrix.data[at]}"
-                raise TableError(f"{self.name_of(file)}, row {row}: {feature}: {reason}", hint)
-
-    def _explain(self, file: Path, row: int, block: bytes, error: Exception) -> TableError:
-        from sklearn.datasets import load_svmlight_file
-
-        for line in block.splitlines():
-            if not line.partition(b"#")[0].strip():  # blank, or a comment: not a row
-                continue
-            row += 1
-            try:
-                load_svmlight_file(io.BytesIO(line), zero_based=True)
-            except (ValueError, OverflowError) as reason:
-                return TableError(f"{self.name_of(file)}, row {row}: {reason}: {line[:60]!r}")
-        return TableError(f"{self.name_of(file)} cannot be read as svmlight: {error}")
-
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        kind = self.schema.field("features").type
-        for matrix, label in self._parts(file):
-            cells = pa.MapArray.from_arrays(
-                matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
-            ).cast(kind)
-            batch = pa.RecordBatch.from_arrays([pa.array(label), cells], schema=self.schema)
-            yield batch.select(columns)
+                raise RowError("X", row, f"{feature}: {reason}", hint=hint)

@@ -1,30 +1,31 @@
-"""JSON Lines as Arrow columns: read fast by pyarrow, or slowly, row by row, to name a bad row."""
+"""Lines of JSON as rows and as columns."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from struct import Struct, error
 from typing import Any
 
-import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.json
 
-from pril.errors import LONGEST, RowError, shown
-from pril.tables.cells import DATE, TEXT, WRITTEN_DATE, kind_of
+from pril.errors import LONGEST, MissingExtraError, RowError, shown
+from pril.tables.cells import DATE, NUMBER, TEXT, WRITTEN_DATE, kind_of
+from pril.tables.text import without_marks
 
-DEEPEST = 500  # brackets in a line that pyarrow gets; at thousands of nested ones it crashes
-BLANK = b" \t\r\xef\xbb\xbf"  # spaces, and the bytes of a BOM
-FEW_LINES = 8  # are read faster by the standard library
-COLON = ord(":")
-KEY_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")  # a colon in a string seldom follows one of these
+try:
+    import msgspec
+except ImportError as missing:  # pragma: no cover - the extra is missing
+    raise MissingExtraError("JSON Lines need msgspec", "cli,io") from missing
+
+# isort: split
+import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
+
+NOT_READ = (msgspec.MsgspecError, RecursionError, ValueError)  # what msgspec raises at bad lines
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
-LONG_NUMBER = re.compile(rb"[:\s-]\d{19}")
-COPIED = (pa.null(), pa.bool_(), pa.int64(), pa.float64(), TEXT)
+KEY_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")  # a colon in a string seldom follows one of these
 TYPES = {
     type(None): pa.null(),
     bool: pa.bool_(),
@@ -39,47 +40,8 @@ TYPES = {
 class RepeatedKeyError(ValueError):
     """A key is twice in a JSON object."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the key {shown(key)} is there twice")
 
-
-def check_keys(lines: list[bytes]) -> None:
-    """Refuse lines with a key that is there twice: other readers take its last value.
-
-    A line that is not JSON is left to them.
-    """
-    for t, line in enumerate(lines):
-        with suppress(ValueError, TypeError, RecursionError):
-            if has_keys([line], len(msgspec.json.decode(line))):
-                continue
-        try:
-            json.loads(line, parse_int=_integer, object_pairs_hook=_object, strict=False)
-        except RepeatedKeyError as error:
-            raise RowError("X", t, str(error)) from None
-        except (ValueError, RecursionError):
-            continue
-
-
-def has_keys(lines: list[bytes], n_keys: int) -> bool:
-    """Tell whether lines that have so many different keys each have no others, and none twice.
-
-    It counts colons; a colon in a string may make it say no.
-    """
-    text, wanted = b"\n".join(lines), n_keys * len(lines)
-    colons = (
-        text.count(b":")
-        if len(lines) <= FEW_LINES
-        else np.count_nonzero(np.frombuffer(text, np.uint8) == COLON)
-    )
-    return colons == wanted or sum(map(text.count, KEY_ENDS)) == wanted
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise RepeatedKeyError(next(name for name in names if names.count(name) > 1))
-    return row
+# --- Rows ----------------------------------------------------------------------------------------
 
 
 def split_lines(lines: bytes) -> list[bytes]:
@@ -87,49 +49,47 @@ def split_lines(lines: bytes) -> list[bytes]:
     return [line for line in lines.split(b"\n") if line.strip()]
 
 
-def parse_json_lines(block: bytes, schema: pa.Schema) -> pa.Table:
-    """Return the rows of some lines: the columns of the schema and no others."""
-    lines = split_lines(block)
-    if not lines:
-        return schema.empty_table()
+def read_objects(lines: list[bytes]) -> list[dict[str, Any]]:
+    """Return the object in each line; refuse a key that is there twice."""
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    rows: list[dict[str, Any]] = []
     try:
-        if len(lines) <= FEW_LINES:
-            raise pa.ArrowInvalid
-        _check_objects(lines)
-        table = pa.json.read_json(
-            io.BytesIO(block),
-            pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-        table.validate(full=True)
-        if table.num_rows == len(lines):
-            return table.select(schema.names)
-    except (pa.ArrowException, UnicodeDecodeError):
-        pass  # the slow way below accepts more, and its errors name the row
-    rows = json_rows(block)
-    cells = {
-        field.name: [_json_cell(row.get(field.name), field, t) for t, row in enumerate(rows)]
-        for field in schema
-    }
-    return pa.table(cells, schema=schema)
-
-
-def json_rows(block: bytes) -> list[dict[str, Any]]:
-    """Return the objects of some lines, read one by one by the standard library."""
-    rows = []
-    for t, line in enumerate(split_lines(block)):
-        try:
-            row = json.loads(line, parse_int=_integer, object_pairs_hook=_object)
-        except UnicodeDecodeError:
-            raise RowError("X", t, f"not UTF-8: {line[:LONGEST]!r}") from None
-        except RepeatedKeyError as error:
-            raise RowError("X", t, str(error)) from None
-        except (json.JSONDecodeError, RecursionError) as reason:
-            raise RowError("X", t, f"not a JSON object ({reason}): {_start(line)}") from None
-        if not isinstance(row, dict):
-            raise RowError("X", t, f"not a JSON object: {_start(line)}")
-        rows.append(row)
+        rows.extend(map(decode, lines))
+        if _have_keys(lines, sum(map(len, rows))):
+            return rows
+    except NOT_READ:
+        pass
+    for t in range(len(lines)):
+        if t >= len(rows) or not _have_keys(lines[t : t + 1], len(rows[t])):
+            rows[t : t + 1] = [_read_slowly(lines[t], t)]
     return rows
+
+
+def _have_keys(lines: list[bytes], n_keys: int) -> bool:
+    """Tell whether lines with so many different keys have none twice.
+
+    It counts colons; a colon in a string or in an inner object may make it say no.
+    """
+    text = b"\n".join(lines)
+    return text.count(b":") == n_keys or sum(map(text.count, KEY_ENDS)) == n_keys
+
+
+def _read_slowly(line: bytes, row: int) -> dict[str, Any]:
+    """Return the object in a line. It accepts more than msgspec does, and says what is wrong."""
+    start = shown(line[: 2 * LONGEST].decode(errors="replace"))
+    reason = f"not a JSON object: {start}"
+    try:
+        text = without_marks(line).decode()
+        found = json.loads(text, parse_int=_integer, object_pairs_hook=_object)
+        if isinstance(found, dict):
+            return found
+    except UnicodeDecodeError:
+        reason = f"not UTF-8: {line[:LONGEST]!r}"
+    except RepeatedKeyError as error:
+        reason = str(error)
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = f"not a JSON object ({error}): {start}"
+    raise RowError("X", row, reason)
 
 
 def _integer(text: str) -> float:
@@ -137,36 +97,89 @@ def _integer(text: str) -> float:
     return int(text) if len(text) <= MOST_DIGITS else float(text)
 
 
-def json_texts(block: bytes) -> list[str]:
-    """Return the objects of some lines as they are written."""
-    texts = []
-    for t, line in enumerate(split_lines(block)):
-        try:
-            text = line.decode("utf-8-sig").strip()
-        except UnicodeDecodeError:
-            raise RowError("X", t, f"not UTF-8: {line[:LONGEST]!r}") from None
-        if not (text.startswith("{") and text.endswith("}")):
-            raise RowError("X", t, f"not a JSON object: {_start(line)}")
-        texts.append(text)
-    return texts
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RepeatedKeyError(f"the key {shown(twice)} is there twice")
+    return row
 
 
-def _start(line: bytes) -> str:
-    return shown(line[: 2 * LONGEST].decode(errors="replace"))
+class RowReader:
+    """Read the cells of some columns, and one column as it is written, from lines of a stream."""
+
+    def __init__(self, names: list[str], raw: str | None) -> None:
+        self._names = names if raw is None else [*names, raw]
+        self._raw = raw
+        self._decode: Callable[[bytes], Any] | None = None
+        self._n_keys = 0
+
+    def read(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
+        """Return the cells of each line in the order of the columns, and perhaps others.
+
+        Most lines have the keys of the first one: a struct with these keys is decoded faster than a
+        dict. If all of them are there, the number of keys tells whether one is there twice.
+        """
+        if self._decode is None:
+            with suppress(*NOT_READ):
+                self._decode = self._decoder(lines[0])
+        if self._decode is not None:
+            with suppress(*NOT_READ):
+                cells = msgspec.structs.astuple
+                rows = [cells(self._decode(line)) for line in lines]
+                if _have_keys(lines, self._n_keys * len(lines)):
+                    return rows
+        objects = read_objects(lines)
+        if self._raw is not None:
+            for line, row in zip(lines, objects, strict=True):
+                row[self._raw] = self.read_raw(line, row)
+        return [tuple(map(row.get, self._names)) for row in objects]
+
+    def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
+        """Return a function that decodes lines with the keys of this one.
+
+        It is a ValueError if a key has a quote or a backslash.
+        """
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        keys = list(dict.fromkeys([*self._names, *found]))
+        kinds = [Any] * len(self._names) + [msgspec.Raw] * (len(keys) - len(self._names))
+        if self._raw is not None:
+            kinds[len(self._names) - 1] = msgspec.Raw
+        fields = [(f"_{j}", kind) for j, kind in enumerate(kinds)]
+        rename = {f"_{j}": key for j, key in enumerate(keys)}
+        self._n_keys = len(keys)
+        return msgspec.json.Decoder(
+            msgspec.defstruct("Row", fields, rename=rename, gc=False)
+        ).decode
+
+    def read_raw(self, line: bytes, row: dict[str, Any] | None = None) -> Any:
+        """Return the cell that is wanted as it is written."""
+        with suppress(*NOT_READ):
+            return msgspec.json.decode(line, type=dict[Any, msgspec.Raw]).get(self._raw)
+        row = _read_slowly(line, 0) if row is None else row
+        return json.dumps(row.get(str(self._raw))).encode()
 
 
-def _json_cell(value: Any, field: pa.Field, row: int) -> Any:
-    """Return a value as its column's type: true becomes a number, 5 may become a word."""
-    kind = kind_of(field.type)
-    if value is None or kind not in ("number", "text"):
-        return value
-    if isinstance(value, int | float):
-        return _float(value) if kind == "number" else _text(value, field.name, row)
-    if kind == "text" and isinstance(value, str):
-        return _text(value, field.name, row)
-    wanted = "a number" if kind == "number" else "text"
-    reason = f"column {field.name!r} is {shown(value)}, not {wanted}"
-    raise RowError("X", row, reason, hint="text" if kind == "number" else None)
+# --- Columns -------------------------------------------------------------------------------------
+
+
+def to_numbers(values: Sequence[Any], names: Sequence[str], row: int) -> bytes:
+    """Return cells as the bytes of floats, NaN for what is missing; true is 1.
+
+    `names` has the column of each, or of all; `row` is that of the first.
+    """
+    try:
+        return Struct(f"{len(values)}d").pack(*values)
+    except (error, OverflowError):
+        numbers = []
+        for k, value in enumerate(values):
+            if value is not None and not isinstance(value, int | float):
+                t, name = (row, names[k]) if len(names) > 1 else (row + k, names[0])
+                reason = f"column {name!r} is {shown(value)}, not a number"
+                raise RowError("X", t, reason, hint="text") from None
+            numbers.append(math.nan if value is None else _float(value))
+        return np.array(numbers).tobytes()
 
 
 def _float(value: float) -> float:
@@ -176,8 +189,12 @@ def _float(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _text(value: Any, name: str, row: int) -> str:
-    """Return a string unchanged, anything else as JSON."""
+def to_text(value: Any, name: str, row: int, *, nested: bool = False) -> str | None:
+    """Return a cell of a column of words: a number is written as in JSON."""
+    if value is None:
+        return None
+    if isinstance(value, list | dict) and not nested:
+        raise RowError("X", row, f"column {name!r} is {shown(value)}, not text")
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
@@ -187,52 +204,44 @@ def _text(value: Any, name: str, row: int) -> str:
     return text
 
 
-def json_types(block: bytes) -> tuple[dict[str, pa.DataType], dict[str, pa.DataType]]:
-    """Return, for each key in some lines, the type of its first value, and of all its values."""
-    lines = split_lines(block)
-    try:
-        _check_objects(lines)
-        if _is_deep(lines) or LONG_NUMBER.search(block):  # pyarrow would crash, or round
-            raise pa.ArrowInvalid
-        options = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        table = pa.json.read_json(io.BytesIO(block), options)
-        is_full = not any(cells.null_count for cells in table.columns)
-        if not (is_full and has_keys(lines, table.num_columns)):
-            check_keys(lines)
-        whole = {field.name: field.type for field in table.schema}
-        return whole, {name: _copied_type(kind) for name, kind in whole.items()}
-    except (pa.ArrowException, UnicodeDecodeError):
-        pass
-    first: dict[str, pa.DataType] = {}
-    whole = {}
-    for row in json_rows(block):
+def to_column(values: list[Any], name: str, kind: pa.DataType, *, nested: bool = False) -> pa.Array:
+    """Return a key's values as a column; `nested` says whether inner objects become text."""
+    if kind == NUMBER:
+        return pa.array(np.frombuffer(to_numbers(values, [name], 0)), from_pandas=True)
+    if kind == TEXT:
+        values = [to_text(value, name, t, nested=nested) for t, value in enumerate(values)]
+    elif kind not in (pa.bool_(), pa.int64()):  # dates and inner objects are never used
+        return pa.nulls(len(values), kind)
+    return pa.array(values, kind)
+
+
+def first_types(rows: Iterable[dict[str, Any]], types: dict[str, pa.DataType]) -> None:
+    """Add what the first value of each key says of its column: any number is a float."""
+    settled = {name for name, kind in types.items() if kind != pa.null()}
+    for row in rows:
+        if row.keys() <= settled:
+            continue
         for name, value in row.items():
-            kind = TYPES[type(value)]
-            if first.get(name, pa.null()) == pa.null():
+            if name not in settled:
+                kind = TYPES[type(value)]
                 is_date = kind == TEXT and WRITTEN_DATE.fullmatch(value)
-                first[name] = DATE if is_date else kind
-            if kind == pa.int64() and not -(2**63) <= value < 2**63:
-                kind = TEXT
-            whole[name] = common_type(whole.get(name, pa.null()), _copied_type(kind))
-    return first, whole
+                number = NUMBER if kind_of(kind) == "number" else kind
+                types[name] = DATE if is_date else number
+                if value is not None:
+                    settled.add(name)
 
 
-def _check_objects(lines: list[bytes]) -> None:
-    """Raise an error of pyarrow for lines that do not begin as objects do.
-
-    pyarrow takes null for an object without keys, and crashes if it comes first.
-    """
-    if not all(line.lstrip(BLANK)[:1] == b"{" for line in lines):
-        raise pa.ArrowInvalid
+def whole_types(rows: list[dict[str, Any]], types: dict[str, pa.DataType]) -> None:
+    """Join the types of columns with those of all their values."""
+    for name in dict.fromkeys(name for row in rows for name in row):
+        for kind in {_whole_type(row.get(name)) for row in rows}:
+            types[name] = common_type(types.get(name, pa.null()), kind)
 
 
-def _is_deep(lines: list[bytes]) -> bool:
-    return any(line.count(b"[") + line.count(b"{") > DEEPEST for line in lines)
-
-
-def _copied_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type to copy values of a type as: nested values and dates become text."""
-    return kind if kind in COPIED else TEXT
+def _whole_type(value: Any) -> pa.DataType:
+    """Return the type of a value; inner objects and long integers are text."""
+    is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
+    return TEXT if is_long or isinstance(value, list | dict) else TYPES[type(value)]
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -242,13 +251,3 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if one == pa.null():
         return other
     return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else TEXT
-
-
-def json_column(rows: list[dict[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
-    """Return a key's values as a column."""
-    values = [row.get(name) for row in rows]
-    if kind == TEXT:
-        values = [None if v is None else _text(v, name, t) for t, v in enumerate(values)]
-    elif kind == pa.float64():
-        values = [None if v is None else _float(v) for v in values]
-    return pa.array(values, kind)

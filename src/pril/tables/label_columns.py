@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -19,7 +20,6 @@ from pril.tables.cells import (
     kind_of,
     read_numbers,
     read_words,
-    with_nulls,
 )
 from pril.tables.files import Table, TableError
 
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pril.tables.training import Task
+    from pril.tables.task import Task
 
     Array = NDArray[Any]
 
@@ -115,7 +115,8 @@ class LabelColumns(NamedTuple):
     def comparable(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """Return the labels of some rows as columns whose values can be counted."""
         if self.edges is None:
-            return [_comparable(batch.column(name), name) for name in self.names]
+            read = read_words if self.text else _numbers
+            return [read(batch.column(name), name) for name in self.names]
         codes = self.read(batch).values
         names = pa.array(self.classes, TEXT)
         return [names.take(pa.array(end, mask=end < 0)) for end in codes.T]
@@ -151,10 +152,12 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> r
     if text:
         words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
         return ranking.join([_coded(cells) for cells in words], "y")
-    whole = [_whole_numbers(cells, name) for cells, name in zip(columns, names, strict=True)]
-    numbers = [part for part in whole if part is not None]
-    if len(numbers) < len(names):
-        numbers = [_label_floats(cells, name) for cells, name in zip(columns, names, strict=True)]
+    cells = [_numbers(part, name) for part, name in zip(columns, names, strict=True)]
+    are_whole = all(part.type == pa.int64() and not part.null_count for part in cells)
+    numbers = [
+        part.to_numpy() if are_whole else _label_floats(part, name)
+        for part, name in zip(cells, names, strict=True)
+    ]
     values = np.column_stack(numbers)
     table = ranking.read(values[:, 0] if len(names) == 1 else values)
     finite = values[np.isfinite(values)]
@@ -162,27 +165,18 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> r
     return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
 
 
-def _whole_numbers(cells: pa.Array, name: str) -> Array | None:
-    """Return labels as integers, None if a label is missing or not written as an integer."""
+def _numbers(cells: pa.Array, name: str) -> pa.Array:
+    """Return labels as integers or, if they are not, as floats; null for what is missing."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    if cells.null_count or not (pa.types.is_integer(cells.type) or kind_of(cells.type) == "text"):
-        return None
-    try:
-        numbers: Array = to_int64(cells, name).to_numpy()
-    except pa.ArrowInvalid:  # text that is not an integer
-        return None
-    return numbers
-
-
-def to_int64(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels as integers; refuse an unsigned one that does not fit."""
     if pa.types.is_uint64(cells.type):
-        large = pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64()))
-        row = pc.index(large, True).as_py()
+        row = pc.index(pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64())), True).as_py()
         if row >= 0:
             raise _too_large(name, row, cells[row].as_py())
-    return pc.cast(cells, pa.int64())
+    if pa.types.is_integer(cells.type) or kind_of(cells.type) == "text":
+        with suppress(pa.ArrowInvalid):  # text that is not an integer
+            return pc.cast(cells, pa.int64())
+    return pa.array(read_numbers(cells, name), from_pandas=True)
 
 
 def _label_floats(cells: pa.Array, name: str) -> Array:
@@ -206,21 +200,6 @@ def _coded(words: pa.Array) -> ranking.Labels:
     vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
     codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return ranking.Labels(codes, vocabulary.dtype, vocabulary)
-
-
-def _comparable(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels in a type whose values can be compared: no codes, no decimals, NaN as null."""
-    if kind_of(cells.type) == "text":
-        return read_words(cells, name)
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if pa.types.is_integer(cells.type):
-        return to_int64(cells, name)
-    if pa.types.is_decimal(cells.type):
-        cells = pa.array(read_numbers(cells, name), from_pandas=True)
-    if pa.types.is_floating(cells.type):
-        cells = with_nulls(cells, pc.is_nan(cells))
-    return cells
 
 
 def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:

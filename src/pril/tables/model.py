@@ -19,10 +19,11 @@ from pril.io import model_files
 from pril.ranges import rank_ranges
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, is_zipped, some_of
+from pril.tables.files import Table, TableError, some_of
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.label_columns import LabelColumns
 from pril.tables.opening import format_of
+from pril.tables.text import is_zipped
 from pril.tables.writing import TableWriter
 
 if TYPE_CHECKING:
@@ -43,13 +44,6 @@ def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
     rows = learner._read_rows(features, reset=False, min_rows=0)
     return Batch(rows, ranking.to_intervals(labels, learner.order_))
-
-
-def evaluate_batch(learner: Any, batch: Batch) -> Evaluation:
-    """Predict some rows and compare with their labels."""
-    if len(batch) == 0:
-        return Evaluation()
-    return Evaluation.of(batch.intervals, learner._rate_rows(batch.rows)[0])
 
 
 class Predictions(NamedTuple):
@@ -123,24 +117,15 @@ class LoadedModel:
         except ImportError as error:
             reason = f"{self.path} takes a DataFrame, which needs pandas: pip install pandas"
             raise InputError(reason) from error
-        cells = {
-            name: (column(batch, name), kind_of(schema.field(name).type)) for name in self.columns
-        }
-        frame = pd.DataFrame(
-            {
-                name: read_numbers(cell, name)
-                if kind == "number"
-                else read_words(cell, name).to_pandas()
-                for name, (cell, kind) in cells.items()
-            }
-        )
+        columns = {}
+        for name in self.columns:
+            cells, is_number = column(batch, name), kind_of(schema.field(name).type) == "number"
+            columns[name] = (
+                read_numbers(cells, name) if is_number else read_words(cells, name).to_pandas()
+            )
+        frame = pd.DataFrame(columns)
         with refusing():  # steps of other libraries
             return self.steps.transform(frame) if self.steps else frame
-
-    def rate(self, features: Any) -> tuple[Array, Array]:
-        """Return rank and score of each row."""
-        rank, scores, _ = self.learner._rate(features)
-        return rank, pick_scores(rank, scores)
 
     # --- Whole tables ---
 
@@ -228,6 +213,28 @@ class LoadedModel:
             progress("evaluating", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
+
+    def report(
+        self, table: Table, labels: tuple[str, ...], path: Path, progress: Progress
+    ) -> dict[str, Any]:
+        """Write a page on how good the model is on a table; return the numbers of the verdict."""
+        from pril.reporting.model_report import Report, cells_of  # which imports Matplotlib
+
+        counting = "Rows are counted from 1, without a header."
+        report = Report(self.model, table.name, counting, self.feature_names)
+        for first, block, outcomes in self.outcomes(table, labels, progress):
+            used = block.select(self.columns)
+
+            def describe(
+                rows: Array, first: int = first, used: pa.RecordBatch = used
+            ) -> list[tuple[str, dict[str, Any]]]:
+                """Return the places and some cells of rows of this block."""
+                places = [table.place(first + int(row)) for row in rows]
+                return list(zip(places, cells_of(used, rows), strict=True))
+
+            report.add(outcomes, describe)
+        notes = {name: note for name, note in self.about.notes.items() if name != "finished"}
+        return report.write(path, self.about.versions, notes)
 
     # --- The model itself ---
 

@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from pril.errors import MissingFileError, naming_file
-from pril.tables.files import (
-    READ_BYTES,
-    STDIN_SUFFIX,
-    Table,
-    TableError,
-    is_zipped,
-    skip_marks,
-)
+from pril.tables.files import STDIN_SUFFIX, Table, TableError
 from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
+from pril.tables.text import READ_BYTES, is_zipped, without_marks
 
 log = logging.getLogger(__name__)
 
@@ -142,8 +136,7 @@ def _copy_of(pipe: IO[bytes]) -> Path:
 
 def _guess_format(file: Path) -> str:
     with file.open("rb") as stream:
-        skip_marks(stream)
-        start = stream.read(READ_BYTES).lstrip()
+        start = without_marks(stream.read(READ_BYTES)).lstrip()
     if start.startswith(b"PAR1"):
         return "parquet"
     return "jsonl" if start.startswith(b"{") else "csv"

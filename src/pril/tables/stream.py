@@ -13,18 +13,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from pril.core import ranking
 from pril.core.evaluation import Evaluation, pick_scores
 from pril.core.learner import Batch
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
-from pril.tables.files import BOM, LONGEST_ROW, TOO_LONG, TableError, quote_columns
+from pril.tables.checkpoints import Checkpoint
+from pril.tables.files import TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
-from pril.tables.plain_rows import PlainRows, is_plain
-from pril.tables.training import Checkpoint
+from pril.tables.stream_rows import StreamRows
+from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,14 +155,13 @@ class Stream:
         self._evaluation = Evaluation()
         self._waiting: list[tuple[Array, Array]] = []  # intervals and ranks to be evaluated
         self._n_waiting = 0
-        self._labels = model.label_columns(names)
-        self._schema = self._needed_columns()
+        self._check_columns()
         self._use(model.model)
         if options.chances and not hasattr(model.learner, "predict_proba"):
             name = type(model.learner).__name__
             raise InputError(f"{model.path} holds {name}, which has no probabilities")
 
-    def _needed_columns(self) -> pa.Schema:
+    def _check_columns(self) -> None:
         both = set(self.names) & set(self.model.columns)
         if both:
             raise InputError(f"the column {min(both)!r} cannot be a label: it is a feature")
@@ -171,21 +170,11 @@ class Stream:
             raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
-        encoder = self.model.encoder
-        words = {*encoder.words_, *encoder.ranks_} if encoder is not None else set()
-        return pa.schema(
-            [(n, pa.string() if n in words else pa.float64()) for n in self.model.columns]
-            + [(n, self._labels.cell_type) for n in self.names]
-        )
 
     def _use(self, model: Any) -> None:
         """Go on with a model that has learned more."""
         self.model.use(model)
-        self._plain: PlainRows | None = None
-        if is_plain(self.model):
-            labels = pa.schema([self._schema.field(name) for name in self.names])
-            with suppress(ValueError):
-                self._plain = PlainRows(self.model, labels, self._labels.read, self.options.key)
+        self._rows = StreamRows(self.model, self.model.label_columns(self.names))
 
     def run(self, descriptor: int, format: str | None) -> None:  # noqa: A002
         """Answer every row until the input ends."""
@@ -194,8 +183,7 @@ class Stream:
         try:
             for lines in self._interruptible(chunks(descriptor)):
                 if rows is None:
-                    while lines.startswith(BOM):
-                        lines = lines.removeprefix(BOM)
+                    lines = without_marks(lines)
                     first = lines.lstrip()
                     if not first and not self.options.skip:  # it does not show the format
                         continue
@@ -203,7 +191,8 @@ class Stream:
                     json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
-                    rows = kind(self.model.learner.order_, self.model.columns, self.options)
+                    classes, columns = self.model.learner.order_, self._rows.columns
+                    rows = kind(classes, columns, len(self.model.columns), self.options)
                 heading, rest = rows.header(lines)
                 if heading:
                     self._before = lines.count(b"\n") - rest.count(b"\n")
@@ -364,22 +353,14 @@ class Stream:
 
     def _read(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
-        learner = self.model.learner
         if len(lines[0]) > LONGEST_ROW:
             raise RowError("X", 0, TOO_LONG)
-        if self._plain is not None and isinstance(rows, JsonRows):
-            found = self._plain.read(lines)
-            if found is not None:
-                return found
-        with learner._unchanged_on_failure():
-            cells = rows.parse(b"\n".join([*lines, b""]), self._schema)
-            features = self.model.features(cells, self._schema)
-            if self.names:
-                batch = learner._prepare(features, self._labels.read(cells))
-            else:
-                read = learner._read_rows(features, reset=False, min_rows=1)
-                batch = Batch(read, np.full((len(lines), 2), ranking.NO_LABEL))
-            return batch, rows.keys(lines)
+        cells = rows.read(lines)
+        keys = []
+        if self.options.key is not None:
+            at = len(self._rows.columns)
+            keys = [rows.key(row[at], t) for t, row in enumerate(cells)]
+        return self._rows.read(rows, cells), keys
 
     def _learn(self, batch: Batch, keys: list[str]) -> Answers:
         """Return what the model says of each row before it learns it."""
@@ -387,19 +368,13 @@ class Stream:
         if not self.names:
             rank, scores, cuts = learner._rate_rows(batch.rows)
         else:
-            record = self._record(batch)
+            record = learner._blank_record(len(batch), with_cuts=self.options.chances)
+            learner._go_on(batch, record)
             rank, scores, cuts = record.rank, record.scores, record.cuts
         chances = None
         if self.options.chances:
             chances = np.exp(learner._log_probabilities(scores, cuts))
         return Answers(keys, rank, pick_scores(rank, scores), chances)
-
-    def _record(self, batch: Batch) -> Any:
-        """Learn from the rows that have a label; return what was said before."""
-        learner = self.model.learner
-        record = learner._blank_record(len(batch), with_cuts=self.options.chances)
-        learner._go_on(batch, record)
-        return record
 
     @property
     def evaluation(self) -> Evaluation:

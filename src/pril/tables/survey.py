@@ -6,22 +6,31 @@ import json
 import logging
 import re
 import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.registry import BY_COMMAND
 from pril.errors import ClassOrderWarning
-from pril.tables.cells import kind_of, pandas_index, read_numbers, with_nulls, with_numbers
+from pril.tables.cells import (
+    NUMBER,
+    TEXT,
+    kind_of,
+    pandas_index,
+    read_numbers,
+    with_numbers,
+)
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
 from pril.tables.label_columns import LabelColumns
+from pril.tables.reservoir import Reservoir
+from pril.tables.task import Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pril.tables.training import Task
 
     Array = NDArray[Any]
 
@@ -35,6 +44,7 @@ ROW_ID = re.compile(
     r"(.*[ _.-])?(id|index|row|row_?(id|names?|num(ber)?)|unnamed: 0|)", re.IGNORECASE
 )
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
+SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
 
 
 class Columns(NamedTuple):
@@ -99,28 +109,16 @@ def choose_columns(table: Table, task: Task) -> Columns:
     return chosen
 
 
-def warn_of_row_numbers(table: Table, numbers: list[str], block: pa.RecordBatch) -> None:
-    """Warn of columns that look like row ids: in the first block no whole number occurs twice.
+def looks_like_row_id(cells: Array, name: str) -> bool:
+    """Tell whether the numbers of a first block look like row ids: whole, and none occurs twice.
 
     In a small table their name must say so too, or they must be consecutive, in any order.
     """
-    if block.num_rows < FEWEST_ROWS:
-        return
-    for name in numbers:
-        cells = read_numbers(block.column(name), name)
-        whole = np.isfinite(cells).all() and (cells == np.floor(cells)).all()
-        if not whole or len(np.unique(cells)) < len(cells):
-            continue
-        consecutive = cells.max() - cells.min() == len(cells) - 1
-        if len(cells) >= MANY_ROWS or consecutive or ROW_ID.fullmatch(name):
-            warnings.warn(
-                TableWarning(
-                    f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
-                    "occurs twice; a row id says nothing about new rows",
-                    hint="drop",
-                ),
-                stacklevel=2,
-            )
+    whole = np.isfinite(cells).all() and (cells == np.floor(cells)).all()
+    if len(cells) < FEWEST_ROWS or not whole or len(np.unique(cells)) < len(cells):
+        return False
+    consecutive = cells.max() - cells.min() == len(cells) - 1
+    return bool(len(cells) >= MANY_ROWS or consecutive or ROW_ID.fullmatch(name))
 
 
 # --- Which labels there are ----------------------------------------------------------------------
@@ -135,34 +133,22 @@ class LabelCounts:
         self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.names)
 
-    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> None:
-        """Count the labels of one more block; rows that are not used have weight zero."""
-        code, words = np.zeros(block.num_rows, dtype=np.int64), []
+    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
+        """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
             columns = self.columns.comparable(block)
-        for cells in columns:
-            if not used.all():
-                cells = with_nulls(cells, pa.array(~used))
-            coded = cells.dictionary_encode(null_encoding="encode")
-            words.append(coded.dictionary.to_pylist())
-            code = code * len(words[-1]) + coded.indices.to_numpy()
-        size = int(np.prod([len(word) for word in words]))
-        if size <= MOST_LABELS:
-            count = np.bincount(code, minlength=size)
-            codes = np.flatnonzero(count)
-            count = count[codes]
-        else:
-            codes, count = np.unique(code, return_counts=True)
-        indices = np.unravel_index(codes, [len(word) for word in words])
-        for k, index in enumerate(zip(*indices, strict=True)):
-            label = tuple(word[at] for word, at in zip(words, index, strict=True))
-            if label not in self.seen:
-                self.seen[label] = [0, first + int(np.argmax(code == codes[k]))]
-            self.seen[label][0] += int(count[k])
-        if not used.all():
-            n = int(np.count_nonzero(~used))
-            self.n_weightless += n
-            self.seen[self._unlabelled][0] -= n
+        missing = [cells.is_null().to_numpy(zero_copy_only=False) for cells in columns]
+        names = [str(k) for k in range(len(columns))]
+        rows = pa.array(np.arange(first, first + block.num_rows))
+        cells = select_rows(pa.RecordBatch.from_arrays([*columns, rows], [*names, "row"]), used)
+        counted = pa.Table.from_batches([cells]).group_by(names, use_threads=False)
+        counted = counted.aggregate([("row", "count"), ("row", "min")])
+        for row in counted.select([*names, "row_count", "row_min"]).to_pylist():
+            *label, count, at = row.values()
+            self.seen.setdefault(tuple(label), [0, at])[0] += count
+        self.n_weightless += int(np.count_nonzero(~used))
+        labelled: Array = used & ~np.all(missing, axis=0)
+        return labelled
 
     def are_too_many(self) -> bool:
         """Tell whether there are more different labels than a rating has."""
@@ -210,6 +196,21 @@ class LabelCounts:
         """Return how many rows have no label."""
         return self.seen.get(self._unlabelled, [0])[0]
 
+    def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
+        """Return what labels there are, for people and machines: see `encode`."""
+        ends = [{"exact": 0, "lower": 0, "upper": 0} for _ in order]
+        widths: Counter[int] = Counter()
+        for (lo, hi), count in zip(ranks.tolist(), counts.tolist(), strict=True):
+            widths[hi - lo + 1] += count
+            for rank, end in ((lo, "exact"),) if lo == hi else ((lo, "lower"), (hi, "upper")):
+                ends[rank][end] += count
+        return {
+            "classes": [{"class": ranking.plain(name), **ends[k]} for k, name in enumerate(order)],
+            "widths": {str(width): widths[width] for width in sorted(widths)},
+            "unlabelled_rows": self.n_unlabelled(),
+            "zero_weight_rows": self.n_weightless,
+        }
+
     def to_json(self) -> str:
         """Return the counts as text, for a checkpoint."""
         seen = [[list(cells), *entry] for cells, entry in self.seen.items()]
@@ -221,39 +222,103 @@ class LabelCounts:
         self.seen = {tuple(cells): entry for cells, *entry in seen}
 
 
-# --- Block by block -------------------------------------------------------------------------------
+# --- The first pass ------------------------------------------------------------------------------
 
 
-def survey_block(
-    table: Table,
-    task: Task,
-    encoder: ColumnEncoder,
-    counts: LabelCounts,
-    first: int,
-    block: pa.RecordBatch,
-    learning: Array,
-) -> pa.RecordBatch:
-    """Count the labels of a block and learn its columns; return it, its numbers as floats.
+class Survey:
+    """What the first pass learns: how to encode columns, the labels, rows to be landmarks."""
 
-    Rows that are kept apart teach nothing, but their cells are checked.
-    """
-    with table.naming_rows(first):
-        used = task.counting(block)
-    counts.add(block, first, table, used)
-    with table.naming_rows(first):
-        block = with_numbers(block, list(encoder.numbers))
-    features = block.drop_columns(list(dict.fromkeys(task.columns)))
-    try:
-        with table.naming_rows(row_numbers(first, learning)):
-            encoder.partial_fit(select_rows(features, learning))
-    except TableError:
-        with table.naming_rows(first):  # a row that is held out may be wrong before it
-            encoder.check(features)
-        raise
-    if not learning.all():
-        with table.naming_rows(row_numbers(first, ~learning)):
-            encoder.check(select_rows(features, ~learning))
-    return block
+    def __init__(self, table: Table, task: Task, columns: Columns, labels: LabelColumns) -> None:
+        self.columns = columns
+        self.encoder = ColumnEncoder(
+            scale=task.scale,
+            bounded=BY_COMMAND[task.model].bounded,
+            impute=task.impute,
+            numbers=columns.numbers,
+            words=[name for name in columns.words if name in (*(task.features or ()), *task.text)],
+        )
+        self.counts = LabelCounts(labels)
+        self.sample: Reservoir | None = None
+        if task.nonlinear:
+            plain = {**dict.fromkeys(columns.numbers, NUMBER), **dict.fromkeys(columns.words, TEXT)}
+            sparse = [table.schema.field(name) for name in columns.sparse]
+            schema = pa.schema([*(pa.field(*pair) for pair in plain.items()), *sparse])
+            self.sample = Reservoir(SAMPLE_PER_LANDMARK * task.nonlinear, task.seed, schema)
+        self.row_ids: list[str] = []  # columns that look like row ids
+        self.rows = 0
+        self.rows_to_learn = 0  # with a label
+
+    def add(self, table: Table, task: Task, first: int, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Learn from a block; return it, its numbers as floats.
+
+        Rows that are kept apart teach nothing, but their cells are checked.
+        """
+        learning = task.uses(first, block.num_rows).learning
+        with table.naming_rows(first):
+            used = task.counting(block)
+        labelled = self.counts.add(block, first, table, used)
+        with table.naming_rows(first):
+            block = with_numbers(block, list(self.encoder.numbers))
+        features = block.drop_columns(list(dict.fromkeys(task.columns)))
+        try:
+            with table.naming_rows(row_numbers(first, learning)):
+                self.encoder.partial_fit(select_rows(features, learning))
+        except TableError:
+            with table.naming_rows(first):  # a row that is held out may be wrong before it
+                self.encoder.check(features)
+            raise
+        if not learning.all():
+            with table.naming_rows(row_numbers(first, ~learning)):
+                self.encoder.check(select_rows(features, ~learning))
+        if first == 0:
+            cells = {name: read_numbers(block.column(name), name) for name in self.columns.numbers}
+            self.row_ids = [name for name in cells if looks_like_row_id(cells[name], name)]
+        if self.sample:
+            self.sample.add(first, block, learning)
+        self.rows += block.num_rows
+        self.rows_to_learn += int((learning & labelled).sum())
+        return block
+
+    def merge(self, other: Survey, offset: int) -> None:
+        """Add what was learned from other rows, whose numbers are `offset` higher in this table."""
+        if self.rows == 0:
+            self.encoder, self.row_ids = other.encoder, other.row_ids
+        elif other.rows:
+            self.encoder.merge(other.encoder)
+        self.counts.merge(other.counts, offset)
+        if self.sample and other.sample:
+            self.sample.merge(other.sample)
+        self.rows += other.rows
+        self.rows_to_learn += other.rows_to_learn
+
+    def warn_of_row_ids(self, table: Table) -> None:
+        """Warn of columns that look like row ids."""
+        for name in self.row_ids:
+            warning = TableWarning(
+                f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
+                "occurs twice; a row id says nothing about new rows",
+                hint="drop",
+            )
+            warnings.warn(warning, stacklevel=2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, for a checkpoint."""
+        return {
+            "encoder": self.encoder,
+            "counts": self.counts.to_json(),
+            "sample": self.sample and self.sample.to_json(),
+            "rows": self.rows,
+            "rows_to_learn": self.rows_to_learn,
+            "row_ids": self.row_ids,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Read what `to_dict` returned."""
+        self.encoder, self.rows = state["encoder"], state["rows"]
+        self.rows_to_learn, self.row_ids = state["rows_to_learn"], state["row_ids"]
+        self.counts.restore(state["counts"])
+        if self.sample and state["sample"]:
+            self.sample.restore(state["sample"])
 
 
 def select_rows(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import IO
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet
 
 from pril.io.model_files import replace_file
-from pril.tables.files import is_zipped
+from pril.tables.text import CODECS, is_zipped
 
 
 @contextmanager
@@ -27,8 +24,9 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
         if is_zipped(file):
-            with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as zipped:
-                yield zipped  # type: ignore[misc]
+            own = os.fdopen(os.dup(stream.fileno()), "wb")  # it is closed at the end
+            with pa.CompressedOutputStream(own, CODECS[file.suffix.lower()]) as zipped:
+                yield zipped
         else:
             yield stream
 
@@ -96,46 +94,25 @@ def _json_cells(cells: pa.Array) -> list[str]:
     if pa.types.is_floating(cells.type) and len(cells):
         numbers = cells.to_numpy(zero_copy_only=False).tolist()
         return msgspec.json.encode(numbers).decode()[1:-1].split(",")
-    if pa.types.is_integer(cells.type) and not cells.null_count:
-        return list(map(str, cells.to_numpy().tolist()))
-    if pa.types.is_string(cells.type):
-        return ["null" if x is None else encode_basestring(x) for x in cells.to_pylist()]
-    return [json.dumps(x, ensure_ascii=False, default=str) for x in cells.to_pylist()]
+    return [json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
 
 
 def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
-    names = delimiter.join(_quoted(name, delimiter) for name in batch.schema.names)
-    plain = io.BytesIO()
-    try:
-        options = pa.csv.WriteOptions(
-            include_header=False, delimiter=delimiter, quoting_style="none"
-        )
-        pa.csv.write_csv(batch, plain, options)
-        rows = plain.getvalue()
-    except pa.ArrowInvalid:  # a cell needs quotes; pyarrow would then put them around every cell
-        rows = b"\r"
-    if b"\r" in rows:  # pyarrow does not quote it, but readers take it for the end of a line
-        # Write numbers as pyarrow does, so that all blocks look alike.
-        columns = [
-            _quoted_cells(cells.cast(pa.large_string()), delimiter) for cells in batch.columns
-        ]
-        lines = pc.binary_join_element_wise(*columns, pa.scalar(delimiter, pa.large_string()))
-        whole = pa.LargeListArray.from_arrays([0, len(lines)], lines)
-        rows = (
-            pc.binary_join(whole, pa.scalar("\n", pa.large_string()))[0].as_buffer().to_pybytes()
-            + b"\n"
-        )
-    return f"{names}\n".encode() + rows if header else rows
-
-
-def _quoted(cell: str, delimiter: str) -> str:
-    if any(mark in cell for mark in (delimiter, '"', "\n", "\r")):
-        return '"' + cell.replace('"', '""') + '"'
-    return cell
+    """Return rows as CSV. pyarrow's own writer puts quotes around every cell, or around none."""
+    text = pa.large_string()
+    cells = [_quoted_cells(cells.cast(text), delimiter) for cells in batch.columns]
+    lines = pc.binary_join_element_wise(*cells, pa.scalar(delimiter, text))
+    if header:
+        names = [_quoted_cells(pa.array([name], text), delimiter) for name in batch.schema.names]
+        first = pc.binary_join_element_wise(*names, pa.scalar(delimiter, text))
+        lines = pa.concat_arrays([first, lines])
+    whole = pa.LargeListArray.from_arrays([0, len(lines)], lines)
+    data: bytes = pc.binary_join(whole, pa.scalar("\n", text))[0].as_buffer().to_pybytes()
+    return data + b"\n"
 
 
 def _quoted_cells(cells: pa.Array, delimiter: str) -> pa.Array:
-    """Return text with quotes where `_quoted` puts them, and empty text for what is missing."""
+    """Return text with quotes where CSV needs them, and empty text for what is missing."""
     cells = cells.fill_null("")
     marked = pc.match_substring_regex(cells, f'[{delimiter}"\\n\\r]')
     some = pc.replace_substring(cells.filter(marked), '"', '""')

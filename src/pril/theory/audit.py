@@ -1,21 +1,16 @@
-"""A run of a learner, beside what the theorems say of it."""
+"""A run of a learner, compared with the bounds of the theorems."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pril.evaluate import progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 from pril.theory.bounds import (
     general_mistake_bound,
     mistake_bound,
@@ -36,7 +31,7 @@ class Bound(NamedTuple):
 
     @property
     def room(self) -> float:
-        """Share of the bound that the observed number leaves free."""
+        """Share of the bound above the observed number."""
         if self.bound == 0:
             return 1.0 if self.observed == 0 else -math.inf
         return 1.0 - self.observed / self.bound
@@ -182,19 +177,19 @@ def _multiplicative_audit(
         return facts, []
     K, c = len(stream.classes), stream.min_width
     reachable = gamma <= n_constraints(K, c)
-    facts["step, eta"] = learner.eta
-    facts["the theorem's step"] = multiplicative_step(gamma, K, c) if reachable else math.inf
+    facts["rate"] = learner.rate
+    facts["the theorem's rate"] = multiplicative_step(gamma, K, c) if reachable else math.inf
     bound = _bound_at_step(learner, stream, gamma)
     return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound)]
 
 
 def _bound_at_step(learner: MPRIL, stream: Constraints, gamma: float) -> float:
-    """Return Theorem 4's bound for any step: log(N) / (eta gamma - log cosh(eta C))."""
+    """Return Theorem 4's bound for any step: log(N) / (rate gamma - log cosh(rate C))."""
     C = n_constraints(len(stream.classes), stream.min_width)
     if C == 0:
         return 0.0
     experts = (len(stream.classes) + stream.X.shape[1] - 1) * (2 if learner.signed else 1)
-    gain = learner.eta * gamma - _log_cosh(learner.eta * C)
+    gain = learner.rate * gamma - _log_cosh(learner.rate * C)
     return math.log(experts) / gain if gain > 0 else math.inf
 
 

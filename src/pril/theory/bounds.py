@@ -10,12 +10,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from pril.errors import InputError
+from pril.theory.constraints import read_constraints
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-from pril.theory.constraints import read_constraints
+    from numpy.typing import ArrayLike
 
 
 def n_constraints(n_classes: Any, min_width: Any) -> int:
@@ -247,7 +245,7 @@ def multiplicative_mistake_bound(
 
 
 def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> float:
-    """Return the step of M-PRIL for which Theorem 4 gives the smallest bound.
+    """Return the rate of M-PRIL for which Theorem 4 gives the smallest bound.
 
     ``log((C + gamma) / (C - gamma)) / (2 C)``, which is infinite for gamma = C and for C = 0.
 
@@ -262,8 +260,8 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 
     Returns
     -------
-    eta : float
-        The step.
+    rate : float
+        For the parameter `rate` of `MPRIL`.
 
     Examples
     --------

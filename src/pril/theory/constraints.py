@@ -52,9 +52,9 @@ def read_constraints(X: Any, y: Any, classes: Any) -> Constraints:
     X = check_array(X, dtype=np.float64)
     order, intervals = ranking.encode(ranking.read(y), classes)
     ranking.check_length(intervals, X)
-    labelled = ranking.is_labelled(intervals)  # the others are no rounds
+    labelled = ranking.is_labelled(intervals)  # the others are not learned from
     if not labelled.any():
-        raise InputError("y has no label in any row: there is no round to speak of")
+        raise InputError("y has no label in any row: there is nothing to analyse")
     X, intervals = X[labelled], intervals[labelled]
     i = np.arange(len(order) - 1)
     signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])

@@ -10,12 +10,12 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 
 from pril.errors import InputError
+from pril.theory.constraints import Constraints, read_constraints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-from pril.theory.constraints import Constraints, read_constraints
 
 NEGLIGIBLE = 1e-9  # a margin below this share of the longest row counts as zero
 MOST_ADDED = 200  # constraints added to the solver's working set at a time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -13,11 +13,6 @@ from pril.errors import InputError, InputTypeError
 from pril.evaluate import progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 from pril.theory.bounds import checked_positive, largest_gradient, n_constraints, regret_bound
 from pril.theory.constraints import read_constraints
 
@@ -47,13 +42,13 @@ def agreed_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
 class Regret(NamedTuple):
     """The loss of a learner minus that of the best fixed model, and the bound of Theorem 3.
 
-    A run with step eta is eta times the run with step 1, and so are its losses.
+    A run with step s is s times the run with step 1, and so are its losses.
     """
 
     regret: float  # summed surrogate loss, minus that of the best fixed model
     best: float  # summed surrogate loss of the best fixed model: 0
     bound: float  # Theorem 3, corrected
-    step: float  # eta = norm / (G sqrt(T)), which gives the sqrt(T) rate
+    step: float  # norm / (G sqrt(T)), for which the regret grows as sqrt(T)
     scaled_regret: float  # of the run with that step
     scaled_bound: float  # norm G sqrt(T)
 

@@ -1,0 +1,75 @@
+"""Rows that are ready to be learned, and when passes over them end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pril.core import loop, ranking
+from pril.core.rows import frozen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pril.core.learner import OnlineClassifier
+
+    Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows and labels that have been checked; learning does not check them again."""
+
+    rows: Any  # Dense, Csr or Points
+    intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
+    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def labelled(self) -> Array:
+        """Return which rows have a label."""
+        return ranking.is_labelled(self.intervals)
+
+    def shuffled(self, rng: Any) -> Array:
+        """Return the positions of the rows that have a label, in a new order."""
+        if len(self) > loop.MOST_SHUFFLED:
+            rounds = np.flatnonzero(self.labelled())
+            return frozen(rounds[rng.permutation(len(rounds))])
+        seed = np.frombuffer(rng.bytes(12), dtype="<u4").astype(np.int64)
+        order = np.empty(len(self), dtype=np.int32)
+        return frozen(order[: loop.shuffle_rounds(self.intervals, seed, order)])
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        arrays = [self.intervals, self.weights, *self.rows]
+        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
+
+    def interval_loss(self, order: Array | None, record: loop.Record | None) -> int:
+        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
+        if record is None:
+            return 0
+        visited = self.intervals if order is None else self.intervals[order]
+        return int(ranking.interval_loss(visited, record.rank).sum())
+
+
+class Patience:
+    """When passes end early: after one without a mistake, or after some without progress."""
+
+    def __init__(self, estimator: OnlineClassifier) -> None:
+        self.tol = estimator.tol
+        self.n_iter_no_change = estimator.n_iter_no_change
+        self.stops_without_mistakes = estimator._stops_without_mistakes
+        self.best, self.stale = np.inf, 0
+
+    def ends(self, mistakes: int, loss: float) -> bool:
+        """Add a pass and its mean interval loss; tell whether it is the last."""
+        if self.tol is not None:
+            self.stale = self.stale + 1 if loss > self.best - self.tol else 0
+            self.best = min(self.best, loss)
+        if self.stops_without_mistakes and mistakes == 0:
+            return True
+        return self.stale >= self.n_iter_no_change

@@ -1,0 +1,317 @@
+"""The numbers, tables and figures of a report; the template `report.html` has the words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pril.core import ranking
+from pril.core.parts import model_name
+from pril.errors import shown
+from pril.plotting import (
+    IntervalConfusionDisplay,
+    ReliabilityDisplay,
+    ScoreAxisDisplay,
+    WeightsDisplay,
+)
+from pril.plotting.drawing import INSIDE, OUTSIDE
+from pril.ranges import rank_ranges
+from pril.reporting.words import count, evaluation_lines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from pril.reporting.model_report import Report
+
+    Array = NDArray[Any]
+
+N_WEIGHTS = 10
+N_LISTED = 40  # classes or widths in a table
+N_POINTS, N_STRETCHES = 400, 20  # of the running loss
+LONGEST_CELL, LONGEST_NOTE = 60, 400  # characters
+N_RESAMPLES = 1000  # of the rows, for intervals of differences
+
+
+def contents(
+    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all that the template shows, a None for a section that does not apply."""
+    return {
+        "title": f"{type(report.learner).__name__} on {report.source}",
+        "numbers": report.numbers,
+        "evaluation": evaluation_lines(report.numbers),
+        "counting": report.counting,
+        "verdict": _verdict(report),
+        "scores": _scores(report),
+        "weights": _weights(report),
+        "widths": _widths(report),
+        "by_class": _by_class(report),
+        "running_loss": _running_loss(report),
+        "reliability": _reliability(report),
+        "coverage": _coverage(report),
+        "worst": _worst_rows(report),
+        "facts": _facts(_provenance(report, versions)),
+        "notes": _facts({name.replace("_", " "): _note(note) for name, note in notes.items()}),
+    }
+
+
+class Gain(NamedTuple):
+    """How much better a model is than a constant on the same rows: mean and 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, gains: Array) -> Gain:
+        """Return the mean of integers, one a row, with its bootstrap interval.
+
+        Rows with the same gain are alike, so a resample is one draw of how many of each there are.
+        """
+        values, counts = np.unique(gains, return_counts=True)
+        n = len(gains)
+        drawn = np.random.default_rng(0).multinomial(n, counts / n, N_RESAMPLES)
+        low, high = np.quantile(drawn @ values / n, [0.025, 0.975])
+        return cls(float(gains.mean()), float(low), float(high))
+
+    def times(self, factor: float) -> Gain:
+        """Return it in another unit."""
+        return Gain(*(factor * part for part in self))
+
+
+def _verdict(report: Report) -> dict[str, Any]:
+    hits, nearest = report.constant_losses
+    inside = Gain.of((report.loss == 0).astype(np.int64) - (hits == 0)).times(100)
+    ranks = Gain.of(nearest - report.loss)
+    return {
+        "inside": inside,
+        "ranks": ranks,
+        "is_better": max(inside.low, ranks.low) > 0,
+        "is_worse": min(inside.high, ranks.high) < 0,
+        "n_resamples": N_RESAMPLES,
+    }
+
+
+def _scores(report: Report) -> Any:
+    if report.cut is None:
+        return None
+    ax, rows = _axes(3.6), report.rows
+    display = ScoreAxisDisplay(
+        rows.score, rows.rank, rows.intervals, report.cut[1:-1], report.classes
+    )
+    display.plot(ax=ax)
+    _legend_below(ax)
+    return ax.figure
+
+
+def _weights(report: Report) -> dict[str, Any] | None:
+    coef = getattr(report.learner, "coef_", None)
+    shares: Any = getattr(report.learner, "feature_importances_", None)
+    if coef is None and shares is None:
+        return None
+    n_features = len(shares) if coef is None else coef.shape[-1]
+    names = report.names or report.parts.feature_names or [str(j) for j in range(n_features)]
+    if coef is None:
+        largest = np.argsort(-shares, kind="stable")[:N_WEIGHTS]
+        return {"shares": [[names[j], f"{shares[j]:.1%}"] for j in largest]}
+    if report.cut is not None:
+        ax = _axes(1.3 + 0.25 * min(N_WEIGHTS, len(coef)))
+        WeightsDisplay(coef, report.cut[1:-1], report.classes, names).plot(ax=ax, top=N_WEIGHTS)
+        return {"figure": ax.figure, "n_smaller": max(0, len(coef) - N_WEIGHTS)}
+    largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:N_WEIGHTS]
+    classes = [str(name) for name in report.learner.classes_[:N_LISTED]]
+    rows = [[names[j], *(f"{w:.4g}" for w in coef[:N_LISTED, j])] for j in largest]
+    return {"figure": None, "classes": classes, "rows": rows}
+
+
+def _widths(report: Report) -> list[list[str]]:
+    lo, hi = report.rows.intervals.T
+    inside, constant = report.loss == 0, report.constant_losses[0] == 0
+    width = hi - lo + 1
+    return [
+        [
+            "exact" if size == 1 else count(int(size), "class"),
+            f"{np.count_nonzero(width == size):,}",
+            f"{np.count_nonzero(inside & (width == size)):,}",
+            _share(inside[width == size]),
+            _share(constant[width == size]),
+        ]
+        for size in np.unique(width)[:N_LISTED]
+    ]
+
+
+def _by_class(report: Report) -> dict[str, Any]:
+    rows, inside = report.rows, report.loss == 0
+    lo, hi = rows.intervals.T
+    lines = []
+    for k, name in enumerate(report.classes[:N_LISTED]):
+        said, exact = rows.rank == k, (lo == k) & (hi == k)
+        shares = [
+            part
+            for own in (said, exact)
+            for part in (f"{np.count_nonzero(own):,}", _share(inside[own]))
+        ]
+        lines.append([str(name), *shares])
+    ax = _axes(4.0 if max(map(len, map(str, report.classes))) <= 6 else 4.8)
+    IntervalConfusionDisplay._counted(rows.rank, rows.intervals, report.classes, ax)
+    left_out = max(0, len(report.classes) - N_LISTED)
+    return {"rows": lines, "figure": ax.figure, "n_left_out": left_out}
+
+
+def _running_loss(report: Report) -> Any:
+    loss, n = report.loss, len(report.loss)
+    at = np.unique(np.linspace(0, n - 1, N_POINTS).astype(np.int64))
+    ends = np.unique(np.linspace(0, n, min(N_STRETCHES, n) + 1).astype(np.int64))
+    recent = np.add.reduceat(loss, ends[:-1]) / np.diff(ends)
+    running = np.cumsum(loss)[at] / (at + 1)
+    thin: dict[str, Any] = {"linewidth": 1}
+    ax = _axes(3.2)
+    ax.stairs(recent, ends, baseline=None, color=OUTSIDE, label="rows of this stretch", **thin)
+    ax.plot(at + 1, running, color=INSIDE, label="all rows so far")
+    constant = report.constant_losses[1].mean()
+    ax.axhline(constant, color="black", linestyle=":", label="best constant", **thin)
+    ax.set_ylim(bottom=0.0)
+    ax.set_xlabel("rows with a label, in their order")
+    ax.set_ylabel("ranks off, on average")
+    _legend_below(ax)
+    return ax.figure
+
+
+def _reliability(report: Report) -> dict[str, Any] | None:
+    if (
+        not hasattr(report.learner, "predict_proba")
+        or report.cut is None
+        or len(report.classes) < 2
+    ):
+        return None
+    lo, hi = report.rows.intervals.T
+    exact = np.flatnonzero(lo == hi)
+    if not len(exact):
+        return {"n_exact": 0}
+    logs = report.learner._log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
+    proba = np.exp(report.learner._by_class(logs))
+    ax = _axes(4.2)
+    display = ReliabilityDisplay.from_predictions(
+        report.classes[lo[exact]], proba, classes=report.classes, ax=ax
+    )
+    if len(report.classes) > N_WEIGHTS:
+        ax.get_legend().remove()  # type: ignore[union-attr]
+    return {"n_exact": len(exact), "figure": ax.figure, "error": display.error}
+
+
+def _coverage(report: Report) -> dict[str, Any] | None:
+    ranges = report.parts.ranges
+    if ranges is None or report.cut is None:
+        return None
+    ends = rank_ranges(
+        report.rows.rank, report.rows.score[:, np.newaxis], report.cut, ranges.margin_
+    )
+    (low, high), (lo, hi) = ends.T, report.rows.intervals.T
+    measured = ranges._coverage(ends, report.rows.intervals)
+    holds, width = (low <= lo) & (hi <= high), high - low + 1
+    counts = np.full(len(lo), True)
+    if ranges.guarantee == "touch":
+        holds = (low <= hi) & (lo <= high)
+    elif ranges.guarantee == "exact":
+        counts = lo == hi
+    rows = [
+        [
+            count(int(size), "class"),
+            f"{np.count_nonzero(width == size):,}",
+            _share(holds[counts & (width == size)]),
+        ]
+        for size in np.unique(width)[:N_LISTED]
+    ]
+    return {
+        "wanted": ranges.coverage,
+        "guarantee": ranges.guarantee,
+        "share": measured[ranges.guarantee],
+        "mean_width": measured["mean_width"],
+        "rows": rows,
+    }
+
+
+def _worst_rows(report: Report) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for row in report.worst for name in row.cells))
+    rows = [
+        [
+            *(row.place, row.label, row.prediction, f"{row.loss}", f"{row.score:.4g}"),
+            *(_short(row.cells.get(name), LONGEST_CELL) for name in names),
+        ]
+        for row in report.worst
+    ]
+    return {"names": names, "rows": rows}
+
+
+def _learned(learner: Any) -> str:
+    """Return how much a learner has learned."""
+    if not hasattr(learner, "t_"):
+        return count(learner.n_iter_, "round")
+    return f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
+
+
+def _provenance(report: Report, versions: Mapping[str, str]) -> dict[str, str]:
+    learner = report.learner
+    given = learner.get_params(deep=False).items()
+    return {
+        "model": model_name(report.model),
+        "parameters": ", ".join(f"{name}={_parameter(value)}" for name, value in given),
+        "classes": " < ".join(map(str, report.classes)),
+        "learned": _learned(learner),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        "rows here": f"{count(report.n_rows, 'row')} of {report.source}",
+    }
+
+
+def _axes(height: float) -> Axes:
+    """Return axes of a new figure, small enough for the screen of a phone."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(5.6, height), layout="constrained").subplots()
+
+
+def _legend_below(ax: Axes) -> None:
+    figure: Any = ax.figure
+    if ax.get_legend():
+        ax.get_legend().remove()  # type: ignore[union-attr]
+    figure.legend(loc="outside lower left", fontsize=9, frameon=False)
+
+
+def _share(hits: Array) -> str:
+    return f"{hits.mean():.1%}" if len(hits) else "-"
+
+
+def _short(value: Any, longest: int) -> str:
+    """Return a value as text, shortened if it is long."""
+    if ranking.is_missing(value):
+        return ""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _facts(facts: Mapping[str, str]) -> list[list[str]]:
+    return [[name, _short(fact, LONGEST_NOTE)] for name, fact in facts.items()]
+
+
+def _note(note: Any) -> str:
+    """Return a note of a model file, any value of JSON, as text."""
+    if isinstance(note, dict):
+        return "; ".join(f"{name}: {_note(value)}" for name, value in note.items()) or "none"
+    if isinstance(note, list):
+        return ", ".join(map(_note, note)) or "none"
+    if isinstance(note, float):
+        return f"{note:.4g}"
+    if note is None or isinstance(note, bool):
+        return {None: "none", True: "yes", False: "no"}[note]
+    return str(note)
+
+
+def _parameter(value: Any) -> str:
+    """Return a parameter as text that is the same in every process."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    plain = value is None or isinstance(value, bool | int | float | str | list | tuple | range)
+    return shown(value) if plain else type(value).__name__

@@ -1,0 +1,87 @@
+"""What a run has learned, in a file, and locks that let one process at a time use a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pril.errors import InputError
+from pril.io import model_files
+
+
+@contextmanager
+def hold(lock: Path, subject: str) -> Iterator[None]:
+    """Hold a lock file; refuse at once if another process does. A killed process holds nothing."""
+    own = FileLock(lock, timeout=0)
+    try:
+        own.acquire()
+    except Timeout:
+        raise InputError(f"{subject} is in use by another pril: wait until it has ended") from None
+    try:
+        yield
+    finally:
+        # Unlink before the release, so that a waiting process sees that the file is gone. Windows
+        # keeps a file that is open; there the release removes it.
+        with suppress(PermissionError):
+            lock.unlink(missing_ok=True)
+        own.release()
+
+
+def lock_of(file: Path) -> Path:
+    """Return the lock file of a file to be written."""
+    target = file.resolve()
+    return target.with_name(f".{target.name[:200]}.lock")
+
+
+@dataclass
+class Checkpoint:
+    """A file with one dict, all that a run has learned; replaced every so many rows."""
+
+    path: Path
+    every: int
+    origin: dict[str, Any]  # identifies the run: its table and its task
+
+    def restore(self) -> dict[str, Any] | None:
+        """Return what the file holds, if there is one."""
+        if not self.path.exists():
+            return None
+        state, about = model_files.read(self.path, kind="checkpoint")
+        for name, value in self.origin.items():
+            if about.notes.get(name) != value:
+                raise InputError(
+                    f"{self.path} belongs to another run: the {name} differs; run the same "
+                    "command as before, or remove the folder"
+                )
+        return dict(state)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no other process use the folder meanwhile."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with hold(self.path.with_suffix(".lock"), f"the checkpoint {self.path.parent}"):
+            yield
+
+    def is_of(self, origin: dict[str, Any]) -> bool:
+        """Tell whether there is a file, and it belongs to this run."""
+        return (
+            self.path.exists() and model_files.read(self.path, kind="checkpoint")[1].notes == origin
+        )
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        model_files.write(state, self.path, kind="checkpoint", notes=self.origin)
+
+    def remove(self) -> None:
+        """Remove the file, and what killed processes have left of it."""
+        model_files.remove_leftovers(self.path)
+        self.path.unlink(missing_ok=True)
+
+    def is_due(self, before: int, after: int) -> bool:
+        """Tell whether a multiple of `every` lies between two rows."""
+        return after // self.every > before // self.every

@@ -1,0 +1,113 @@
+"""From the cells of a stream's lines to the rows that a learner takes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pril.core import ranking
+from pril.core.learner import Batch
+from pril.core.loop import Dense
+from pril.errors import RowError
+from pril.tables.json_lines import to_text
+from pril.tables.label_columns import LabelColumns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pril.tables.answers import CsvRows, JsonRows
+    from pril.tables.model import LoadedModel
+
+    Array = NDArray[Any]
+
+MOST_SPELLINGS = 10_000  # of labels that are remembered
+
+Cells = list[tuple[Any, ...]]  # of each row, by `StreamRows.columns`
+
+
+class StreamRows:
+    """The columns that a model and its labels need, and how their cells become rows.
+
+    It goes around `ColumnEncoder.transform`, which takes long for a single row.
+    """
+
+    def __init__(self, model: LoadedModel, labels: LabelColumns) -> None:
+        encoder = model.encoder
+        self._model, self._labels = model, labels
+        self._numbers = model.columns if encoder is None else encoder.numbers_
+        self._ranks = {} if encoder is None else _places(encoder.ranks_)
+        self._words = {} if encoder is None else _places(encoder.words_)
+        self._scales: Any = None if encoder is None else encoder._scales()
+        self.columns = [*self._numbers, *self._words, *labels.names]
+        self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
+        self._constant = float(getattr(model.learner, "fit_intercept", False))
+
+    def read(self, format: JsonRows | CsvRows, cells: Cells) -> Batch:  # noqa: A002
+        """Return the rows of some lines."""
+        learner: Any = self._model.learner
+        X = self._features(format, cells)
+        start = len(self._numbers) + len(self._words)
+        spellings = [row[start : len(self.columns)] for row in cells]
+        if not (hasattr(learner, "stream") and isinstance(X, np.ndarray)):
+            with learner._unchanged_on_failure():
+                if self._labels.names:
+                    batch: Batch = learner._prepare(X, self._read_labels(format, spellings))
+                    return batch
+                rows = learner._read_rows(X, reset=False, min_rows=1)
+                return Batch(rows, np.full((len(cells), 2), ranking.NO_LABEL))
+        intervals: list[bytes] = []
+        try:
+            for spelling in spellings:
+                intervals.append(self._interval(format, *spelling))
+        except RowError as error:
+            raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
+        X.flags.writeable = False  # the loop is compiled for such arrays
+        learner._inspect_rows(rows := Dense(X, self._constant))
+        return Batch(rows, np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2))
+
+    def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
+        n, encoder, steps = len(self._numbers), self._model.encoder, self._model.steps
+        rows = [row[:n] for row in cells]
+        for name, places in self._ranks.items():
+            j = self._numbers.index(name)
+            for t, row in enumerate(rows):
+                rows[t] = (*row[:j], places.get(to_text(row[j], name, t)), *row[j + 1 :])
+        numbers = format.numbers(rows, self._numbers)
+        if encoder is None:
+            if steps is None:
+                return numbers
+            batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), self._numbers)
+            return self._model.features(batch, batch.schema)
+        codes = []
+        for j, (name, places) in enumerate(self._words.items(), n):
+            code = np.empty(len(cells), dtype=np.int64)
+            for t, row in enumerate(cells):
+                word = row[j]
+                if word.__class__ is not str or word not in places:
+                    word = to_text(word, name, t)
+                code[t] = places.get(word, -1)
+            codes.append(code)
+        return encoder._encode(numbers, codes, self._scales)
+
+    def _read_labels(self, format: JsonRows | CsvRows, spellings: Cells) -> ranking.Labels:  # noqa: A002
+        names, kind = self._labels.names, self._labels.cell_type
+        cells = [
+            format.column([row[j] for row in spellings], name, kind) for j, name in enumerate(names)
+        ]
+        return self._labels.read(pa.RecordBatch.from_arrays(cells, names))
+
+    def _read_label(self, format: JsonRows | CsvRows, *spelling: Any) -> bytes:  # noqa: A002
+        """Return the interval of a label."""
+        if not spelling:
+            return np.array(ranking.NO_LABEL).tobytes()
+        labels = self._read_labels(format, [spelling])
+        intervals = ranking.to_intervals(labels, self._model.learner.order_)
+        self._model.learner._inspect_labels(labels, intervals)
+        return intervals.tobytes()
+
+
+def _places(words: dict[str, list[str]]) -> dict[str, dict[str | None, int]]:
+    return {name: {word: k for k, word in enumerate(own)} for name, own in words.items()}

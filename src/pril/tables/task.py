@@ -1,0 +1,130 @@
+"""What to learn from a table, and which rows are for what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pril.core.registry import BY_COMMAND
+from pril.errors import InputError, RowError, refusing
+from pril.ranges import PredictionRanges
+from pril.tables.cells import read_numbers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
+
+
+class Uses(NamedTuple):
+    """What each row is for: an array of booleans for each use."""
+
+    learning: Array
+    calibration: Array
+    held_out: Array
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to learn and how. The model depends on this and on the table alone."""
+
+    labels: tuple[str, ...]  # one column, or the lower and the upper end
+    classes: tuple[str, ...] | None = None
+    model: str = "pril"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    scale: bool = True
+    impute: bool = True
+    one_hot: bool = True
+    shuffle: bool = True
+    epochs: int = 10
+    holdout: float = 0.2
+    seed: int = 0
+    weight: str | None = None  # a column
+    coverage: float | None = None  # of predicted ranges
+    guarantee: Literal["exact", "contain", "touch"] = "exact"
+    nonlinear: int | None = None  # number of landmarks
+    edges: tuple[float, ...] | None = None  # labels are numbers, classes their brackets
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read and are not features."""
+        return (*self.labels, *(() if self.weight is None else (self.weight,)))
+
+    @property
+    def keeps_rows_apart(self) -> bool:
+        """Whether some rows evaluate or calibrate the model."""
+        return self.holdout > 0.0 or self.coverage is not None
+
+    def read_weights(self, block: pa.RecordBatch) -> Array | None:
+        """Return the rows' weights, None if there are none."""
+        if self.weight is None:
+            return None
+        weights: Array = read_numbers(block.column(self.weight), self.weight)
+        good = np.isfinite(weights) & (weights >= 0.0)
+        if not good.all():
+            row = int(np.argmin(good))
+            reason = f"column {self.weight!r} is {weights[row]}, which is not a weight"
+            raise RowError("sample_weight", row, reason)
+        return weights
+
+    def counting(self, block: pa.RecordBatch) -> Array:
+        """Return which rows count: those whose weight is not zero."""
+        weights = self.read_weights(block)
+        return np.broadcast_to(True, block.num_rows) if weights is None else weights > 0.0
+
+    def uses(self, first: int, n: int) -> Uses:
+        """Return what each of the n rows from `first` on is for."""
+        if not self.keeps_rows_apart:
+            none = np.broadcast_to(False, n)
+            return Uses(~none, none, none)
+        bits = np.random.PCG64(self.seed).advance(first)  # row k gets the k-th number
+        number = np.random.Generator(bits).random(n)
+        share = 0.0 if self.coverage is None else CALIBRATION_SIZE
+        held_out = number < self.holdout
+        learning = number >= self.holdout + share * (1 - self.holdout)
+        return Uses(learning, ~(held_out | learning), held_out)
+
+    def blank_model(self, classes: Array) -> Any:
+        """Return the model before it has learned anything; refuse parameters that it lacks."""
+        kind = BY_COMMAND[self.model].load()
+        passes = {"max_iter": self.epochs, "shuffle": self.shuffle, "random_state": self.seed}
+        reserved = {"classes", *passes, "tol", "n_iter_no_change"}
+        free = sorted(set(kind().get_params()) - reserved)
+        for name in self.parameters:
+            if name not in free:
+                raise InputError(
+                    f"the parameter {name!r} cannot be set for {kind.__name__}: choose one of "
+                    f"{', '.join(free)}"
+                )
+        model = kind(classes=classes, **passes, **self.parameters)
+        with refusing():
+            model._validate_params()
+        return model
+
+    def ranges(self, estimator: Any) -> PredictionRanges:
+        """Return ranges around an estimator, not yet calibrated."""
+        if not BY_COMMAND[self.model].has_thresholds:
+            raise InputError(f"the model {self.model} has no thresholds: it predicts no ranges")
+        ranges = PredictionRanges(
+            estimator,
+            coverage=self.coverage or 0.0,
+            guarantee=self.guarantee,
+            calibration_size=CALIBRATION_SIZE,
+            random_state=self.seed,
+        )
+        with refusing():
+            ranges._validate_params()
+        return ranges
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task as JSON has it."""
+        values = asdict(self).items()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values}

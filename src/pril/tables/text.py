@@ -1,0 +1,104 @@
+"""Files of text in blocks of whole rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from pril.errors import RowError
+
+READ_BYTES = 1 << 20  # read from a file at once
+LONGEST_ROW = 1 << 24  # bytes of a row of text, as it is written
+TOO_LONG = f"longer than {LONGEST_ROW:,} bytes, the most that a row may have"
+BOM = b"\xef\xbb\xbf"
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # of compressed files, by their suffix
+
+
+def is_zipped(file: Path) -> bool:
+    """Tell whether a file is compressed, by its suffix."""
+    return file.suffix.lower() in CODECS
+
+
+def open_text(file: Path) -> Any:
+    """Open a file, decompressed if its suffix says so."""
+    stream, codec = file.open("rb"), CODECS.get(file.suffix.lower())
+    return pa.CompressedInputStream(stream, codec) if codec else stream
+
+
+def without_marks(data: bytes) -> bytes:
+    """Return bytes without the byte-order marks at their beginning."""
+    while data.startswith(BOM):
+        data = data[len(BOM) :]
+    return data
+
+
+def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Return the bytes of a stream in blocks of whole lines.
+
+    A line that is too long is a RowError about the first row after those that were returned.
+    """
+    rest = without_marks(stream.read(READ_BYTES))
+    data = rest
+    while data:
+        if len(rest) > LONGEST_ROW and not 0 <= rest.find(b"\n") <= LONGEST_ROW:
+            raise RowError("X", 0, TOO_LONG)
+        end = rest.rfind(b"\n") + 1
+        if end:
+            yield rest[:end]
+        data = stream.read(READ_BYTES)
+        rest = rest[end:] + data
+    if rest:
+        yield rest
+
+
+@cache
+def _csv_patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
+    """Return patterns of whole cells, of one whole row, and of a quoted cell with text after it."""
+    mark = re.escape(delimiter.encode())
+    quoted, ends = rb'"[^"]*+(?:""[^"]*+)*+"', rb"%s\r\n" % mark
+    cell = rb'(?:%s|[^"%s][^%s]*+)?+' % (quoted, ends, ends)
+    return (
+        re.compile(rb"(?:%s(?:%s|([\r\n])))*+" % (cell, mark)),  # the group is the end of a row
+        re.compile(rb"(?:%s%s)*+%s[\r\n]" % (cell, mark, cell)),
+        re.compile(rb'%s[^"%s]' % (quoted, ends)),
+    )
+
+
+def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
+    """Return the header of a CSV file, then its rows in blocks of whole rows.
+
+    pyarrow drops the rows after a quote that nothing closes, and reads "a"b as ab: both are refused
+    here. A quote opens a cell only as its first byte; elsewhere it is a character like any other.
+    """
+    cells, one_row, text_after = _csv_patterns(delimiter)
+    rest, size, is_header, data = b"", READ_BYTES, True, b"\n"
+    while data:
+        data = stream.read(size)
+        rest = rest + data if rest else without_marks(data)
+        end, bad = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r")), None
+        if b'"' in rest and (match := cells.match(rest)):
+            end, bad = max(0, match.end(1)), text_after.match(rest, match.end())
+        if len(rest) > LONGEST_ROW or (is_header and end):
+            first = one_row.match(rest)
+            length = first.end() if first else len(rest)
+            if length > LONGEST_ROW + 1:
+                raise RowError("X", 0, f"the {'header' if is_header else 'row'} is {TOO_LONG}")
+            if is_header and first:
+                yield rest[:length]
+                # Each block costs some time for each column: those of wide tables are larger.
+                is_header, size = False, min(max(READ_BYTES, 64 * length), 4 * LONGEST_ROW)
+                rest, end = rest[length:], end - length
+        if end:
+            yield rest[:end]
+            rest = rest[end:]
+        if bad:
+            raise RowError("X", 0, "text follows the closing quote of a cell")
+    if rest:
+        if not one_row.match(rest + b"\n"):
+            raise RowError("X", 0, "a quote opens a cell in this row, and nothing closes it")
+        yield rest + b"\n"
