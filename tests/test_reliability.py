@@ -625,7 +625,7 @@ def test_more_features_if_asked_for(good, bad, tmp_path, monkeypatch):
         ("t.jsonl", b"\xef\xbb\xbf null\n{}\n", "t.jsonl, row 1: not a JSON object"),
         ("t.csv", b"a,y", "t.csv has a header, but no rows"),
         ("t.csv", "a,y\n1,2\n".encode("utf-16-le"), "the header is not UTF-8: is it UTF-16?"),
-        ("t.csv", b"a,y\n1,inf\n2,inf\n", "column 'y' is 'inf', which is too large"),
+        ("t.csv", b"a,y\n1,inf\n2,inf\n", "column 'y' is inf, which is too large"),
         ("t.svm", b"1\n2\n1\n2\n", "t.svm has no rows with a feature"),
         ("t.svm", b"1 1:2\n2 1:1e300\n", "t.svm, row 2: feature 1 is 1e+300: its square is too"),
     ],
@@ -730,7 +730,7 @@ def test_a_bug_is_one_line_and_exit_code_70(call, table, monkeypatch):
         ("pril.tables.encoder.ColumnEncoder.transform", ["predict", "t.pril", "t.csv"]),
         ("pril.tables.writing.TableWriter.write", ["predict", "t.pril", "t.csv", "-o", "p.csv"]),
         (
-            "pril.reporting.model_report.Report._verdict",
+            "pril.reporting.contents._verdict",
             ["report", "t.pril", "t.csv", "-o", "r.html"],
         ),
         ("pril.tables.stream_rows.StreamRows.read", ["stream", "t.pril"]),

@@ -191,8 +191,9 @@ def _label_floats(cells: pa.Array, name: str) -> Array:
 
 def _too_large(name: str, row: int, value: Any) -> RowError:
     # A float this large may have been rounded when it was read.
-    about = f"about {int(value)}" if isinstance(value, float) else shown(value)
-    return RowError("X", row, f"column {name!r} is {about}, which is too large for a label")
+    is_rounded = isinstance(value, float) and np.isfinite(value)
+    said = f"about {int(value)}" if is_rounded else shown(value)
+    return RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
 
 
 def _coded(words: pa.Array) -> ranking.Labels:
