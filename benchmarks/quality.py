@@ -27,6 +27,7 @@ from pril import (
     KernelPRIL,
     LandmarkFeatures,
     MulticlassPerceptron,
+    OrderedBoosting,
     OrderedLogit,
     PRank,
     PredictionRanges,
@@ -186,6 +187,8 @@ def contestants(classes, seed):
     yield "OrderedLogit", OrderedLogit(**known), "ranges"
     yield "OrderedLogit, landmarks", make_pipeline(landmarks, OrderedLogit(**known)), "ranges"
     yield "OrderedLogit, 600, rate 20, 20 passes", make_pipeline(more, quality), "ranges"
+    yield "OrderedBoosting", OrderedBoosting(n_jobs=2, **known), "ranges"
+    yield "OrderedBoosting, all exact", OrderedBoosting(n_jobs=2, **known), "all exact"
     yield "KernelPRIL", KernelPRIL(**known), "ranges"
     yield "maximum likelihood", CensoredLikelihood(), "ranges"
     yield "boosting, posterior", boosting, "posterior"

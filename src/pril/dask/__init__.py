@@ -302,7 +302,7 @@ def _learner_of(estimator: Any, *, fitted: bool = False) -> Any:
         )
     if not hasattr(parts.learner, "partial_fit"):
         raise InputTypeError(
-            f"{type(parts.learner).__name__} learns all rows at once, in the memory of one machine: "
+            f"{type(parts.learner).__name__} learns all rows at once, in one machine's memory: "
             "on a cluster use OrderedLogit"
         )
     return parts.learner
