@@ -86,7 +86,7 @@ ClusterOption = Annotated[
     str | None, typer.Option("--cluster", help="Learn on this Dask cluster: tcp://host:8786.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Learn in so many local processes (Dask).")
+    int | None, typer.Option("--workers", min=1, help="Number of local worker processes (Dask).")
 ]
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file of another kind, too.")
