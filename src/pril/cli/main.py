@@ -138,7 +138,8 @@ def _printing_warnings(arguments: list[str]) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        for category in (DeprecationWarning, ResourceWarning):  # for developers; not for users
+            warnings.filterwarnings("ignore", category=category)
         warnings.showwarning = show_warning  # type: ignore[assignment]
         yield
 
