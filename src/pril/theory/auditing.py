@@ -19,7 +19,7 @@ from pril.theory.bounds import (
 )
 from pril.theory.constraints import Constraints, read_constraints
 from pril.theory.margins import Margin, margin
-from pril.theory.regret import agreed_classes, checked_learner, regret
+from pril.theory.regrets import agreed_classes, checked_learner, regret
 
 
 class Bound(NamedTuple):
