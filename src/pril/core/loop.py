@@ -1199,7 +1199,7 @@ NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
 # Where the integers are: counts, then flags and sizes.
-LATTICE, N_SCORES, WIDTH, N_CUTS, AVERAGES, FADING, N_RANGES, N_INTEGERS = 3, 4, 5, 6, 7, 8, 9, 10
+LATTICE, N_SCORES, WIDTH, N_CUTS, AVERAGES, FADING, N_RANGES = 3, 4, 5, 6, 7, 8, 9
 
 
 def _view_of(readonly: bool) -> Callable[..., Any]:
