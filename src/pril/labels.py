@@ -1,4 +1,4 @@
-"""Interval labels from votes, numeric bounds or exact labels."""
+"""Interval labels from brackets, votes, numeric bounds or exact labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pril.core import ranking
+from pril.core import brackets, ranking
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ STREAM = 1  # makes the draws of `make_intervals` independent of those of learne
 
 __all__ = [
     "ClassOrderWarning",
+    "bracket_names",
+    "find_edges",
     "from_bounds",
+    "from_brackets",
     "from_strings",
     "from_votes",
     "make_intervals",
@@ -245,6 +248,137 @@ def _numbers(values: Any, name: str) -> Array:
     return table.values[:, 0].astype(np.float64)
 
 
+def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
+    """Read brackets of a number that people wrote as text, such as incomes and ages.
+
+    These forms are read, with thousands separators, currencies, units and dashes of any kind:
+
+    - ``20-50k``, ``20 to 50``, ``between 20 and 50``, ``$25,000 to under $50,000``: a range;
+    - ``100k+``, ``65 or older``, ``at least 60``, ``> 60``, ``over 60``: open above;
+    - ``<20k``, ``under 18``, ``up to 5``, ``5 or less``: open below;
+    - ``42``: a number, known exactly.
+
+    ``0-17`` ends where ``18-64`` starts, and ``20-50k`` where ``50-100k`` starts.
+
+    Parameters
+    ----------
+    text : array-like of shape (n_samples,)
+        The brackets; numbers are allowed, too. A missing value, an empty text, "don't know",
+        "no answer", "not sure", "prefer not to say", "refused", "unknown" and "n/a" are no label.
+    edges : array-like of shape (n_classes - 1,), default=None
+        The cut points between the classes, ascending. None takes those at which the brackets
+        start and end, as `find_edges` returns them.
+    missing : sequence of str, default=()
+        Other texts that mean no label.
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples, 2)
+        Lowest and highest class of each bracket, from 0, as `from_bounds` returns them. A row
+        without a label has two NaN, and the classes are then floats.
+
+    Raises
+    ------
+    RowError
+        If texts cannot be read, with the row of each; or if they are in several units or
+        currencies.
+
+    See Also
+    --------
+    find_edges : The cut points.
+    bracket_names : Names of the classes.
+    from_strings : Ranges of classes that have names or numbers, such as "good to excellent".
+
+    Examples
+    --------
+    >>> from pril.labels import bracket_names, find_edges, from_brackets
+    >>> income = ["20-50k", "<20k", "under 50k", "100k+", "\u20ac60,000", "prefer not to say"]
+    >>> from_brackets(income)
+    array([[ 1.,  1.],
+           [ 0.,  0.],
+           [ 0.,  1.],
+           [ 3.,  3.],
+           [ 2.,  2.],
+           [nan, nan]])
+    >>> find_edges(income)
+    array([ 20000.,  50000., 100000.])
+    >>> bracket_names(find_edges(income))
+    ['below 20000', '20000 to 50000', '50000 to 100000', '100000 or more']
+    """
+    cells, column = _brackets(text, missing)
+    cuts = _numbers(column.edges() if edges is None else edges, "edges")
+    if not len(cuts):
+        raise InputError("text has only one bracket, so there is nothing to learn; pass edges")
+    bounds = column.bounds(cuts.tolist())
+    ends = np.array([bounds[cell] for cell in cells]).reshape(-1, 2)
+    return from_bounds(ends[:, 0], ends[:, 1], cuts)
+
+
+def find_edges(text: Any, missing: Any = ()) -> Array:
+    """Return the numbers at which brackets start and end.
+
+    Parameters
+    ----------
+    text : array-like of shape (n_samples,)
+        Brackets, as `from_brackets` takes them.
+    missing : sequence of str, default=()
+        Texts that mean no label, besides the usual ones.
+
+    Returns
+    -------
+    edges : ndarray
+        Ascending, without the lowest start and the highest end if no bracket is open there.
+
+    Examples
+    --------
+    >>> from pril.labels import find_edges
+    >>> find_edges(["0-17", "18-64", "65+"])
+    array([18., 65.])
+    """
+    return np.array(_brackets(text, missing)[1].edges())
+
+
+def bracket_names(edges: Any) -> list[str]:
+    """Return a name for each class between some edges.
+
+    Parameters
+    ----------
+    edges : array-like of shape (n_classes - 1,)
+        The cut points, ascending.
+
+    Returns
+    -------
+    names : list of str
+        From the lowest class to the highest.
+
+    Examples
+    --------
+    >>> from pril.labels import bracket_names
+    >>> bracket_names([18, 65])
+    ['below 18', '18 to 65', '65 or more']
+    """
+    return list(brackets.names(_numbers(edges, "edges").tolist()))
+
+
+def _brackets(text: Any, missing: Any) -> tuple[list[str], brackets.Brackets]:
+    """Return the cells of a column as text, and the brackets that are in it."""
+    if isinstance(missing, str):
+        missing = (missing,)
+    cells = _texts(text, "text")
+    first: dict[str, int] = {}
+    for t, cell in enumerate(cells):
+        first.setdefault(cell, t)
+    return cells, brackets.Brackets(first, missing, "text")
+
+
+def _texts(column: Any, name: str) -> list[str]:
+    """Return a column as text, empty where it is missing."""
+    if isinstance(column, str) or np.ndim(column) != 1:
+        raise InputError(f"{name} should be a 1d array of strings, got {shown(column)} instead")
+    cells = column.to_pylist() if hasattr(column, "to_pylist") else column
+    return ["" if ranking.is_missing(cell) else " ".join(str(cell).split()) for cell in cells]
+
+
 # Words and signs between the two classes of a range, and beside the one class of an open range.
 BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
 OPEN = {
@@ -297,16 +431,14 @@ def from_strings(y: Any, classes: Any) -> Array:
     """
     order = ranking.check_classes(classes)
     scale = _Scale(order)
-    if isinstance(y, str) or np.ndim(y) != 1:
-        raise InputError(f"y should be a 1d array of strings, got {shown(y)} instead")
+    texts = _texts(y, "y")
     read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
-    ranks = np.empty((len(y), 2), dtype=np.int64)
-    for t, cell in enumerate(y.to_pylist() if hasattr(y, "to_pylist") else y):
-        text = "" if ranking.is_missing(cell) else " ".join(str(cell).split())
+    ranks = np.empty((len(texts), 2), dtype=np.int64)
+    for t, text in enumerate(texts):
         if text not in read:
             interval = scale.interval(text)
             if interval is None:
-                reason = f"{shown(cell)} is neither one of the classes {ranking.named(order)}"
+                reason = f"{shown(text)} is neither one of the classes {ranking.named(order)}"
                 raise RowError("y", t, f"{reason} nor a range of them")
             read[text] = interval
         ranks[t] = read[text]
