@@ -1,12 +1,15 @@
-"""Progressive evaluation as a user sees it; its rounds are tested with the loop."""
+"""Progressive evaluation as a user sees it (its rounds are tested with the loop); the bootstrap."""
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pril import MPRIL, PRIL, MulticlassPerceptron
-from pril.evaluate import progressive
+from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit
+from pril.datasets import make_synthetic
+from pril.evaluate import bootstrap, progressive
+from pril.labels import make_intervals
 from pril.metrics import interval_absolute_error
 
 X = np.array([[0.5], [-0.5], [0.25], [-0.25]])
@@ -50,3 +53,70 @@ def test_what_it_cannot_run_is_refused():
         progressive(make_pipeline(StandardScaler(), PRIL()), X, y)
     with pytest.raises(ValueError, match="The 'rate' parameter of MPRIL must be"):
         progressive(MPRIL(rate=-1.0, classes=[1, 2, 3]), X, y)
+
+
+# --- Uncertainty ----------------------------------------------------------------------------------
+
+
+def test_marginal_effects_are_the_slopes_of_the_probabilities():
+    X, y = make_synthetic(80, random_state=0)
+    words = np.array(["poor", "fair", "good", "great", "best"], dtype=object)
+    model = OrderedLogit(classes=words, random_state=0).fit(X, words[y - 1])
+    effects = model.marginal_effects(X)
+    step = 1e-5 * np.eye(2)
+    slopes = [
+        np.mean(model.predict_proba(X + h) - model.predict_proba(X - h), axis=0) / 2e-5
+        for h in step
+    ]
+    np.testing.assert_allclose(effects, slopes, atol=1e-8)
+    np.testing.assert_allclose(effects.sum(axis=1), 0.0, atol=1e-12)
+
+
+def test_the_bootstrap_is_the_spread_of_models_of_resampled_rows():
+    X, exact = make_synthetic(60, random_state=1)
+    y = make_intervals(exact, fraction=0.5, random_state=1)
+    y = np.vstack([y, [[np.nan, np.nan]]])  # a row without a label is never drawn
+    X = np.vstack([X, [[9.0, 9.0]]])
+    model = make_pipeline(StandardScaler(), OrderedLogit(random_state=0))
+    table = bootstrap(model, X, y, n=5, level=0.5, random_state=3)
+    rng, samples = np.random.RandomState(3), []
+    for _ in range(5):
+        rows = rng.choice(60, size=60)
+        again = clone(model).set_params(orderedlogit__classes=range(1, 6)).fit(X[rows], y[rows])
+        samples.append([*again[-1].coef_, *again[-1].thresholds_])
+    found = table[table["term"] != "effect"]
+    lower, upper = np.quantile(samples, [0.25, 0.75], axis=0)
+    np.testing.assert_array_equal(found[["lower", "upper"]], np.column_stack([lower, upper]))
+    np.testing.assert_allclose(found["std_error"], np.std(samples, axis=0, ddof=1))
+    whole = clone(model).fit(X[:60], y[:60])
+    np.testing.assert_array_equal(found["estimate"][:2], whole[-1].coef_)
+    assert table["term"].value_counts().to_dict() == {"effect": 10, "threshold": 4, "weight": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 1}, "n must be an integer of at least 2, got 1"),
+        ({"level": 1.0}, "level must be above 0 and below 1, got 1.0"),
+        ({"estimator": PRIL()}, "estimator must be an OrderedLogit.* got PRIL"),
+    ],
+)
+def test_the_bootstrap_refuses(arguments, message):
+    X, y = make_synthetic(20, random_state=0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        bootstrap(**{"estimator": OrderedLogit(), "X": X, "y": y, **arguments})
+
+
+@pytest.mark.slow
+def test_bootstrap_intervals_cover_the_weights():
+    """Of 60 samples, the 90 % interval of a weight holds the true one in about 54."""
+    rng = np.random.default_rng(0)
+    inside = 0
+    for seed in range(60):
+        X = rng.normal(size=(400, 1))
+        latent = X[:, 0] + rng.logistic(size=400)
+        y = np.digitize(latent, [-1.0, 1.0])
+        model = OrderedLogit(random_state=seed)
+        row = bootstrap(model, X, y, n=60, level=0.9, random_state=seed).iloc[0]
+        inside += row["lower"] <= 1.0 <= row["upper"]
+    assert 46 <= inside <= 60

@@ -21,6 +21,7 @@ from pril.labels import (
     from_bounds,
     from_strings,
     from_votes,
+    krippendorff_alpha,
     make_intervals,
     to_ranks,
 )
@@ -687,3 +688,21 @@ def test_labels_of_three_columns_are_refused(function, offer):
     said = f"should be a 1d array of labels{offer}, got an array of shape (3, 3) instead"
     with pytest.raises(ValueError, match=re.escape(said)):
         function(np.ones((3, 3)))
+
+
+def test_agreement_is_that_of_the_published_example():
+    """Four observers, twelve units, alpha 0.815: K. Krippendorff, 2011, section D."""
+    a = [1, 2, 3, 3, 2, 1, 4, 1, 2, NONE, NONE, NONE]
+    b = [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NONE, 3]
+    c = [NONE, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NONE]
+    d = [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NONE]
+    assert round(krippendorff_alpha(np.column_stack([a, b, c, d])), 3) == 0.815
+    words = pd.DataFrame({"a": a, "b": b, "c": c, "d": d}).replace(dict(enumerate("?edcba")))
+    assert round(krippendorff_alpha(words, classes=list("edcba")), 3) == 0.815
+
+
+def test_agreement_without_pairs_or_differences():
+    assert np.isnan(krippendorff_alpha([[2, 2], [2, 2]]))
+    assert krippendorff_alpha([[1, 1], [2, 2]]) == 1.0
+    with pytest.raises(ValueError, match="votes has no row with two votes"):
+        krippendorff_alpha([[1.0, NAN], [NAN, 2.0]])

@@ -10,12 +10,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit
+from pril.datasets import make_synthetic
+from pril.evaluate import bootstrap
 from pril.metrics import calibration_error, interval_absolute_error
 from pril.plotting import (
     IntervalConfusionDisplay,
     ReliabilityDisplay,
     ScoreAxisDisplay,
     WeightsDisplay,
+    plot_bootstrap,
     plot_model,
     plot_scores,
 )
@@ -184,3 +187,34 @@ def test_reliability_curves_are_means_of_bins(ax):
 def test_only_probabilities_have_a_reliability():
     with pytest.raises(TypeError, match="PRIL has no predict_proba"):
         ReliabilityDisplay.from_estimator(PRIL().fit([[0.0], [1.0]], [0, 1]), [[0.0]], [0])
+
+
+def test_a_bootstrap_is_drawn_as_points_with_their_intervals():
+    X, y = make_synthetic(60, random_state=0)
+    table = bootstrap(OrderedLogit(random_state=0), X, y, n=6, random_state=0)
+    for term, n_groups in {"weight": 2, "threshold": 4, "effect": 2}.items():
+        ax = plot_bootstrap(table, term=term)
+        rows = table[table["term"] == term]
+        drawn = np.concatenate([bars.lines[2][0].get_segments() for bars in ax.containers])
+        found = sorted(map(tuple, drawn[:, :, 0]))
+        wanted = sorted(zip(rows["lower"], rows["upper"], strict=True))
+        np.testing.assert_allclose(found, wanted)
+        assert len(ax.get_yticks()) == n_groups
+    with pytest.raises(ValueError, match="no rows with the term 'weights'"):
+        plot_bootstrap(table, term="weights")
+
+
+def test_a_reliability_curve_has_intervals_that_hold_its_points():
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(size=2000)
+    y = (rng.uniform(size=2000) < chance).astype(int)
+    proba = np.column_stack([1 - chance, chance])
+    display = ReliabilityDisplay.from_predictions(y, proba)
+    curve = display.curves[0]
+    assert ((curve.lower <= curve.seen) & (curve.seen <= curve.upper)).all()
+    assert ((curve.lower <= curve.mean) & (curve.mean <= curve.upper)).mean() >= 0.8
+    # All weights times seven tell no more, and rows of weight 0 nothing.
+    weighted = ReliabilityDisplay.from_predictions(
+        np.append(y, 0), np.vstack([proba, [0.5, 0.5]]), sample_weight=[7.0] * 2000 + [0.0]
+    )
+    np.testing.assert_allclose(weighted.curves[0].lower, curve.lower)

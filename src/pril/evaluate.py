@@ -1,13 +1,14 @@
-"""Evaluation on rows that were not learned yet: progressive, and out of fold."""
+"""How good a model is on new rows, and how certain its weights are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import indexable
+from sklearn.utils import check_random_state, indexable
 
 from pril.core import ranking
 from pril.core.classifier import OrdinalClassifier, naming_rows
@@ -17,9 +18,10 @@ from pril.core.scikit import safe_indexing
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Progress", "cross_val_proba", "progressive"]
+__all__ = ["Progress", "bootstrap", "cross_val_proba", "progressive"]
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
             f"Pipeline that ends in one, got {type(learner).__name__}"
         )
     X, y = indexable(X, y)
-    table = ranking.read(y)
-    classes, intervals = ranking.encode(table, learner.classes)
+    classes, intervals = ranking.encode(ranking.read(y), learner.classes)
     rank = intervals[:, 0]
     strata = rank if (rank == intervals[:, 1]).all() else None
     splits = list(check_cv(cv, strata, classifier=True).split(X, strata, groups))
@@ -181,9 +182,107 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
         raise InputError("cv must put every row into one test fold, and no row into two")
     proba = np.empty((len(rank), len(classes)))
     for train, test in splits:
-        model = clone(estimator)
-        Parts.of(model).learner.set_params(classes=classes)  # some may not occur in the fold
-        with naming_rows(train):
-            model.fit(safe_indexing(X, train), safe_indexing(y, train))
+        model = _fit_rows(estimator, X, y, train, classes)
         proba[test] = model.predict_proba(safe_indexing(X, test))
     return proba
+
+
+def _fit_rows(estimator: Any, X: Any, y: Any, rows: NDArray[np.int64], classes: Any) -> Any:
+    """Return a new model that learned from some rows, in which not every class may occur."""
+    model = clone(estimator)
+    Parts.of(model).learner.set_params(classes=classes)
+    with naming_rows(rows):
+        return model.fit(safe_indexing(X, rows), safe_indexing(y, rows))
+
+
+def bootstrap(
+    estimator: Any, X: Any, y: Any, *, n: Any = 200, level: Any = 0.95, random_state: Any = None
+) -> pd.DataFrame:
+    """Estimate how certain weights, thresholds and marginal effects are, by the bootstrap.
+
+    The model learns from `n` samples of the rows, drawn with replacement. The marginal effect of a
+    feature on a class is the change of the class's probability per unit of the feature, the mean
+    over all rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An `OrderedLogit`, or a Pipeline that ends in one.
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Features, as the estimator takes them.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels or intervals.
+    n : int, default=200
+        Number of samples.
+    level : float, default=0.95
+        Share of the samples inside each interval.
+    random_state : int, RandomState instance or None, default=None
+        Draws the samples.
+
+    Returns
+    -------
+    table : DataFrame
+        A row for each weight, threshold and marginal effect. `term` is "weight", "threshold" or
+        "effect"; `feature` and `class` say whose it is (a threshold belongs to the class below it);
+        `estimate` is that of a model of all rows, `std_error` the standard deviation over the
+        samples, `lower` and `upper` are the ends of the interval.
+
+    Notes
+    -----
+    Weights and effects are per unit of a feature as the learner sees it: after a `StandardScaler`,
+    per standard deviation. ``StandardScaler(with_std=False)`` keeps the units of the table.
+
+    See Also
+    --------
+    pril.plotting.plot_bootstrap : A picture of the table.
+
+    Examples
+    --------
+    >>> from pril import OrderedLogit
+    >>> from pril.datasets import make_synthetic
+    >>> from pril.evaluate import bootstrap
+    >>> X, y = make_synthetic(200, random_state=0)
+    >>> table = bootstrap(OrderedLogit(random_state=0), X, y, n=20, random_state=0)
+    >>> table.query("term == 'weight'")[["feature", "estimate", "lower", "upper"]].shape
+    (2, 4)
+    """
+    import pandas as pd
+
+    if not isinstance(n, Integral) or n < 2:
+        raise InputError(f"n must be an integer of at least 2, got {n!r}")
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
+        raise InputError(f"level must be above 0 and below 1, got {level!r}")
+    parts = Parts.of(estimator)
+    if parts.is_frozen or not hasattr(parts.learner, "marginal_effects"):
+        raise InputTypeError(
+            "estimator must be an OrderedLogit, or a Pipeline that ends in one, got "
+            f"{type(parts.learner).__name__}"
+        )
+    X, y = indexable(X, y)
+    classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
+    rng = check_random_state(random_state)
+    rows = np.flatnonzero(ranking.is_labelled(intervals))
+    whole = _fit_rows(estimator, X, y, rows, classes)
+    draws = [rng.choice(rows, size=len(rows)) for _ in range(n)]
+    samples = np.array([_terms(_fit_rows(estimator, X, y, draw, classes), X) for draw in draws])
+    estimate = _terms(whole, X)
+    parts = Parts.of(whole)
+    names = parts.feature_names or [str(j) for j in range(len(parts.learner.coef_))]
+    labels = parts.learner.order_.tolist()
+    terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in names]
+    terms += [("threshold", None, label) for label in labels[:-1]]
+    terms += [("effect", name, label) for name in names for label in labels]
+    tail = (1.0 - float(level)) / 2.0
+    lower, upper = np.quantile(samples, [tail, 1.0 - tail], axis=0)
+    table = pd.DataFrame(terms, columns=["term", "feature", "class"], dtype=object)
+    spread = samples.std(axis=0, ddof=1)
+    return table.assign(estimate=estimate, std_error=spread, lower=lower, upper=upper)
+
+
+def _terms(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return weights, thresholds and marginal effects of a model, one after the other."""
+    parts = Parts.of(model)
+    learner = parts.learner
+    effects = learner.marginal_effects(parts.transform(X))
+    effects = effects[:, np.searchsorted(learner.classes_, learner.order_)]  # lowest class first
+    return np.concatenate([learner.coef_, learner.thresholds_, effects.ravel()])

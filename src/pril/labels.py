@@ -29,6 +29,7 @@ __all__ = [
     "from_brackets",
     "from_strings",
     "from_votes",
+    "krippendorff_alpha",
     "make_intervals",
     "to_ranks",
 ]
@@ -131,18 +132,10 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
            ['C', 'C']], dtype=object)
     """
     _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
-    table = ranking.read(votes, name="votes", columns=())
-    if table.values.shape[1] == 0:
-        raise InputError("votes needs at least one column, one for each rater")
-    order = ranking.find_classes(table, classes, name="votes")
-    cast = ~table.missing()
-    ranks: Array = np.empty(table.values.shape, dtype=np.int64)
-    for rater in range(ranks.shape[1]):
-        column = table._replace(values=table.values[:, [rater]])
-        ranks[:, rater] = ranking.to_intervals(column, order, name="votes")[:, 0]
+    order, ranks = _ranked_votes(votes, classes)
     # Votes that were cast come first, in order; this many are left out at each end.
-    ranks = np.sort(np.where(cast, ranks, len(order)), axis=1)
-    n_votes = np.sum(cast, axis=1)
+    ranks = np.sort(ranks, axis=1)
+    n_votes = np.sum(ranks < len(order), axis=1)
     skipped = np.floor(trim * np.maximum(n_votes - 1, 0)).astype(np.int64)
     rows = np.arange(len(ranks))
     lower = ranks[rows, skipped]
@@ -150,6 +143,63 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     intervals = np.column_stack([lower, upper])
     intervals[n_votes == 0] = ranking.NO_LABEL
     return _spell(intervals, order)
+
+
+def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
+    """Return the classes, and the rank of each vote: the number of classes where there is none."""
+    table = ranking.read(votes, name="votes", columns=())
+    if table.values.shape[1] == 0:
+        raise InputError("votes needs at least one column, one for each rater")
+    order = ranking.find_classes(table, classes, name="votes")
+    ranks: Array = np.empty(table.values.shape, dtype=np.int64)
+    for rater in range(ranks.shape[1]):
+        column = table._replace(values=table.values[:, [rater]])
+        ranks[:, rater] = ranking.to_intervals(column, order, name="votes")[:, 0]
+    return order, np.where(table.missing(), len(order), ranks)
+
+
+def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
+    """Return how far raters agree: Krippendorff's alpha for ordered classes.
+
+    1 is full agreement, 0 what chance would give. 0.8 is a usual limit for reliable ratings.
+
+    Parameters
+    ----------
+    votes : array-like or DataFrame of shape (n_samples, n_raters)
+        One column a rater, as `from_votes` takes them. Rows with fewer than two votes are left out.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from the votes, as `fit` does.
+
+    Returns
+    -------
+    alpha : float
+        At most 1. NaN if all votes are equal, since then nothing tells agreement from chance.
+
+    References
+    ----------
+    K. Krippendorff, "Computing Krippendorff's alpha-reliability", 2011.
+
+    Examples
+    --------
+    >>> from pril.labels import krippendorff_alpha
+    >>> round(krippendorff_alpha([[1, 1, 2], [3, 3, None], [2, 2, 2], [1, 2, 1]]), 2)
+    0.61
+    """
+    order, ranks = _ranked_votes(votes, classes)
+    counts = np.array([np.sum(ranks == k, axis=1) for k in range(len(order))], dtype=np.float64).T
+    n_votes = counts.sum(axis=1)
+    counts, n_votes = counts[n_votes > 1], n_votes[n_votes > 1]
+    if not len(counts):
+        raise InputError("votes has no row with two votes, so agreement cannot be measured")
+    share = counts / (n_votes - 1.0)[:, np.newaxis]
+    observed = counts.T @ share - np.diag(share.sum(axis=0))  # pairs of votes of the same row
+    total = counts.sum(axis=0)
+    middle = np.cumsum(total) - total / 2.0
+    distance = (middle[:, np.newaxis] - middle) ** 2
+    expected = total @ distance @ total
+    if expected == 0.0:
+        return float("nan")
+    return float(1.0 - (total.sum() - 1.0) * np.sum(observed * distance) / expected)
 
 
 def _spell(ranks: Ranks, classes: Array) -> Array:

@@ -279,7 +279,7 @@ def calibration_error(
     0.0
     """
     curves = reliability_curves(y_true, y_proba, classes, sample_weight)
-    errors = [(share * np.abs(mean - seen)).sum() for mean, seen, share in curves]
+    errors = [(curve.share * np.abs(curve.mean - curve.seen)).sum() for curve in curves]
     return float(np.mean(errors)) if errors else 0.0
 
 
@@ -301,6 +301,8 @@ class Reliability(NamedTuple):
     mean: NDArray[Any]  # probability
     seen: NDArray[Any]  # share of the rows for which y <= i is true
     share: NDArray[Any]  # of all rows
+    lower: NDArray[Any]  # 95 % interval of what is seen, by Wilson's formula
+    upper: NDArray[Any]
 
 
 def reliability_curves(
@@ -321,8 +323,18 @@ def reliability_curves(
         )
         used = size > 0.0
         size, mean, seen = size[used], mean[used], seen[used]
-        curves.append(Reliability(mean / size, seen / size, size / size.sum()))
+        n_rows = size**2 / np.bincount(bins, weights**2, N_BINS)[used]  # the effective number
+        lower, upper = _wilson(seen / size, n_rows)
+        curves.append(Reliability(mean / size, seen / size, size / size.sum(), lower, upper))
     return curves
+
+
+def _wilson(share: NDArray[Any], n_rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the 95 % interval of a share that was seen in some rows."""
+    z = 1.96
+    middle = share + z**2 / (2.0 * n_rows)
+    half = z * np.sqrt(share * (1.0 - share) / n_rows + (z / (2.0 * n_rows)) ** 2)
+    return (middle - half) / (1.0 + z**2 / n_rows), (middle + half) / (1.0 + z**2 / n_rows)
 
 
 class IntervalScorer(BaseEstimator):

@@ -6,6 +6,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from scipy.special import expit
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityClassifier
@@ -168,6 +169,36 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         below = np.arange(1, n_classes)
         memory.state.n[:] = np.log(n_classes - below) - np.log(below)
         return memory
+
+    def marginal_effects(self, X: Any) -> Array:
+        """Return the change of each class's probability per unit of each feature, mean over rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        effects : ndarray of shape (n_features, n_classes)
+            Columns in the order of `classes_`; each row adds up to 0.
+
+        See Also
+        --------
+        pril.evaluate.bootstrap : The same with intervals.
+
+        Examples
+        --------
+        >>> from pril import OrderedLogit
+        >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
+        >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
+        >>> model.marginal_effects(X).round(1)
+        array([[-0.1, -0.1,  0.2]])
+        """
+        above = expit(self.latent(X)[:, np.newaxis] - self.thresholds_)
+        slopes = np.mean(above * (1.0 - above), axis=0)  # of the chance to be above each threshold
+        per_score = -np.diff(slopes, prepend=0.0, append=0.0)
+        return self._by_class(np.outer(self.coef_, per_score))
 
     def _label_chances(self, intervals: Array) -> Array:
         chances = np.empty((len(intervals), len(self.order_)))

@@ -1,6 +1,7 @@
 """Plots of models. They need matplotlib, the extra ``plot``."""
 
 from pril.plotting.confusion import IntervalConfusionDisplay
+from pril.plotting.effects import plot_bootstrap
 from pril.plotting.reliability import ReliabilityDisplay
 from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
 from pril.plotting.weights import WeightsDisplay, plot_model
@@ -10,6 +11,7 @@ __all__ = [
     "ReliabilityDisplay",
     "ScoreAxisDisplay",
     "WeightsDisplay",
+    "plot_bootstrap",
     "plot_model",
     "plot_scores",
 ]

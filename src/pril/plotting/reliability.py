@@ -20,13 +20,14 @@ class ReliabilityDisplay:
     """Probabilities against observed shares, a curve for each class but the last.
 
     Rows are put into ten bins by their probability to be at or below a class. A point is a bin: its
-    mean probability, and the share of its rows that are at or below the class. The closer to the
-    diagonal, the better.
+    mean probability, and the share of its rows that are at or below the class, with its 95 %
+    interval. The closer to the diagonal, the better.
 
     Parameters
     ----------
     curves : list of Reliability
-        For each class but the last, the points: `mean`, `seen`, and the `share` of rows.
+        For each class but the last, the points: `mean`, `seen`, the `share` of rows, and the
+        interval from `lower` to `upper`.
     classes : array-like
         The classes, lowest first.
     error : float
@@ -161,6 +162,7 @@ class ReliabilityDisplay:
             line = ax.plot(
                 curve.mean, curve.seen, label=f"at or below {short_text(name)}", linewidth=1
             )[0]
+            ax.vlines(curve.mean, curve.lower, curve.upper, color=line.get_color(), linewidth=0.8)
             ax.scatter(curve.mean, curve.seen, s=300 * curve.share, color=line.get_color())
         ax.set_xlim(-0.02, 1.02)
         ax.set_ylim(-0.02, 1.02)

@@ -168,10 +168,10 @@ class ScoreAxisDisplay:
         inside = (lo <= rank) & (rank <= hi)
         self._name_classes(rank, inside, edges[0], edges[-1])
         ax.set_xlim(edges[0], edges[-1])
-        ax.set_ylim(0.0, 1.05 * height.max(initial=0.0) or 1.0)
+        ax.set_ylim(0.0, 1.35 * height.max(initial=0.0) or 1.0)  # room for the legend
         ax.set_xlabel("score")
         ax.set_ylabel("rows per unit of score")
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+        ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
         return self
 
     def _edges(self, left: float, right: float, bins: int) -> Any:
