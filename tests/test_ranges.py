@@ -163,6 +163,14 @@ def test_pipelines_frames_and_sparse_rows():
     assert np.array_equal(plain.predict_range(MORE), sparse.predict_range(csr_array(MORE)))
 
 
+def test_probabilities_are_those_of_the_estimator():
+    ranges = PredictionRanges(model, random_state=0)
+    assert hasattr(ranges, "predict_proba")
+    ranges.fit(X, LABELS)
+    np.testing.assert_array_equal(ranges.predict_proba(X), ranges.estimator_.predict_proba(X))
+    assert not hasattr(PredictionRanges(PRIL()).fit(X, LABELS), "predict_proba")
+
+
 def test_a_frozen_estimator_calibrates_with_all_rows():
     fitted = clone(model).fit(X, LABELS)
     before = fitted.coef_

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "bootstrap", "cross_val_proba", "progressive"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @dataclass(frozen=True)
 class Progress:
     """The predictions of a learner for each row, made before it learned the row.

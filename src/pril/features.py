@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 BLOCK_VALUES = 1 << 20  # kernel values computed at once
 
 

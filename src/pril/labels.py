@@ -35,6 +35,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
     """Turn labels into ranks, whole numbers from 0 for the lowest class.
 

@@ -36,6 +36,11 @@ from pril.features import PolynomialMap
 
 __all__ = ["register", "to_onnx"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 DOUBLE = onnx_proto.TensorProto.DOUBLE
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
     "b": (BooleanTensorType, onnx_proto.TensorProto.BOOL),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags, indexable
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 __all__ = ["PredictionRanges"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 GUARANTEES = ("exact", "contain", "touch")
 
@@ -223,6 +229,26 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         labels: Array = self.estimator_.predict(X)
         return labels
+
+    @available_if(
+        lambda self: hasattr(getattr(self, "estimator_", self.estimator), "predict_proba")
+    )
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes, as the estimator does, if it has them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            Columns follow the sorted classes.
+        """
+        check_is_fitted(self)
+        probabilities: Array = self.estimator_.predict_proba(X)
+        return probabilities
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their label, as the estimator does.

@@ -40,6 +40,10 @@ from pril.dask.steps import fitted_steps, transformed
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def fit(
     estimator: Any,
     X: Any,

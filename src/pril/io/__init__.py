@@ -3,3 +3,7 @@
 from pril.io.model_files import load, save, trusted_types
 
 __all__ = ["load", "save", "trusted_types"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -15,3 +15,7 @@ __all__ = [
     "plot_model",
     "plot_scores",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -31,3 +31,7 @@ __all__ = [
     "regret",
     "regret_bound",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
