@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pril.dask
 from pril import PRIL, OrderedLogit, PolynomialMap
-from pril.dask import _mix
+from pril.dask import mix
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.labels import make_intervals
 from workloads import table
@@ -45,7 +45,7 @@ def errors(name, kind, rounds, blocks=BLOCKS, strides=STRIDES, seeds=10, learner
         chunk = -(-len(y) // blocks)
         lazy = [da.from_array(array, chunks=(chunk, -1)) for array in (X, intervals)]
         for stride in strides:
-            _mix.STRIDE = stride
+            mix.STRIDE = stride
             model = pril.dask.fit(estimator, *lazy, epochs=rounds)
             found[stride].append(np.abs(model.predict(X) - y).mean())
         found["alone"].append(np.abs(estimator.fit(X, intervals).predict(X) - y).mean())
@@ -58,7 +58,7 @@ def main():
     folder = Path(os.environ.get("PRIL_DATA", ""))
     names = [name for name, file in FILES.items() if (folder / file).exists()]
     names += [f"{name}, by patient" for name in names if name == "Parkinsons"]
-    default, rows = _mix.STRIDE, []
+    default, rows = mix.STRIDE, []
     with dask.config.set(scheduler="sync"):
         for name in [*names, "synthetic"]:
             for rounds in (10, 40):
@@ -89,7 +89,7 @@ def main():
                     ratios = [f"{found[default] / found['alone']:.3f}" for found in pair]
                     rows.append([name, blocks, *ratios])
         table(["set", "blocks", "Type 1", "Type 2"], rows)
-    _mix.STRIDE = default
+    mix.STRIDE = default
 
 
 if __name__ == "__main__":

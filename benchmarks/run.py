@@ -21,6 +21,7 @@ import kernel_speed
 import labels_speed
 import latency
 import limits
+import many_blocks
 import one_row
 import quality
 import sparse_speed
@@ -51,6 +52,7 @@ if __name__ == "__main__":
         quality,
         dask_quality,
         dask_speed,
+        many_blocks,
         table_speed,
         limits,
     ):
