@@ -75,12 +75,20 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "pril"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
-    "logo": {"text": "pril"},
+    "logo": {
+        "text": f"pril {release}",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
+    "icon_links": [  # until the repository has its place
+        {"name": "Source", "url": "https://example.org/pril", "icon": "fa-solid fa-code-branch"}
+    ],
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
