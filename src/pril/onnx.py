@@ -198,7 +198,7 @@ def _shape_learner(operator: Any) -> None:
     kind = model.order_.dtype.kind
     if kind not in TYPES or (kind == "O" and not isinstance(model.order_[0], str)):
         raise InputTypeError(
-            f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
+            f"labels in ONNX must be numbers or strings, not {type(model.order_[0]).__name__}"
         )
     operator.outputs[0].type = TYPES[kind][0]([None])
     operator.outputs[1].type = DoubleTensorType([None, _output(model)[1]])

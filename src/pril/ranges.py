@@ -65,7 +65,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         - "contain": it contains the row's label, and so the row's class, if the label does;
         - "touch": it has a class in common with the row's label.
     calibration_size : float, default=0.2
-        Share of the rows of `fit` that are kept apart to calibrate.
+        Share of the rows of `fit` that are set aside to calibrate.
     random_state : int, RandomState instance or None, default=None
         Chooses these rows.
 
@@ -165,8 +165,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         else:
             if get_tags(estimator).input_tags.pairwise:
                 raise InputError(
-                    "rows cannot be kept apart where the kernel is precomputed: fit the estimator "
-                    "first, and pass it as a FrozenEstimator"
+                    "with a precomputed kernel no rows can be set aside to calibrate: fit the "
+                    "estimator first, and pass it as a FrozenEstimator"
                 )
             classes = ranking.encode(table, learner.classes)[0]
             rows, apart = train_test_split(

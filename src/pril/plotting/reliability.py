@@ -94,7 +94,7 @@ class ReliabilityDisplay:
         """
         if not hasattr(estimator, "predict_proba"):
             raise InputTypeError(
-                f"{type(estimator).__name__} has no predict_proba: no probabilities"
+                f"{type(estimator).__name__} has no predict_proba, so there is nothing to draw"
             )
         return cls.from_predictions(
             y,
