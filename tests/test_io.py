@@ -810,7 +810,7 @@ def test_foreign_members_that_do_not_fit(files, spot):
         assert "a member is compressed" in message
     two = members_of(files["learners inside"])["foreign.skops"]
     message = refused(spot, sealed({**members, "foreign.skops": two}))
-    assert "it has other than 1 foreign steps" in message
+    assert "its member foreign.skops must hold 1 steps" in message
     del members["foreign.skops"]
     assert "it holds 1 foreign steps" in refused(spot, sealed(members))
 

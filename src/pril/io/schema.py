@@ -213,7 +213,7 @@ def _opened(kinds: dict[str, Any], plain: Any, file: File, at: str) -> dict[str,
     """Open and check a value for each kind."""
     keys = {name: name.strip("_") for name in kinds}
     if plain is None or set(plain) != set(keys.values()):
-        raise wrong(at, f"about {', '.join(keys.values()) or 'nothing'}", plain)
+        raise wrong(at, f"an object with the keys {', '.join(keys.values())}", plain)
     opened: dict[str, Any] = {}
     sizes: Sizes = {}
     for name, key in keys.items():
@@ -257,7 +257,7 @@ SUPPORT = {
 def _check_learner(learner: Any, at: str) -> None:
     fixed = learner._learned_with
     if list(fixed) != list(learner._fixed):
-        raise wrong(f"{at}.learned_with", f"about {', '.join(learner._fixed)}", fixed)
+        raise wrong(f"{at}.learned_with", f"a dict of {', '.join(learner._fixed)}", fixed)
     _check_as_learned(learner)
     averages, has_mean = fixed.get("average", False), learner._memory.averages
     if has_mean != averages and not (averages and learner._may_lose_mean):
@@ -327,9 +327,9 @@ def _check_map(estimator: Any, at: str) -> None:
 def _check_encoder(encoder: Any, at: str) -> None:
     columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
     if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder._moments.mean):
-        raise wrong(at, "about different columns", columns)
+        raise wrong(f"{at}.numbers, words, sparse and left_out", "different columns", columns)
     if not set(encoder.ranks_) <= set(encoder.numbers_):
-        raise wrong(f"{at}.ranks", "about columns of numbers", list(encoder.ranks_))
+        raise wrong(f"{at}.ranks", "among the columns of numbers", list(encoder.ranks_))
 
 
 TYPES = {

@@ -212,11 +212,12 @@ class CsrNode(_Object, tag="csr"):
     def open(self, file: File, at: str) -> Any:
         from scipy.sparse import csr_array
 
-        names = ("data", "indices", "indptr")
-        parts = [file.array(getattr(self, name), f"{at}.{name}") for name in names]
-        for name, kind, part in zip(names, "fii", parts, strict=True):
-            if part.ndim != 1 or part.dtype.kind != kind:
-                raise InputError(f"{at}.{name} must be a list of numbers of another type")
+        parts = []
+        for name, types in {"data": "floats", "indices": "integers", "indptr": "integers"}.items():
+            part = file.array(getattr(self, name), f"{at}.{name}")
+            if part.ndim != 1 or part.dtype.kind != types[0]:
+                raise InputError(f"{at}.{name} must be a list of {types}, not of {part.dtype}")
+            parts.append(part)
         data, indices, indptr = parts
         if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
             raise InputError(f"{at}.indptr must ascend from 0")
