@@ -67,7 +67,8 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
 
     Examples
     --------
-    >>>     >>> from pril import PRIL
+    >>> import numpy as np
+    >>> from pril import PRIL
     >>> from pril.theory import regret
     >>> X, y = np.ones((1000, 1)), np.tile([5, 1], 500)
     >>> found = regret(PRIL(average=False), X, y, norm=20**0.5, classes=range(1, 6))
