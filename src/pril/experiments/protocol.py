@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -30,6 +29,11 @@ N_CLASSES = {SYNTHETIC: 5, PARKINSONS: 10, ABALONE: 4}
 FRACTIONS = (0.0, 0.6, 0.7, 0.8, 0.9, 1.0)
 TYPES: tuple[Literal[1, 2], ...] = (1, 2)
 STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of Widrow-Hoff
+VARIANTS = (  # other ways to prepare the data: data set, variant, description
+    (PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"),
+    (PARKINSONS, "deciles", "Parkinsons in deciles"),
+    (ABALONE, "one-hot", "Abalone with one-hot Sex"),
+)
 POINTS = 120  # rounds at which a curve is recorded
 
 
@@ -285,10 +289,3 @@ def figure3(
             result.append(best._replace(name=f"Widrow-Hoff{suffix}, best step"))
             result += steps
     return result
-
-
-def variants() -> Iterator[tuple[str, str, str]]:
-    """Yield other ways to prepare the data: data set, variant, description."""
-    yield PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"
-    yield PARKINSONS, "deciles", "Parkinsons in deciles"
-    yield ABALONE, "one-hot", "Abalone with one-hot Sex"

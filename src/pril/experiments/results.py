@@ -13,6 +13,7 @@ from pril.experiments.claims import Verdict, judge
 from pril.experiments.figures import FIGURE3_STYLES, draw
 from pril.experiments.protocol import (
     DATA_SETS,
+    VARIANTS,
     Curve,
     Settings,
     check_data,
@@ -21,7 +22,6 @@ from pril.experiments.protocol import (
     figure1,
     figure2,
     figure3,
-    variants,
 )
 from pril.reporting.page import template
 
@@ -72,7 +72,7 @@ def reproduce(
     settings = settings or Settings()
     wanted = ("figure1", "figure2", "figure3") if which == "all" else (which,)
     runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))
-    runs += len(list(variants())) if which == "all" else 0
+    runs += len(VARIANTS) if which == "all" else 0
     if runs:
         check_data()  # a missing file is an error before anything is run or written
     advance = progress(runs * settings.runs) if progress else None
@@ -83,7 +83,7 @@ def reproduce(
     others: list[Curve] = []
     if which == "all":
         trials = [trial for trial in comparison_trials() if trial.name in CORE]
-        for data, variant, meaning in variants():
+        for data, variant, meaning in VARIANTS:
             ran = curves(data, trials, settings, variant, advance=advance)
             others += [curve._replace(data=meaning) for curve in ran]
     verdicts = judge(second, third) if second and third else []
