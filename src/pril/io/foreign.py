@@ -38,7 +38,7 @@ def unpack(member: bytes, n: int) -> list[Any]:
     """Return the n estimators of a member."""
     estimators = skops.io.loads(member, trusted=list(trusted_types()))
     if type(estimators) is not list or len(estimators) != n:
-        raise InputError(f"its member foreign.skops must hold {n} steps")
+        raise InputError(f"the number of steps in foreign.skops must be {n}")
     _check_inside(estimators)
     return estimators
 

@@ -231,7 +231,8 @@ def _check(members: dict[str, bytes]) -> tuple[values.Header, Any, int]:
     header = values.from_json(members[HEADER])
     content, n_foreign = schema.open_content(header.content, _arrays(members))
     if (FOREIGN in members) != (n_foreign > 0):
-        raise InputError(f"it holds {n_foreign} foreign steps")
+        reason = "there must be a foreign.skops if it is not 0, and only then"
+        raise InputError(f"the number of steps of other libraries is {n_foreign}: {reason}")
     if n_foreign and (unknown := _with_skops().unknown_types(members[FOREIGN])):
         raise UnknownTypes(", ".join(unknown))
     return header, content, n_foreign
