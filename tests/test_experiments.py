@@ -170,6 +170,19 @@ def test_everything_is_written_and_the_report_stands_alone(data, tmp_path):
     assert f"{float(last['mean']):.4f} ± {float(last['standard_error']):.4f}" in text
 
 
+def test_a_page_holds_the_same_as_html_and_as_markdown(tmp_path):
+    experiments.reproduce(tmp_path, "figure1", Settings(runs=1))
+    text = (tmp_path / "report.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    heading, settings, second, picture = text.rstrip().split("\n\n")
+    assert settings.startswith("1 repetition, seed 0: a fresh sequence")
+    assert f"<h1>{heading.removeprefix('# ')}</h1>" in page
+    assert f"<p>{settings}</p>" in page
+    assert f"<h2>{second.removeprefix('## ')}</h2>" in page
+    assert picture == "![figure1](figure1.png)"
+    assert 'alt="figure1" src="data:image/png;base64,' in page
+
+
 # --- The command ---
 
 

@@ -810,9 +810,9 @@ def test_foreign_members_that_do_not_fit(files, spot):
         assert "a member is compressed" in message
     two = members_of(files["learners inside"])["foreign.skops"]
     message = refused(spot, sealed({**members, "foreign.skops": two}))
-    assert "it has other than 1 foreign steps" in message
+    assert "the number of steps in foreign.skops must be 1" in message
     del members["foreign.skops"]
-    assert "it holds 1 foreign steps" in refused(spot, sealed(members))
+    assert "the number of steps of other libraries is 1" in refused(spot, sealed(members))
 
 
 def test_a_learner_as_a_step_before_the_last(data, spot):

@@ -100,6 +100,11 @@ def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
     assert [int(text.get_text()) for text in ax.texts[:16]] == matrix.ravel().tolist()
 
 
+def test_a_missing_prediction_is_refused_not_counted_as_the_lowest_class():
+    with pytest.raises(ValueError, match="y_pred, row 2: the label is missing"):
+        IntervalConfusionDisplay.from_predictions([1, 2, 3], [1, 2, np.nan], classes=[1, 2, 3])
+
+
 @pytest.mark.parametrize("K", [1, 2, 40])
 def test_few_and_many_classes_can_be_drawn(ax, K):
     X, y = np.linspace(-1, 1, 2 * K).reshape(-1, 1), np.repeat(np.arange(K), 2)

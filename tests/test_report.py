@@ -19,7 +19,6 @@ from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
 from pril.metrics import calibration_error
 from pril.reporting.model_report import Report
-from pril.reporting.page import Bullets, Grid, Heading, Page, Paragraph
 from pril.tables import files
 from tables import GRADES, make_rows, write
 
@@ -365,14 +364,6 @@ def test_text_of_a_table_cannot_become_markup(good, tmp_path):
         assert tags <= {"svg", "metadata", "defs", "style", "g", "path", "clippath", "rect", "use",
                         "text", "image", "rdf:rdf", "cc:work", "dc:type", "dc:format",
                         "dc:creator", "cc:agent", "dc:title", "tspan"}  # fmt: skip
-
-
-def test_a_page_holds_the_same_as_html_and_as_markdown():
-    blocks = [Heading(1, "A & B"), Paragraph("<p>"), Grid(["", "n"], [["a", "1"]]), Bullets(["i"])]
-    page = Page("A", blocks)
-    read = Read(page.html())
-    assert read.texts == ["A", "A & B", "<p>", "", "n", "a", "1", "i"]
-    assert page.markdown() == "# A & B\n\n<p>\n\n|  | n |\n| --- | --- |\n| a | 1 |\n\n- i\n"
 
 
 def test_odd_letters_are_written(tmp_path):

@@ -216,14 +216,13 @@ def _returned(
 
 def _find(source: _Source, folder: Any) -> Path:
     """Return the path of a data file, downloaded if it is in none of the folders."""
-    places = [folder] if folder is not None else [os.environ.get("PRIL_DATA")]
-    for place in places:
-        if place and (Path(place) / source.name).is_file():
-            return _verified(Path(place) / source.name, source)
+    place = os.environ.get("PRIL_DATA") if folder is None else folder
+    if place and (Path(place) / source.name).is_file():
+        return _verified(Path(place) / source.name, source)
     if folder is not None:
         raise MissingFileError(f"folder: there is no {source.name} in {str(folder)!r}")
-    if os.environ.get("PRIL_DATA") and not Path(os.environ["PRIL_DATA"]).is_dir():
-        raise MissingFileError(f"PRIL_DATA: there is no folder {os.environ['PRIL_DATA']!r}")
+    if place and not Path(place).is_dir():
+        raise MissingFileError(f"PRIL_DATA: there is no folder {place!r}")
     try:
         import pooch
     except ImportError as error:

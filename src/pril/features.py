@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
+from scipy.special import gammaln
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
@@ -42,7 +43,23 @@ def __dir__() -> list[str]:
 BLOCK_VALUES = 1 << 20  # kernel values computed at once
 
 
-class PolynomialMap(TransformerMixin, BaseEstimator):
+class _FeatureMap(TransformerMixin, BaseEstimator):
+    """A map of dense or sparse rows of float64 or float32."""
+
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        check_cells(X)
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32)
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class PolynomialMap(_FeatureMap):
     """The exact feature map of the polynomial kernel ``(gamma x.x' + coef0) ** degree``.
 
     Inner products of mapped rows are kernel values, so `PRIL` on mapped rows is `KernelPRIL` with
@@ -109,18 +126,14 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        check_cells(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = self._read(X, reset=True)
         self.__dict__.pop("_monomials", None)
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
         powers = self._monomials.powers_
         total = powers.sum(axis=1)
-        # A kernel value has each monomial times its multinomial coefficient, a mapped row its root.
-        log = math.lgamma(self.degree + 1) - np.array(
-            [sum(math.lgamma(p + 1) for p in row) for row in powers]
-        )
         rest = self.degree - total
-        log -= np.array([math.lgamma(r + 1) for r in rest])
+        # A kernel value has each monomial times its multinomial coefficient, a mapped row its root.
+        log = gammaln(self.degree + 1) - gammaln(powers + 1).sum(axis=1) - gammaln(rest + 1)
         scale = np.rint(np.exp(log)) * gamma**total * np.power(float(self.coef0), rest)
         self._scale = np.sqrt(scale)
         self.n_output_features_ = len(powers)
@@ -146,8 +159,7 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
             Scaled monomials.
         """
         check_is_fitted(self)
-        check_cells(X)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = self._read(X, reset=False)
         mapped = self._monomials.transform(X)
         scale = self._scale.astype(mapped.dtype)
         return mapped.multiply(scale).tocsr() if issparse(mapped) else mapped * scale
@@ -171,14 +183,8 @@ class PolynomialMap(TransformerMixin, BaseEstimator):
         names: Array = self._monomials.get_feature_names_out(input_features)
         return names
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
-
-class LandmarkFeatures(TransformerMixin, BaseEstimator):
+class LandmarkFeatures(_FeatureMap):
     """The features and, beside them, how similar each row is to some rows of the training set.
 
     A linear learner on these features is non-linear in the original ones. The similarities are
@@ -322,8 +328,7 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
         return mapped
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        check_cells(X)
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = super()._read(X, reset=reset)
         if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take 32-bit indices only
             short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
             return csr_array((X.data, *short), shape=X.shape)
@@ -357,9 +362,3 @@ class LandmarkFeatures(TransformerMixin, BaseEstimator):
         names = check_feature_names_in(self, input_features)
         landmarks = [f"landmark{k}" for k in range(len(self._offset))]
         return np.array([*names, *landmarks], dtype=object)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -69,7 +69,7 @@ def interval_absolute_error(
     >>> interval_absolute_error([(1, 2), (2, 3), (1, 1)], [2, 1, 3], classes=[1, 2, 3])
     1.0
     """
-    intervals, rank = _rank_both(y_true, y_pred, classes)
+    _, intervals, rank = rank_both(y_true, y_pred, classes)
     loss = ranking.interval_loss(intervals, rank)
     return mean_over_rows(loss, ranking.is_labelled(intervals), sample_weight)
 
@@ -103,7 +103,7 @@ def interval_accuracy(
     >>> interval_accuracy([(1, 2), (2, None), (1, 1), (3, 3)], [2, 3, 1, 1], classes=[1, 2, 3])
     0.75
     """
-    intervals, rank = _rank_both(y_true, y_pred, classes)
+    _, intervals, rank = rank_both(y_true, y_pred, classes)
     hits = ranking.interval_loss(intervals, rank) == 0
     return mean_over_rows(hits, ranking.is_labelled(intervals), sample_weight)
 
@@ -282,9 +282,7 @@ def calibration_error(
     >>> calibration_error([1, 2, 2, 2], [[0.25, 0.75]] * 4)
     0.0
     """
-    curves = reliability_curves(y_true, y_proba, classes, sample_weight)
-    errors = [(curve.share * np.abs(curve.mean - curve.seen)).sum() for curve in curves]
-    return float(np.mean(errors)) if errors else 0.0
+    return mean_difference(reliability_curves(y_true, y_proba, classes, sample_weight))
 
 
 for _metric in (
@@ -339,6 +337,12 @@ def _wilson(share: NDArray[Any], n_rows: NDArray[Any]) -> tuple[NDArray[Any], ND
     middle = share + z**2 / (2.0 * n_rows)
     half = z * np.sqrt(share * (1.0 - share) / n_rows + (z / (2.0 * n_rows)) ** 2)
     return (middle - half) / (1.0 + z**2 / n_rows), (middle + half) / (1.0 + z**2 / n_rows)
+
+
+def mean_difference(curves: list[Reliability]) -> float:
+    """Return the calibration error."""
+    errors = [(curve.share * np.abs(curve.mean - curve.seen)).sum() for curve in curves]
+    return float(np.mean(errors)) if errors else 0.0
 
 
 class IntervalScorer(BaseEstimator):
@@ -410,23 +414,7 @@ class IntervalScorer(BaseEstimator):
         predicted = getattr(estimator, self.response)(X)
         return self.sign * float(self.metric(y, predicted, **options))
 
-    def score(
-        self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Do the same as a call; metadata routing uses this name.
-
-        Parameters
-        ----------
-        %(estimator X y sample_weight)
-
-        Returns
-        -------
-        score : float
-            Higher is better.
-        """
-        return self(estimator, X, y, sample_weight)
-
-    score.__doc__ = filled(score.__doc__, __call__.__doc__)
+    score = __call__  # the name that metadata routing uses
 
 
 interval_accuracy_scorer = IntervalScorer(interval_accuracy)
@@ -466,19 +454,21 @@ def order_of(estimator: Any) -> NDArray[Any]:
     return np.asarray(classes)
 
 
-def _rank_both(y_true: Any, y_pred: Any, classes: Any) -> tuple[Ranks, Ranks]:
-    """Return the intervals of the truth and the ranks of the predictions."""
-    truth = ranking.read(y_true, name="y_true")
+def rank_both(
+    y_true: Any, y_pred: Any, classes: Any, name: str = "y_true"
+) -> tuple[NDArray[Any], Ranks, Ranks]:
+    """Return the classes, the intervals of the truth, and the ranks of the predictions."""
+    truth = ranking.read(y_true, name=name)
     guess = ranking.read(y_pred, name="y_pred", columns=(1,))
     if classes is None:
-        order = ranking.order_classes(truth, guess, name="y_true")
+        order = ranking.order_classes(truth, guess, name=name)
     else:
         order = ranking.check_classes(classes)
-    intervals = ranking.to_intervals(truth, order, name="y_true")
+    intervals = ranking.to_intervals(truth, order, name=name)
     ranks = ranking.to_intervals(guess, order, name="y_pred")
     ranking.require_labels(guess, name="y_pred")
-    ranking.check_length(ranks, intervals, name="y_pred", other="y_true")
-    return intervals, ranks[:, 0]
+    ranking.check_length(ranks, intervals, name="y_pred", other=name)
+    return order, intervals, ranks[:, 0]
 
 
 def _read_probabilities(

@@ -41,14 +41,15 @@ def __dir__() -> list[str]:
     return __all__
 
 
-DOUBLE = onnx_proto.TensorProto.DOUBLE
+TENSOR = onnx_proto.TensorProto
+DOUBLE, INTEGER = TENSOR.DOUBLE, TENSOR.INT64
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
-    "b": (BooleanTensorType, onnx_proto.TensorProto.BOOL),
-    "i": (Int64TensorType, onnx_proto.TensorProto.INT64),
-    "u": (Int64TensorType, onnx_proto.TensorProto.INT64),
+    "b": (BooleanTensorType, TENSOR.BOOL),
+    "i": (Int64TensorType, INTEGER),
+    "u": (Int64TensorType, INTEGER),
     "f": (DoubleTensorType, DOUBLE),
-    "O": (StringTensorType, onnx_proto.TensorProto.STRING),
-    "U": (StringTensorType, onnx_proto.TensorProto.STRING),
+    "O": (StringTensorType, TENSOR.STRING),
+    "U": (StringTensorType, TENSOR.STRING),
 }
 
 
@@ -148,11 +149,10 @@ class _Graph:
         self.scope = scope
         self.container = container
 
-    def constant(self, kind: int, values: Any, shape: Any = None) -> str:
+    def constant(self, kind: int, values: Any) -> str:
         name: str = self.scope.get_unique_variable_name("constant")
         values = np.asarray(values)
-        shape = values.shape if shape is None else shape
-        self.container.add_initializer(name, kind, list(shape), values.ravel().tolist())
+        self.container.add_initializer(name, kind, list(values.shape), values.ravel().tolist())
         return name
 
     def numbers(self, values: Any) -> str:
@@ -170,6 +170,10 @@ class _Graph:
         one = self.numbers([1.0])
         return self.add("Div", one, self.add("Add", one, self.add("Exp", self.add("Neg", z))))
 
+    def filled(self, X: str, values: Any) -> str:
+        """Return cells with other values in the place of NaN."""
+        return self.add("Where", self.add("IsNaN", X), self.numbers(values), X)
+
     def joined(self, variables: Any) -> str:
         """Return the inputs of a step as one matrix of doubles."""
         parts = [self.add("Cast", variable.full_name, to=DOUBLE) for variable in variables]
@@ -179,12 +183,18 @@ class _Graph:
 # --- Learners ------------------------------------------------------------------------------------
 
 
+def _output(model: Any) -> tuple[str, int]:
+    """Return the name and the width of what a learner gives besides its label."""
+    if isinstance(model, ProbabilityClassifier):
+        return "probabilities", len(model.order_)
+    return "scores", 1 if isinstance(model, ThresholdClassifier) else len(model.order_)
+
+
 def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     operator = scope.declare_local_operator(f"Pril{type(model).__name__}", model)
     operator.inputs.extend(inputs)
-    other = "probabilities" if isinstance(model, ProbabilityClassifier) else "scores"
-    operator.outputs.append(scope.declare_local_variable("label", Int64TensorType()))
-    operator.outputs.append(scope.declare_local_variable(other, DoubleTensorType()))
+    for name, kind in (("label", Int64TensorType()), (_output(model)[0], DoubleTensorType())):
+        operator.outputs.append(scope.declare_local_variable(name, kind))
     return operator.outputs
 
 
@@ -193,14 +203,10 @@ def _shape_learner(operator: Any) -> None:
     kind = model.order_.dtype.kind
     if kind not in TYPES or (kind == "O" and not isinstance(model.order_[0], str)):
         raise InputTypeError(
-            f"ONNX has labels of numbers and strings, not {type(model.order_[0]).__name__}"
+            f"labels in ONNX must be numbers or strings, not {type(model.order_[0]).__name__}"
         )
-    has_one = isinstance(model, ThresholdClassifier) and not isinstance(
-        model, ProbabilityClassifier
-    )
-    width = 1 if has_one else len(model.order_)
     operator.outputs[0].type = TYPES[kind][0]([None])
-    operator.outputs[1].type = DoubleTensorType([None, width])
+    operator.outputs[1].type = DoubleTensorType([None, _output(model)[1]])
 
 
 def _refuse(scope: Any, operator: Any, container: Any) -> None:
@@ -215,24 +221,19 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     graph = _Graph(scope, container)
     label, other = (output.full_name for output in operator.outputs)
     score, cut, unit = _score(graph, model, graph.joined(operator.inputs))
-    chances = None
+    found, largest = graph.add("Div", score, graph.numbers([unit])), score
     if isinstance(model, ProbabilityClassifier):
-        chances = _chances(graph, graph.add("Div", score, graph.numbers([unit])), cut / unit)
-        graph.add("Identity", chances, into=other)
-    else:
-        graph.add("Div", score, graph.numbers([unit]), into=other)
-    if chances is not None and model.decision == "mode":
-        rank = graph.add("ArgMax", chances, axis=1, keepdims=0)
-    elif not isinstance(model, ThresholdClassifier) or len(cut) == 2:  # with one class, it is 0
-        rank = graph.add("ArgMax", score, axis=1, keepdims=0)
+        found = largest = _chances(graph, found, cut / unit)
+    graph.add("Identity", found, into=other)
+    by_size = not isinstance(model, ThresholdClassifier) or getattr(model, "decision", "") == "mode"
+    if by_size or len(cut) == 2:  # with one class, it is 0
+        rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
     else:
         above = graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1]))
-        above = graph.add("Cast", above, to=onnx_proto.TensorProto.INT64)
-        axes = graph.constant(onnx_proto.TensorProto.INT64, [1])
-        rank = graph.add("ReduceSum", above, axes, keepdims=0)
-    _, kind = TYPES[model.order_.dtype.kind]
-    classes = model.order_
-    if kind == onnx_proto.TensorProto.STRING:
+        above = graph.add("Cast", above, to=INTEGER)
+        rank = graph.add("ReduceSum", above, graph.constant(INTEGER, [1]), keepdims=0)
+    classes, kind = model.order_, TYPES[model.order_.dtype.kind][1]
+    if kind == TENSOR.STRING:
         classes = np.array([str(name).encode() for name in classes], dtype=object)
     graph.add("Gather", graph.constant(kind, classes), rank, into=label, axis=0)
 
@@ -255,10 +256,8 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
             "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
             "ColumnEncoder before it"
         )
-    mean = graph.numbers(model._mean)
-    known = graph.add("Where", graph.add("IsNaN", X), mean, X)
-    slope = graph.numbers(model._slope[:, np.newaxis])
-    linear = graph.add("MatMul", graph.add("Sub", known, mean), slope)
+    centred = graph.add("Sub", graph.filled(X, model._mean), graph.numbers(model._mean))
+    linear = graph.add("MatMul", centred, graph.numbers(model._slope[:, np.newaxis]))
     score = graph.add("Add", linear, graph.numbers([model._intercept]))
     forest = model._forest
     if len(forest.feature) == 0:
@@ -316,7 +315,7 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     X = graph.joined(operator.inputs)
-    first = graph.constant(onnx_proto.TensorProto.INT64, [0])
+    first = graph.constant(INTEGER, [0])
     zeros = graph.add("Mul", graph.add("Gather", X, first, axis=1), graph.numbers([0.0]))
     X = graph.add("Concat", X, graph.add("Add", zeros, graph.numbers([1.0])), axis=1)
     powers = model._monomials.powers_
@@ -324,11 +323,10 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
     factors = [[*row, *[powers.shape[1]] * (model.degree - len(row))] for row in factors]
     product = graph.numbers(model._scale)
     for columns in np.array(factors).T:
-        index = graph.constant(onnx_proto.TensorProto.INT64, columns)
+        index = graph.constant(INTEGER, columns)
         product = graph.add("Mul", graph.add("Gather", X, index, axis=1), product)
-    kind = onnx_proto.TensorProto.FLOAT
-    if isinstance(operator.outputs[0].type, DoubleTensorType):
-        kind = DOUBLE
+    is_double = isinstance(operator.outputs[0].type, DoubleTensorType)
+    kind = DOUBLE if is_double else TENSOR.FLOAT
     graph.add("Cast", product, into=operator.outputs[0].full_name, to=kind)
 
 
@@ -358,8 +356,8 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
                 default_float=float("nan"),
             )
         cells = graph.add("Cast", cells, to=DOUBLE)
-        filled = graph.add("Where", graph.add("IsNaN", cells), graph.numbers([mean]), cells)
-        cells = filled if encoder.impute else cells
+        if encoder.impute:
+            cells = graph.filled(cells, [mean])
         if encoder.scale:
             cells = graph.add("Sub", cells, graph.numbers([mean]))
             cells = graph.add("Div", cells, graph.numbers([scale]))
@@ -374,6 +372,6 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
                 cats_strings=[word.encode() for word in words],
                 zeros=1,
             )
-            shape = graph.constant(onnx_proto.TensorProto.INT64, [-1, len(words)])
+            shape = graph.constant(INTEGER, [-1, len(words)])
             parts.append(graph.add("Cast", graph.add("Reshape", flags, shape), to=DOUBLE))
     graph.add("Concat", *parts, into=operator.outputs[0].full_name, axis=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -38,6 +37,17 @@ def __dir__() -> list[str]:
 GUARANTEES = ("exact", "contain", "touch")
 
 
+def _known_by_estimator(name: str, doc: str) -> Any:
+    """Return a property that has the value of the fitted estimator."""
+
+    def get(self: PredictionRanges) -> Any:
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r} before fit")
+        return getattr(learner_of(self.estimator_) if name == "order_" else self.estimator_, name)
+
+    return property(get, doc=doc)
+
+
 class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Predict a range of classes, wide enough for a coverage that is guaranteed.
 
@@ -61,7 +71,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         - "contain": it contains the row's label, and so the row's class, if the label does;
         - "touch": it has a class in common with the row's label.
     calibration_size : float, default=0.2
-        Share of the rows of `fit` that are kept apart to calibrate.
+        Share of the rows of `fit` that are set aside to calibrate.
     random_state : int, RandomState instance or None, default=None
         Chooses these rows.
 
@@ -161,8 +171,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         else:
             if get_tags(estimator).input_tags.pairwise:
                 raise InputError(
-                    "rows cannot be kept apart where the kernel is precomputed: fit the estimator "
-                    "first, and pass it as a FrozenEstimator"
+                    "with a precomputed kernel no rows can be set aside to calibrate: fit the "
+                    "estimator first, and pass it as a FrozenEstimator"
                 )
             classes = ranking.encode(table, learner.classes)[0]
             rows, apart = train_test_split(
@@ -312,35 +322,10 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "mean_width": _mean(high - low + 1),
         }
 
-    @property
-    def classes_(self) -> Array:
-        """The classes, sorted."""
-        classes: Array = self._fitted_attribute("classes_")
-        return classes
-
-    @property
-    def order_(self) -> Array:
-        """The classes, lowest first."""
-        order: Array = self._fitted_attribute("order_")
-        return order
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features."""
-        n_features: int = self._fitted_attribute("n_features_in_")
-        return n_features
-
-    @property
-    def feature_names_in_(self) -> Array:
-        """Names of the features."""
-        names: Array = self._fitted_attribute("feature_names_in_")
-        return names
-
-    def _fitted_attribute(self, name: str) -> Any:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r} before fit")
-        named = learner_of(self.estimator_) if name == "order_" else self.estimator_
-        return getattr(named, name)
+    classes_ = _known_by_estimator("classes_", "The classes, sorted.")
+    order_ = _known_by_estimator("order_", "The classes, lowest first.")
+    n_features_in_ = _known_by_estimator("n_features_in_", "Number of features.")
+    feature_names_in_ = _known_by_estimator("feature_names_in_", "Names of the features.")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and files have: a frozen estimator is the fitted one, kept once."""
@@ -421,20 +406,12 @@ def rank_ranges(rank: Array, scores: Array, cut: Array, margin: float) -> Array:
 
     A range always includes the predicted rank, which may be farther away.
     """
-    score, last = scores[:, 0], len(cut) - 2
-    low = _first_rank(score, last, lambda rank: score - cut[rank + 1] <= margin)
-    high = last - _first_rank(score, last, lambda rank: cut[last - rank] - score <= margin)
+    score = scores[:, 0]
+    low, high = np.zeros_like(rank), np.full_like(rank, len(cut) - 2)
+    for threshold in cut[1:-1]:  # not searchsorted: these differences are those that calibrated
+        low += score - threshold > margin
+        high -= threshold - score > margin
     return np.column_stack([np.minimum(low, rank), np.maximum(high, rank)])
-
-
-def _first_rank(score: Array, last: int, holds: Callable[[Array], Array]) -> Array:
-    """Return for each score the first rank for which a monotone condition holds."""
-    low, high = np.zeros(len(score), dtype=np.int64), np.full(len(score), last)
-    while (low < high).any():
-        middle = (low + high) // 2
-        held = holds(middle)
-        low, high = np.where(held, low, middle + 1), np.where(held, middle, high)
-    return low
 
 
 def _mean(values: Array) -> float | None:

@@ -141,18 +141,17 @@ def _last(curve: Curve) -> str:
     return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"
 
 
-def _clearly_less(one: Curve, other: Curve) -> bool:
-    clear = CLEAR * math.hypot(one.error[-1], other.error[-1])
-    return bool(one.mean[-1] < other.mean[-1] - clear)
+def _clearly_less(one: Curve, other: Curve, at: int = -1) -> bool:
+    """Tell whether a curve ends clearly below a point of another one, its last by default."""
+    clear = CLEAR * math.hypot(one.error[-1], other.error[at])
+    return bool(one.mean[-1] < other.mean[at] - clear)
 
 
 def _falls(condition: str, curve: Curve) -> _Case:
     early = int(np.searchsorted(curve.rounds, curve.rounds[-1] / 10))
-    clear = CLEAR * math.hypot(curve.error[-1], curve.error[early])
-    numbers = (
-        f"{curve.mean[early]:.4f} after {curve.rounds[early]} rounds, {_last(curve)} at the end"
-    )
-    return _Case(condition, bool(curve.mean[-1] < curve.mean[early] - clear), numbers)
+    before = f"{curve.mean[early]:.4f} after {curve.rounds[early]} rounds"
+    holds = _clearly_less(curve, curve, early)
+    return _Case(condition, holds, f"{before}, {_last(curve)} at the end")
 
 
 def _descends(condition: str, group: list[Curve]) -> _Case:

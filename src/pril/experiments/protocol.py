@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -30,8 +29,12 @@ N_CLASSES = {SYNTHETIC: 5, PARKINSONS: 10, ABALONE: 4}
 FRACTIONS = (0.0, 0.6, 0.7, 0.8, 0.9, 1.0)
 TYPES: tuple[Literal[1, 2], ...] = (1, 2)
 STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of Widrow-Hoff
+VARIANTS = (  # other ways to prepare the data: data set, variant, description
+    (PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"),
+    (PARKINSONS, "deciles", "Parkinsons in deciles"),
+    (ABALONE, "one-hot", "Abalone with one-hot Sex"),
+)
 POINTS = 120  # rounds at which a curve is recorded
-TASK = 5  # repetitions in a task; a fixed number, so that sums do not depend on the number of jobs
 
 
 @dataclass(frozen=True)
@@ -129,22 +132,13 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
     return losses
 
 
-def _task(
-    data: str, trials: list[Trial], variant: str, seed: int, runs: range, rounds: Array
-) -> tuple[Array, Array]:
-    """Return the sums of running means over some repetitions, and of their squares."""
-    total = np.zeros((len(trials), len(rounds)))
-    squares = np.zeros_like(total)
+def _run(data: str, trials: list[Trial], variant: str, key: list[int], rounds: Array) -> Array:
+    """Return the running means of all trials in one repetition."""
+    X, y = stream(data, key, variant)
     classes = range(1, N_CLASSES[data] + 1)
-    for run in runs:
-        key = [seed, DATA_SETS.index(data), run]
-        X, y = stream(data, key, variant)
-        for k, trial in enumerate(trials):
-            losses = _losses(trial, X, y, classes, key)
-            means = np.cumsum(losses)[rounds - 1] / rounds
-            total[k] += means
-            squares[k] += means * means
-    return total, squares
+    losses = [_losses(trial, X, y, classes, key) for trial in trials]
+    means: Array = np.cumsum(losses, axis=1)[:, rounds - 1] / rounds
+    return means
 
 
 def curves(
@@ -153,25 +147,20 @@ def curves(
     """Run trials on a data set and return their curves."""
     n_rounds = 10_000 if data == SYNTHETIC else len(_table(data, variant)[1])
     rounds = np.unique(np.geomspace(10, n_rounds, POINTS).astype(int))
-    parts = [
-        range(start, min(start + TASK, settings.runs)) for start in range(0, settings.runs, TASK)
-    ]
+    keys = [[settings.seed, DATA_SETS.index(data), run] for run in range(settings.runs)]
     jobs = Parallel(n_jobs=settings.jobs, return_as="generator")(
-        delayed(_task)(data, trials, variant, settings.seed, part, rounds) for part in parts
+        delayed(_run)(data, trials, variant, key, rounds) for key in keys
     )
-    total = squares = 0.0
-    for sums, square_sums in jobs:
-        total, squares = total + sums, squares + square_sums
+    runs = []
+    for means in jobs:
+        runs.append(means)
         if advance is not None:
             advance()
-    n = settings.runs
-    means = np.asarray(total) / n
-    with np.errstate(invalid="ignore"):
-        spread = np.maximum(np.asarray(squares) / n - means**2, 0.0) / max(n - 1, 1)
-    errors = np.sqrt(spread)
+    with np.errstate(invalid="ignore"):  # of losses that are infinite
+        errors = np.std(runs, axis=0) / np.sqrt(max(settings.runs - 1, 1))
     return [
         Curve(data, trial.name, rounds, mean, error)
-        for trial, mean, error in zip(trials, means, errors, strict=True)
+        for trial, mean, error in zip(trials, np.mean(runs, axis=0), errors, strict=True)
     ]
 
 
@@ -214,9 +203,8 @@ def fraction_trials() -> list[Trial]:
 
 def comparison_trials() -> list[Trial]:
     """Return Figure 3's trials: all are judged on exact labels; the baselines learn from them."""
-    trials = [Trial(f"PRIL, Type {kind}", PRIL(average=False), kind, 1.0) for kind in TYPES] + [
-        Trial("PRank", PRank(average=False))
-    ]
+    trials = [Trial(f"PRIL, Type {kind}", PRIL(average=False), kind, 1.0) for kind in TYPES]
+    trials.append(Trial("PRank", PRank(average=False)))
     trials += [Trial(f"averaged PRIL, Type {kind}", PRIL(), kind, 1.0) for kind in TYPES]
     for intercept, suffix in ((False, ""), (True, " with intercept")):
         perceptron = MulticlassPerceptron(average=False, fit_intercept=intercept)
@@ -243,7 +231,7 @@ def figure2(
     data_sets : tuple of str, default=("Synthetic", "Parkinsons", "Abalone")
         Which to run.
     advance : callable, default=None
-        Called after each task.
+        Called after each repetition.
 
     Returns
     -------
@@ -276,7 +264,7 @@ def figure3(
     data_sets : tuple of str, default=("Synthetic", "Parkinsons", "Abalone")
         Which to run.
     advance : callable, default=None
-        Called after each task.
+        Called after each repetition.
 
     Returns
     -------
@@ -301,15 +289,3 @@ def figure3(
             result.append(best._replace(name=f"Widrow-Hoff{suffix}, best step"))
             result += steps
     return result
-
-
-def n_tasks(settings: Settings) -> int:
-    """Return how often a figure calls `advance` for one data set."""
-    return -(-settings.runs // TASK)
-
-
-def variants() -> Iterator[tuple[str, str, str]]:
-    """Yield other ways to prepare the data: data set, variant, description."""
-    yield PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"
-    yield PARKINSONS, "deciles", "Parkinsons in deciles"
-    yield ABALONE, "one-hot", "Abalone with one-hot Sex"

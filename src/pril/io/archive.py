@@ -2,7 +2,7 @@
 
 Members are stored uncompressed and dated 1980, so that equal members give equal bytes and nothing
 that is read is larger than the file. The archive's comment ends with the SHA-256 of all bytes
-before it: damage is seen before anything is parsed.
+before it: damage is detected before anything is parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MAGIC = b"PK\3\4"  # every zip archive with a member begins so
+MAGIC = b"PK\3\4"  # at the start of every zip archive that has a member
 SEAL = b"pril sha256 "  # the archive's comment: this, then the digest
 DIGEST_LENGTH = 64
 BLOCK = 1 << 20  # bytes hashed at once

@@ -19,9 +19,8 @@ from sklearn.model_selection import KFold
 
 from pril.errors import InputError
 from pril.io import archive
-from pril.io.packing import type_name
-from pril.io.schema import TYPES, check, describe, type_of
-from pril.io.values import to_plain
+from pril.io.schema import TYPES, describe, open_content
+from pril.io.values import EstimatorNode, to_plain, type_name
 
 
 def pack(estimators: list[Any]) -> bytes:
@@ -39,7 +38,7 @@ def unpack(member: bytes, n: int) -> list[Any]:
     """Return the n estimators of a member."""
     estimators = skops.io.loads(member, trusted=list(trusted_types()))
     if type(estimators) is not list or len(estimators) != n:
-        raise InputError(f"it has other than {n} foreign steps")
+        raise InputError(f"the number of steps in foreign.skops must be {n}")
     _check_inside(estimators)
     return estimators
 
@@ -52,9 +51,10 @@ def _check_inside(objects: list[Any]) -> None:
         if id(item) in seen:
             continue
         seen.add(id(item))
-        if type_of(item) is not None:
+        if type(item).__name__ in TYPES:
             value, file = describe(item)
-            check(to_plain(value), file.members)
+            if isinstance(value, EstimatorNode):
+                open_content(to_plain(value), file.members)
         if isinstance(item, dict):
             rest.extend(item.values())
         elif isinstance(item, list | tuple | set):

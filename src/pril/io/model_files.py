@@ -2,9 +2,8 @@
 
 A file is a zip archive (`archive`) with a header, ``pril.json`` (`values`), and an ``.npy``
 member for each array: `docs/reference/model-files.md` describes it. `schema` says what is kept of
-each of our types, in terms of `kinds`. Estimators of other libraries, such as a StandardScaler
-before a learner, go together into one member that skops reads and writes (`foreign`); nothing else
-needs skops.
+each of our types. Estimators of other libraries, such as a StandardScaler before a learner, go
+together into one member that skops reads and writes (`foreign`); nothing else needs skops.
 """
 
 from __future__ import annotations
@@ -206,15 +205,15 @@ def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
         )
     try:
         with _as_damage(path):
-            header, opened, file = _check(members)
+            header, content, n_foreign = _check(members)
     except UnknownTypes as error:
         raise InputError(f"{path} holds {error}, which pril does not load") from None
     if header.kind != kind:
         raise InputError(f"{path} is a {header.kind}, not a {kind}")
     with _as_damage(path):
-        if file.n_foreign:
-            file.foreign = _with_skops().unpack(members[FOREIGN], file.n_foreign)
-        content = values.build(opened)
+        if n_foreign:
+            foreign = _with_skops().unpack(members[FOREIGN], n_foreign)
+            content, _ = schema.open_content(header.content, _arrays(members), foreign)
         if kind == "model":
             _check_fitted(content)
     return content, _about(content, header)
@@ -224,18 +223,23 @@ class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on wh
     """A file holds types of other libraries that are not trusted: their names."""
 
 
-def _check(members: dict[str, bytes]) -> tuple[values.Header, Any, values.Reader]:
-    """Return the header and what the file holds, to be built, if all of the file is right."""
+def _check(members: dict[str, bytes]) -> tuple[values.Header, Any, int]:
+    """Return the header, the content and the number of foreign steps if all of a file is right.
+
+    Something else stands for the foreign steps: they are not built before all is checked.
+    """
     header = values.from_json(members[HEADER])
-    arrays = {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
-    opened, file = schema.check(header.content, arrays)
-    if (FOREIGN in members) != (file.n_foreign > 0):
-        raise InputError(f"it holds {file.n_foreign} foreign steps")
-    if file.n_foreign:
-        unknown = _with_skops().unknown_types(members[FOREIGN])
-        if unknown:
-            raise UnknownTypes(", ".join(unknown))
-    return header, opened, file
+    content, n_foreign = schema.open_content(header.content, _arrays(members))
+    if (FOREIGN in members) != (n_foreign > 0):
+        reason = "there must be a foreign.skops if it is not 0, and only then"
+        raise InputError(f"the number of steps of other libraries is {n_foreign}: {reason}")
+    if n_foreign and (unknown := _with_skops().unknown_types(members[FOREIGN])):
+        raise UnknownTypes(", ".join(unknown))
+    return header, content, n_foreign
+
+
+def _arrays(members: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
 
 
 def _with_skops() -> ModuleType:

@@ -58,11 +58,11 @@ def replace_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(path: str | PathLike[str]) -> None:
-    """Remove the temporary files that killed processes have left of a file."""
+    """Remove the temporary files that killed processes left beside a file."""
     target = Path(path).resolve()
     for leftover in target.parent.glob(f"{_temporary_prefix(target)}*.tmp"):
-        with suppress(OSError), ExitStack() as stack:  # somebody writes it
-            if os.name == "posix":  # elsewhere no file goes while it is open
+        with suppress(OSError), ExitStack() as stack:  # another process writes it
+            if os.name == "posix":  # elsewhere an open file cannot be removed
                 file = stack.enter_context(leftover.open("rb"))
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()

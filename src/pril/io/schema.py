@@ -3,40 +3,148 @@
 A linear learner needs no line here: it is in the registry, and its memory has a layout. Any other
 type is a `Type` in `TYPES`: a kind for each learned attribute, and a function that checks what no
 kind can say. `docs/reference/model-files.md` has the same tables for people.
+
+A kind is a type that msgspec checks, such as ``list[str]``; a dict of kinds; or one of the
+functions below, which check a value. They share `sizes`, the dimensions of an estimator, such as
+"features": the first value that has a dimension sets its size, and the others must agree.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from inspect import signature
-from typing import Annotated, Any, Literal
+from types import FunctionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta
 
 from pril.core.registry import LEARNERS
 from pril.errors import InputError, InputTypeError
-from pril.io.kinds import (
-    Count,
-    Each,
-    Fields,
-    Labels,
-    Maybe,
-    Number,
-    Numbers,
-    Rows,
-    Share,
-    Step,
-    Steps,
-    is_csr,
-)
-from pril.io.kinds import check as check_kind
-from pril.io.packing import Writer, pack_labels
-from pril.io.values import EstimatorNode, Place, Plan, Reader, Size
+from pril.io.values import EstimatorNode, File, Size, convert, pack_labels, wrong
+
+if TYPE_CHECKING:
+    Sizes = dict[str, int]
+
+Number = Annotated[float, Meta(ge=-1e308, le=1e308)]
+LABELS = ("classes", "order_", "feature_names_in_")  # written as labels whatever their type is
+
+
+# --- Kinds ---------------------------------------------------------------------------------------
+
+
+def check_kind(kind: Any, value: Any, at: str, sizes: Sizes) -> None:
+    """Refuse a value that is not of a kind."""
+    if isinstance(kind, FunctionType | partial):
+        kind(value, at, sizes)
+    elif isinstance(kind, dict):
+        if not isinstance(value, dict) or list(value) != list(kind):
+            raise wrong(at, f"a dict of {', '.join(kind)}", value)
+        for name, part in kind.items():
+            check_kind(part, value[name], f"{at}.{name}", sizes)
+    elif kind is not Any:
+        convert(value.item() if isinstance(value, np.generic) else value, kind, at)
+
+
+def each(value: Any, at: str, sizes: Sizes, *, kind: Any) -> None:
+    """Check a dict whose values are of a kind; each has dimensions of its own."""
+    convert(value, dict[str, Any], at)
+    for key, item in value.items():
+        check_kind(kind, item, f"{at}.{key}", {})
+
+
+def count(value: Any, at: str, sizes: Sizes, *, of: str) -> None:
+    """Check the size of a dimension."""
+    check_kind(Size, value, at, sizes)
+    if (size := sizes.setdefault(of, int(value))) != value:
+        raise wrong(at, str(size), value)
+
+
+def numbers(
+    value: Any,
+    at: str,
+    sizes: Sizes,
+    *,
+    shape: tuple[str, ...],
+    dtypes: str = "float64",
+    low: float = -math.inf,
+    finite: bool = True,
+    any_order: bool = False,
+) -> None:
+    """Check an array: types, shape, least number; C's order, on which products may depend."""
+    if not isinstance(value, np.ndarray):
+        raise wrong(at, "an array", value)
+    expected: tuple[Any, ...] = shape
+    if fits := value.ndim == len(shape) and value.dtype.name in dtypes.split():
+        expected = tuple(map(sizes.setdefault, shape, value.shape))
+    if not fits or value.shape != expected:
+        raise InputError(
+            f"{at} must be {dtypes} of shape {expected}, not {value.dtype} of shape {value.shape}"
+        )
+    if not (any_order or value.flags.c_contiguous):
+        raise InputError(f"{at} must be in C order")
+    if np.isnan(value).any() or (finite and not np.isfinite(value).all()):
+        raise InputError(f"{at} must be finite")
+    if (value < low).any():
+        raise InputError(f"{at} must be at least {low}")
+
+
+def rows(value: Any, at: str, sizes: Sizes, *, positions: bool = False) -> None:
+    """Check rows: dense, sparse or, if allowed, their positions among the rows of `fit`."""
+    floats, shape = "float64 float32", ("rows", "features")
+    if is_csr(value):
+        numbers(value.data, f"{at}.data", {}, shape=("numbers",), dtypes=floats)
+        if value.shape != (agreed := tuple(map(sizes.setdefault, shape, value.shape))):
+            raise InputError(f"{at} must be of shape {agreed}, not {value.shape}")
+    elif positions and isinstance(value, np.ndarray) and value.ndim == 1:
+        numbers(value, at, sizes, shape=("rows",), dtypes="int64", low=0)
+        if (value >= sizes["features"]).any():
+            raise InputError(f"{at} must be below {sizes['features']}")
+    else:
+        numbers(value, at, sizes, shape=shape, dtypes=floats, any_order=True)
+
+
+def is_csr(value: Any) -> bool:
+    """Tell whether rows are sparse."""
+    return getattr(value, "format", None) == "csr"
+
+
+def labels(value: Any, at: str, sizes: Sizes, *, of: str, required: bool = False) -> None:
+    """Check different numbers, strings or ranges of numbers; those of features are strings."""
+    if value is None and not required:
+        return
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0:
+        raise wrong(at, "labels", value)
+    found = value.tolist()
+    if any(isinstance(label, float) and not math.isfinite(label) for label in found):
+        raise wrong(at, "finite labels", found)
+    if of == "features" and not (value.dtype == object and all(type(x) is str for x in found)):
+        raise wrong(at, "strings", found)
+    if len(set(found)) < len(found):
+        raise wrong(at, "different labels", found)
+    if (size := sizes.setdefault(of, len(found))) != len(found):
+        raise wrong(at, f"{size} labels", found)
+
+
+def step(value: Any, at: str, sizes: Sizes) -> None:
+    """Check an estimator, or what stands for none in a pipeline."""
+    if not hasattr(value, "get_params") and value not in (None, "passthrough"):
+        raise wrong(at, "an estimator", value)
+
+
+def steps(value: Any, at: str, sizes: Sizes) -> None:
+    """Check a list of pairs: a name, and an estimator."""
+    convert(value, list[tuple[str, Any]], at)
+    for i, (_, estimator) in enumerate(value):
+        step(estimator, f"{at}.{i}", sizes)
+
+
+# --- Types ---------------------------------------------------------------------------------------
 
 
 def _nothing(*_: Any) -> None:
@@ -47,7 +155,8 @@ def _nothing(*_: Any) -> None:
 class Type:
     """What a file keeps of a type of estimators.
 
-    Learned attributes are those of `__getstate__`, and `__setstate__` takes them back.
+    Learned attributes are those of `__getstate__`, and `__setstate__` takes them back. In a file
+    they have no underscores.
     """
 
     name: str
@@ -55,225 +164,194 @@ class Type:
     learned: dict[str, Any] = field(default_factory=dict)  # a kind for each attribute
     parameters: dict[str, Any] = field(default_factory=dict)  # what the class does not check itself
     dropped: tuple[str, ...] = ()  # attributes that a file does not keep
-    check: Callable[[Any, Place], None] = _nothing  # what no kind can say, of the estimator
-    wraps: bool = False  # it holds estimators: it is built when all of the file is checked
+    check: Callable[[Any, str], None] = _nothing  # what no kind can say, of the estimator
 
     def load(self) -> Any:
         """Import and return the class: a file says its name, never its module."""
         return getattr(import_module(self.module), self.name)
 
-    def pack(self, estimator: Any, file: Writer) -> EstimatorNode:
+    def pack(self, estimator: Any, file: File) -> EstimatorNode:
         """Return an estimator as a struct."""
         state, parameters = estimator.__getstate__(), estimator.get_params(deep=False)
         for name in state:
             if name not in {*parameters, *self.learned, *self.dropped, "_sklearn_version"}:
                 raise InputTypeError(f"no file keeps the attribute {name} of {self.name}")
-        needed = [name for name, kind in self.learned.items() if not isinstance(kind, Maybe)]
-        is_fitted = all(name in state for name in needed)
-        if not is_fitted and any(name in state for name in self.learned):
-            raise InputTypeError(f"{self.name} has learned only a part of {', '.join(needed)}")
-        return EstimatorNode(
-            self.name,
-            {k: _packed(self.parameters.get(k), v, file) for k, v in parameters.items()},
-            {key_of(k): _packed(kind, state.get(k), file) for k, kind in self.learned.items()}
-            if is_fitted
-            else None,
-        )
+        packed, learned = _packed(parameters, file), None
+        if not self.learned or any(name in state for name in self.learned):
+            learned = _packed({name: state.get(name) for name in self.learned}, file)
+        return EstimatorNode(self.name, packed, learned)
 
-    def open(self, node: EstimatorNode, file: Reader, at: Place) -> Any:
-        """Return an estimator, or the plan of one, if all about it is right."""
-        place = at.inside("learned")
+    def open(self, node: EstimatorNode, file: File, at: str) -> Any:
+        """Return an estimator if all about it is right."""
         kind = self.load()
         kinds = {name: self.parameters.get(name, Any) for name in signature(kind).parameters}
-        parameters = _opened(kinds, node.parameters, file, Place(f"{at.name}.parameters", {}))
-        learned = None
-        if node.learned is not None or not self.learned:
-            learned = _opened(self.learned, node.learned, file, place)
-
-        def make(parameters: dict[str, Any], learned: dict[str, Any] | None) -> Any:
-            estimator = kind(**parameters)
-            if learned:
-                known = {name: part for name, part in learned.items() if part is not None}
-                estimator.__setstate__({**vars(estimator), **known})
-            if learned is not None:
-                self.check(estimator, place)
-            return estimator
-
-        if self.wraps:
-            return Plan(make, {"parameters": parameters, "learned": learned})
+        parameters = _opened(kinds, node.parameters, file, f"{at}.parameters")
         with _naming(at):
+            estimator = kind(**parameters)
             if hasattr(kind, "_parameter_constraints"):
-                kind(**parameters)._validate_params()
-            return make(parameters, learned)
+                estimator._validate_params()
+        if node.learned is not None or not self.learned:
+            learned = _opened(self.learned, node.learned, file, f"{at}.learned")
+            known = {name: part for name, part in learned.items() if part is not None}
+            with _naming(at):
+                if known:
+                    estimator.__setstate__({**vars(estimator), **known})
+                self.check(estimator, f"{at}.learned")
+        return estimator
 
 
-def key_of(attribute: str) -> str:
-    """Return an attribute's name in a file."""
-    return attribute.strip("_")
+def _packed(values: dict[str, Any], file: File) -> dict[str, Any]:
+    return {
+        name.strip("_"): pack_labels(value)
+        if name in LABELS and value is not None
+        else file.pack(value)
+        for name, value in values.items()
+    }
 
 
-def _packed(kind: Any, value: Any, file: Writer) -> Any:
-    is_labels = isinstance(kind.of if isinstance(kind, Maybe) else kind, Labels)
-    return pack_labels(value) if is_labels and value is not None else file.pack(value)
-
-
-def _opened(kinds: dict[str, Any], plain: Any, file: Reader, at: Place) -> dict[str, Any]:
-    """Open and check a value for each kind; attributes lose their underscores in a file."""
-    if plain is None or set(plain) != set(map(key_of, kinds)):
-        raise at.wrong(f"about {', '.join(map(key_of, kinds)) or 'nothing'}", plain)
-    opened = {}
-    for name, kind in kinds.items():
-        place = at.inside(key_of(name))
-        opened[name] = file.open(plain[key_of(name)], place)
-        check_kind(kind, opened[name], place)
+def _opened(kinds: dict[str, Any], plain: Any, file: File, at: str) -> dict[str, Any]:
+    """Open and check a value for each kind."""
+    keys = {name: name.strip("_") for name in kinds}
+    if plain is None or set(plain) != set(keys.values()):
+        raise wrong(at, f"an object with the keys {', '.join(keys.values())}", plain)
+    opened: dict[str, Any] = {}
+    sizes: Sizes = {}
+    for name, key in keys.items():
+        opened[name] = file.open(plain[key], f"{at}.{key}")
+        check_kind(kinds[name], opened[name], f"{at}.{key}", sizes)
     return opened
 
 
 @contextmanager
-def _naming(at: Place) -> Iterator[None]:
+def _naming(at: str) -> Iterator[None]:
     """Let errors name the place."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{at.name}: {error}") from None
+        raise InputError(f"{at}: {error}") from None
 
 
 # --- Learners ------------------------------------------------------------------------------------
 
 FEATURES: dict[str, Any] = {
-    "n_features_in_": Count("features"),
-    "feature_names_in_": Maybe(Labels("features", are_names=True)),
+    "n_features_in_": partial(count, of="features"),
+    "feature_names_in_": partial(labels, of="features"),
 }
 LEARNED: dict[str, Any] = {
-    "order_": Labels("classes"),
+    "order_": partial(labels, of="classes", required=True),
     **FEATURES,
-    "n_iter_": Maybe(Size),
-    "_learned_with": Each(Any),
-    "_memory": Any,  # which `Memory.of` checks
+    "n_iter_": Size | None,
+    "_learned_with": dict[str, Any],
+    "_memory": Any,  # which `Memory.of` checks against the layout
+}
+SUPPORT = {
+    "rows": partial(rows, positions=True),
+    "coef": partial(numbers, shape=("rows",)),
+    "sums": partial(numbers, shape=("rows",)),
+    "source": partial(numbers, shape=("rows",), dtypes="int64", low=0),
+    "origin": Annotated[int, Meta(ge=0, le=2**53)],
+    "base": Any,  # which `Memory.of` checks against the layout
 }
 
 
-def _check_learner(learner: Any, at: Place) -> None:
+def _check_learner(learner: Any, at: str) -> None:
     fixed = learner._learned_with
     if list(fixed) != list(learner._fixed):
-        raise at.inside("learned_with").wrong(f"about {', '.join(learner._fixed)}", fixed)
-    _as_learned(learner)._validate_params()
+        raise wrong(f"{at}.learned_with", f"a dict of {', '.join(learner._fixed)}", fixed)
+    _check_as_learned(learner)
     averages, has_mean = fixed.get("average", False), learner._memory.averages
     if has_mean != averages and not (averages and learner._may_lose_mean):
-        raise InputError(f"{at.name}.memory must have a mean if it averages, and only then")
+        raise InputError(f"{at}.memory must have a mean if it averages, and only then")
 
 
-def _check_kernel(learner: Any, at: Place) -> None:
+def _check_kernel(learner: Any, at: str) -> None:
     _check_learner(learner, at)
-    before, rows = _as_learned(learner), learner._memory.rows
-    if (learner._memory.source >= learner._memory.origin).any():
-        raise InputError(f"{at.name}.memory.source must be below origin")
-    has_positions = not is_csr(rows) and rows.ndim == 1
+    before, memory = _check_as_learned(learner), learner._memory
+    if (memory.source >= memory.origin).any():
+        raise InputError(f"{at}.memory.source must be below origin")
+    has_positions = not is_csr(memory.rows) and memory.rows.ndim == 1
     if has_positions != (before.kernel == "precomputed"):
-        raise InputError(f"{at.name} has support rows that kernel={before.kernel!r} cannot have")
+        raise InputError(f"{at} has support rows that kernel={before.kernel!r} cannot have")
     if not has_positions:
         before._kernel()
-    Each(Number).check(before.kernel_params or {}, at.inside("kernel_params"))
+    each(before.kernel_params or {}, f"{at}.kernel_params", {}, kind=Number)
 
 
-def _as_learned(estimator: Any) -> Any:
-    """Return an estimator with the parameters that it learned with."""
+def _check_as_learned(estimator: Any, _: str = "") -> Any:
+    """Return an estimator with the parameters that it learned with, if they are right."""
     parameters = {**estimator.get_params(deep=False), **estimator._learned_with}
-    return type(estimator)(**parameters)
+    before = type(estimator)(**parameters)
+    before._validate_params()
+    return before
 
 
-SUPPORT = Fields(
-    {
-        "rows": Rows(may_be_positions=True),
-        "coef": Numbers("float64", ("rows",)),
-        "sums": Numbers("float64", ("rows",)),
-        "source": Numbers("int64", ("rows",), low=0),
-        "origin": Annotated[int, Meta(ge=0, le=2**53)],
-        "base": Any,  # which `Memory.of` checks
-    }
-)
-
-
-def learner(name: str, module: str, learned: dict[str, Any], check: Any) -> Type:
-    """Return the type of a learner."""
+def _learner(
+    name: str, module: str, learned: dict[str, Any] = LEARNED, check: Any = _check_learner
+) -> Type:
     # Not kept: which classes were compared before, and what metadata routing asks for.
     dropped = ("_agreed", "_metadata_request")
-    return Type(name, module, learned, {"classes": Maybe(Labels())}, dropped, check)
+    classes = {"classes": partial(labels, of="classes")}
+    return Type(name, module, learned, classes, dropped, check)
 
 
 # --- Transformers and wrappers -------------------------------------------------------------------
 
 # Set by set_output, which all transformers of scikit-learn have.
-OUTPUT = {"_sklearn_output_config": Maybe(dict[str, Literal["default", "pandas", "polars"]])}
+OUTPUT = {"_sklearn_output_config": dict[str, Literal["default", "pandas", "polars"]] | None}
 LARGEST_DEGREE = 1000  # of a polynomial: its powers are computed one after the other
-
-
-def _check_map(estimator: Any, at: Place) -> None:
-    n_features, size = estimator.n_features_in_, estimator.n_output_features_
-    low, high = sorted((n_features - (estimator.coef0 == 0), estimator.degree))
-    count = 1  # of monomials: the binomial (low + high, low), which may be astronomical
-    for i in range(1, low + 1):
-        count = count * (high + i) // i
-        if count > size:
-            break
-    if count != size or estimator.degree > LARGEST_DEGREE:
-        raise InputError(
-            f"{at.name} has {size} monomials, which {n_features} features to the degree "
-            f"{estimator.degree} do not have"
-        )
-
-
-def _check_landmarks(estimator: Any, at: Place) -> None:
-    fixed = estimator._learned_with
-    if list(fixed) != ["kernel", "gamma"] or fixed["gamma"] is None:
-        raise at.inside("learned_with").wrong("about a kernel and gamma", fixed)
-    _as_learned(estimator)._validate_params()
-
-
-def _check_encoder(encoder: Any, at: Place) -> None:
-    columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
-    if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder._moments.mean):
-        raise at.wrong("about different columns", columns)
-    if not set(encoder.ranks_) <= set(encoder.numbers_):
-        raise at.inside("ranks").wrong("about columns of numbers", list(encoder.ranks_))
-
-
-def _check_pipeline(pipeline: Any, at: Place) -> None:
-    pipeline._validate_steps()
-
-
-def _columns(dimension: str, **low: float) -> dict[str, Any]:
-    return {name: Numbers("float64", (dimension,), low=least) for name, least in low.items()}
-
-
-MOMENTS = _columns("numbers", count=0, mean=-math.inf, squares=0) | {
-    name: Numbers("float64", ("numbers",), finite=False) for name in ("low", "high")
+MOMENTS = {
+    "count": partial(numbers, shape=("numbers",), low=0),
+    "mean": partial(numbers, shape=("numbers",)),
+    "squares": partial(numbers, shape=("numbers",), low=0),
+    "low": partial(numbers, shape=("numbers",), finite=False),
+    "high": partial(numbers, shape=("numbers",), finite=False),
 }
 SPARSE_COLUMN = {
     "rows": Annotated[float, Meta(ge=0, le=2**53)],
-    **_columns("width", mean=-math.inf, variance=0, scale=0),
+    "mean": partial(numbers, shape=("width",)),
+    "variance": partial(numbers, shape=("width",), low=0),
+    "scale": partial(numbers, shape=("width",), low=0),
 }
+
+
+def _check_map(estimator: Any, at: str) -> None:
+    n_features, size = estimator.n_features_in_, estimator.n_output_features_
+    degree, n_terms = estimator.degree, n_features - (estimator.coef0 == 0)
+    if degree > LARGEST_DEGREE or math.comb(n_terms + degree, degree) != size:
+        raise InputError(
+            f"{at} has {size} monomials, which {n_features} features to the degree {degree} do not "
+            "have"
+        )
+
+
+def _check_encoder(encoder: Any, at: str) -> None:
+    columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
+    if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder._moments.mean):
+        raise wrong(f"{at}.numbers, words, sparse and left_out", "different columns", columns)
+    if not set(encoder.ranks_) <= set(encoder.numbers_):
+        raise wrong(f"{at}.ranks", "among the columns of numbers", list(encoder.ranks_))
+
 
 TYPES = {
     described.name: described
     for described in (
-        *(learner(one.name, one.module, LEARNED, _check_learner) for one in LEARNERS),
+        *(_learner(one.name, one.module) for one in LEARNERS),
         # Those that keep something else than a memory with a layout, in place of the above.
-        learner(
+        _learner(
             "KernelPRIL",
             "pril.learners.kernel_pril",
             {**LEARNED, "_memory": SUPPORT},
             _check_kernel,
         ),
-        learner(
+        _learner(
             "OrderedBoosting",
             "pril.learners.ordered_boosting",
             {
-                "order_": Labels("classes"),
+                "order_": partial(labels, of="classes", required=True),
                 **FEATURES,
-                "_learned": Each(Any),  # which `__setstate__` checks, as the next two
-                "_forest": Each(Any),
-                "_categories": Each(list),
+                "_learned": dict[str, Any],  # which `__setstate__` checks, as the next two
+                "_forest": dict[str, Any],
+                "_categories": dict[str, list[Any]],
             },
             _nothing,
         ),
@@ -282,8 +360,8 @@ TYPES = {
             "pril.features",
             {
                 **FEATURES,
-                "n_output_features_": Count("monomials"),
-                "_scale": Numbers("float64", ("monomials",), low=0),
+                "n_output_features_": partial(count, of="monomials"),
+                "_scale": partial(numbers, shape=("monomials",), low=0),
                 **OUTPUT,
             },
             dropped=("_monomials",),
@@ -294,13 +372,13 @@ TYPES = {
             "pril.features",
             {
                 **FEATURES,
-                "landmarks_": Rows(),
-                "_learned_with": Each(Any),
-                "_projection": Numbers("float64", ("rows", "rows")),
-                "_offset": Numbers("float64", ("rows",)),
+                "landmarks_": rows,
+                "_learned_with": {"kernel": str, "gamma": float},
+                "_projection": partial(numbers, shape=("rows", "rows")),
+                "_offset": partial(numbers, shape=("rows",)),
                 **OUTPUT,
             },
-            check=_check_landmarks,
+            check=_check_as_learned,
         ),
         Type(
             "ColumnEncoder",
@@ -310,8 +388,8 @@ TYPES = {
                 "ranks_": dict[str, list[str]],
                 "words_": dict[str, list[str]],
                 "left_out_": list[str],
-                "_moments": Fields(MOMENTS),
-                "_sparse": Each(Fields(SPARSE_COLUMN)),
+                "_moments": MOMENTS,
+                "_sparse": partial(each, kind=SPARSE_COLUMN),
                 **OUTPUT,
             },
             {
@@ -325,57 +403,41 @@ TYPES = {
             "PredictionRanges",
             "pril.ranges",
             {
-                "estimator_": Maybe(Step()),
+                "estimator_": step,
                 "margin_": Annotated[float, Meta(ge=0)],
                 "n_calibration_": Size,
             },
-            {
-                "estimator": Step(),
-                "coverage": Share,
-                "guarantee": Literal["exact", "contain", "touch"],
-                "calibration_size": Share,
-            },
-            wraps=True,
         ),
         Type(
             "Pipeline",
             "sklearn.pipeline",
             parameters={
-                "steps": Steps(),
+                "steps": steps,
                 "transform_input": list[str] | None,
                 "memory": None,  # a folder of pickles
-                "verbose": bool,
             },
-            check=_check_pipeline,
-            wraps=True,
+            check=lambda pipeline, _: pipeline._validate_steps(),
         ),
-        Type("FrozenEstimator", "sklearn.frozen", parameters={"estimator": Step()}, wraps=True),
+        Type("FrozenEstimator", "sklearn.frozen", parameters={"estimator": step}),
     )
 }
-
-
-def type_of(value: Any) -> Type | None:
-    """Return what describes the type of an object; a subclass is not described."""
-    for described in TYPES.values():
-        module = sys.modules.get(described.module)
-        if module is not None and getattr(module, described.name, None) is type(value):
-            return described
-    return None
 
 
 # --- Whole files ---------------------------------------------------------------------------------
 
 
-def describe(content: Any) -> tuple[Any, Writer]:
+def describe(content: Any) -> tuple[Any, File]:
     """Return content as a value of a header, and what belongs beside it."""
-    file = Writer(type_of)
+    file = File(TYPES)
     return file.pack(content), file
 
 
-def check(plain: Any, members: dict[str, bytes]) -> tuple[Any, Reader]:
-    """Return what a file holds, to be built, if all of it is right."""
-    file = Reader(members, TYPES)
-    opened = file.open(plain, Place("content", {}))
-    if file.unused:
-        raise InputError(f"nothing uses its member {min(file.unused)!r}")
-    return opened, file
+def open_content(
+    plain: Any, members: dict[str, bytes], foreign: list[Any] | None = None
+) -> tuple[Any, int]:
+    """Return what a file holds if all of it is right, and the number of its foreign estimators."""
+    file = File(TYPES, members, foreign)
+    content = file.open(plain, "content")
+    if file.members:
+        raise InputError(f"nothing uses its member {min(file.members)!r}")
+    return content, len(file.foreign)

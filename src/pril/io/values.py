@@ -1,8 +1,8 @@
-"""The values of a header, and how they become Python values.
+"""The values of a header: how Python values become JSON, and JSON becomes Python values again.
 
 Null, true, false, numbers, strings and lists are JSON's own. Everything else is an object with a
 key "type": one of the structs here. A struct says which keys there are and what they may hold, and
-`open` checks the rest.
+its `open` checks the rest.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pril.errors import InputError, shown
-from pril.io.archive import from_npy
+from pril.errors import InputError, InputTypeError, shown
+from pril.io.archive import DTYPES, from_npy, to_npy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ NUMPY_SCALARS = (
 )
 ScalarName = Literal["float", *NUMPY_SCALARS]  # type: ignore[valid-type]
 LabelName = Literal["str", "object", "interval", *NUMPY_SCALARS]  # type: ignore[valid-type]
-OBJECTS = [("object", kind) for kind in (bool, int, float)]  # labels that are objects
+IN_OBJECT_ARRAYS = (str, bool, int, float)  # types of labels
 
 
 class Header(Struct, forbid_unknown_fields=True):
@@ -46,40 +46,6 @@ class Header(Struct, forbid_unknown_fields=True):
     versions: dict[str, str]
     notes: dict[str, Any]
     content: Any
-
-
-class Place(NamedTuple):
-    """Where in the file a value is.
-
-    `sizes` has the dimensions of the estimator around it, such as "features": the first value that
-    has a dimension sets its size, and the others must agree.
-    """
-
-    name: str
-    sizes: dict[str, int]
-
-    def inside(self, key: Any) -> Place:
-        """Return a place in the same estimator."""
-        return self._replace(name=f"{self.name}.{key}")
-
-    def wrong(self, expected: str, value: Any) -> ValueError:
-        """Return an error that names the place."""
-        return InputError(f"{self.name} must be {expected}, not {shown(value)}")
-
-    def agreed(self, dimension: int | str | None, size: int) -> int:
-        """Return the size that a dimension such as 2 or "features" must have."""
-        if not isinstance(dimension, str):
-            return size if dimension is None else dimension
-        return self.sizes.setdefault(dimension, size)
-
-
-def convert(plain: Any, kind: Any, at: str) -> Any:
-    """Return JSON as one of the structs, if it is one; `at` names the place in errors."""
-    try:
-        return msgspec.convert(plain, kind)
-    except msgspec.ValidationError as error:
-        reason, _, inside = str(error).partition(" - at ")
-        raise InputError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
 
 
 def to_json(header: Header) -> bytes:
@@ -104,58 +70,126 @@ def from_json(text: bytes) -> Header:
     return header
 
 
-class Reader:
-    """Opens values: every array is used once, foreign estimators in their order."""
+def convert(plain: Any, kind: Any, at: str) -> Any:
+    """Return a value as a type that msgspec checks; `at` names the place in errors."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        reason, _, inside = str(error).partition(" - at ")
+        raise InputError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
 
-    def __init__(self, members: dict[str, bytes], types: dict[str, Any]) -> None:
+
+def wrong(at: str, expected: str, value: Any) -> InputError:
+    """Return an error that names the place of a value."""
+    return InputError(f"{at} must be {expected}, not {shown(value)}")
+
+
+class StandIn:
+    """Stands for an estimator of another library until all of the file is checked."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {}
+
+    fit = transform = predict = get_params
+
+
+class File:
+    """What is beside a header: arrays, each used once, and estimators of other libraries.
+
+    Parameters
+    ----------
+    types : dict
+        What describes each type of estimators, by its name.
+    members : dict, default=None
+        Arrays to read, as bytes by their names.
+    foreign : list, default=None
+        Estimators of other libraries. None: a `StandIn` is read in the place of each.
+    """
+
+    def __init__(
+        self,
+        types: dict[str, Any],
+        members: dict[str, bytes] | None = None,
+        foreign: list[Any] | None = None,
+    ) -> None:
         self.types = types
-        self.unused = dict(members)
-        self.n_foreign = 0
-        self.foreign: list[Any] = []  # filled in when all is checked
+        self.members = dict(members or {})  # reading removes what was used
+        self.given = foreign
+        self.foreign: list[Any] = []  # those that were written or read so far
 
-    def open(self, plain: Any, at: Place) -> Any:
-        """Return the value, or the plan of it, that a header holds at a place."""
+    # --- Reading ---
+
+    def open(self, plain: Any, at: str) -> Any:
+        """Return the value that a header holds at a place."""
         if isinstance(plain, list):
-            return [self.open(item, at.inside(i)) for i, item in enumerate(plain)]
-        if not isinstance(plain, dict):
-            return plain
-        return convert(plain, Node, at.name).open(self, at)
+            return [self.open(item, f"{at}.{i}") for i, item in enumerate(plain)]
+        return convert(plain, Node, at).open(self, at) if isinstance(plain, dict) else plain
 
-    def array(self, member: str, at: Place) -> Array:
+    def array(self, member: str, at: str) -> Array:
         """Return an array, which nothing else may use."""
-        if member not in self.unused:
-            raise at.wrong("the name of an array that nothing else uses", member)
+        if member not in self.members:
+            raise wrong(at, "the name of an array that nothing else uses", member)
         try:
-            return from_npy(self.unused.pop(member))
+            return from_npy(self.members.pop(member))
         except ValueError as error:
-            raise InputError(f"{at.name}: {error}") from None
+            raise InputError(f"{at}: {error}") from None
 
+    # --- Writing ---
 
-class Plan(NamedTuple):
-    """Something that cannot be built before all of the file is checked."""
+    def pack(self, value: Any) -> Any:
+        """Return a value as JSON or a struct."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, np.generic | float):
+            return _pack_number(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, list | tuple):
+            items = [self.pack(item) for item in value]
+            return items if isinstance(value, list) else TupleNode(items)
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise InputTypeError(f"it has the key {shown(key)}, and keys must be strings")
+            return DictNode({str(key): self.pack(item) for key, item in value.items()})
+        if isinstance(value, np.ndarray):
+            is_long = value.dtype.newbyteorder("<").str in DTYPES
+            return ArrayNode(self._member(value)) if is_long else pack_labels(value)
+        if getattr(value, "format", None) == "csr":
+            names = map(self._member, (value.data, value.indices, value.indptr))
+            return CsrNode(*names, columns=value.shape[1])  # type: ignore[misc, arg-type]
+        if type(value) is np.random.RandomState:
+            state: Any = value.get_state()
+            kind, key, *rest = state
+            if kind != "MT19937":
+                raise InputTypeError(f"it holds a RandomState of {kind}, not of MT19937")
+            return RandomStateNode(self._member(key), *rest)
+        described = self.types.get(type(value).__name__)
+        if described is not None and type(value) is described.load():
+            return described.pack(value, self)
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            self.foreign.append(value)
+            return ForeignNode(len(self.foreign) - 1)
+        is_array = hasattr(value, "__array_namespace__")
+        allowed = "NumPy arrays: fit on those" if is_array else "data of known types, no code"
+        raise InputTypeError(
+            f"it holds {shown(value)} of type {type_name(type(value))}, and a file holds {allowed}"
+        )
 
-    make: Callable[..., Any]
-    parts: dict[str, Any]  # what to call it with, once that is built
-
-
-def build(item: Any) -> Any:
-    """Build what was checked, from the inside out."""
-    if isinstance(item, Plan):
-        return item.make(**build(item.parts))
-    if isinstance(item, list | tuple):
-        return type(item)(build(part) for part in item)
-    if isinstance(item, dict):
-        return {name: build(part) for name, part in item.items()}
-    return item
+    def _member(self, array: Array) -> str:
+        """Return the name of the member that holds an array."""
+        name = f"{len(self.members)}.npy"
+        self.members[name] = to_npy(array)
+        return name
 
 
 # --- Objects -------------------------------------------------------------------------------------
 
 
 class _Object(Struct, tag_field="type", forbid_unknown_fields=True):
-    def open(self, file: Reader, at: Place) -> Any:
-        """Return the value, or the plan of it."""
-        raise NotImplementedError
+    """A value that JSON does not have; `open` returns it."""
 
 
 class ArrayNode(_Object, tag="array"):
@@ -163,7 +197,7 @@ class ArrayNode(_Object, tag="array"):
 
     member: Member
 
-    def open(self, file: Reader, at: Place) -> Any:
+    def open(self, file: File, at: str) -> Any:
         return file.array(self.member, at)
 
 
@@ -175,22 +209,22 @@ class CsrNode(_Object, tag="csr"):
     indptr: Member
     columns: Size
 
-    def open(self, file: Reader, at: Place) -> Any:
+    def open(self, file: File, at: str) -> Any:
         from scipy.sparse import csr_array
 
-        parts: list[Array] = []
-        for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
-            part = file.array(getattr(self, name), at.inside(name))
-            if part.ndim != 1 or part.dtype.kind != kind:
-                raise InputError(f"{at.name}.{name} must be a list of numbers of another type")
+        parts = []
+        for name, types in {"data": "floats", "indices": "integers", "indptr": "integers"}.items():
+            part = file.array(getattr(self, name), f"{at}.{name}")
+            if part.ndim != 1 or part.dtype.kind != types[0]:
+                raise InputError(f"{at}.{name} must be a list of {types}, not of {part.dtype}")
             parts.append(part)
         data, indices, indptr = parts
         if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-            raise InputError(f"{at.name}.indptr must ascend from 0")
+            raise InputError(f"{at}.indptr must ascend from 0")
         if not indptr[-1] == len(data) == len(indices):
-            raise InputError(f"{at.name} must have as many indices as numbers")
+            raise InputError(f"{at} must have as many indices as numbers")
         if ((indices < 0) | (indices >= self.columns)).any():
-            raise InputError(f"{at.name}.indices must be within the {self.columns} columns")
+            raise InputError(f"{at}.indices must be within the {self.columns} columns")
         return csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.columns))
 
 
@@ -200,14 +234,14 @@ class LabelsNode(_Object, tag="labels"):
     dtype: LabelName
     values: list[Any]
 
-    def open(self, file: Reader, at: Place) -> Any:
+    def open(self, file: File, at: str) -> Any:
         dtype, values = self.dtype, self.values
         if dtype not in ("str", "object", "interval"):
             return _numbers(dtype, values, at)
         if dtype == "interval":
             values = [_range(label, at) for label in values]
-        elif not all(type(x) is str or (dtype, type(x)) in OBJECTS for x in values):
-            raise at.wrong(f"labels of type {dtype}", values)
+        elif any(type(x) not in IN_OBJECT_ARRAYS[: 1 if dtype == "str" else None] for x in values):
+            raise wrong(at, f"labels of type {dtype}", values)
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array.astype(str) if dtype == "str" else array
@@ -219,7 +253,7 @@ class NumberNode(_Object, tag="number"):
     dtype: ScalarName
     value: bool | int | float | str
 
-    def open(self, file: Reader, at: Place) -> Any:
+    def open(self, file: File, at: str) -> Any:
         if "float" in self.dtype and self.value in NOT_IN_JSON:
             kind = float if self.dtype == "float" else np.dtype(self.dtype).type
             return kind(self.value)
@@ -231,7 +265,7 @@ class TupleNode(_Object, tag="tuple"):
 
     items: list[Any]
 
-    def open(self, file: Reader, at: Place) -> Any:
+    def open(self, file: File, at: str) -> Any:
         return tuple(file.open(self.items, at))
 
 
@@ -240,8 +274,8 @@ class DictNode(_Object, tag="dict"):
 
     items: dict[str, Any]
 
-    def open(self, file: Reader, at: Place) -> Any:
-        return {key: file.open(item, at.inside(key)) for key, item in self.items.items()}
+    def open(self, file: File, at: str) -> Any:
+        return {key: file.open(item, f"{at}.{key}") for key, item in self.items.items()}
 
 
 class RandomStateNode(_Object, tag="RandomState"):
@@ -252,10 +286,10 @@ class RandomStateNode(_Object, tag="RandomState"):
     has_gauss: Annotated[int, Meta(ge=0, le=1)]
     gauss: float
 
-    def open(self, file: Reader, at: Place) -> Any:
-        key = file.array(self.key, at.inside("key"))
+    def open(self, file: File, at: str) -> Any:
+        key = file.array(self.key, f"{at}.key")
         if key.dtype != np.uint32 or key.shape != (624,):
-            raise InputError(f"{at.name}.key must be uint32 of shape (624,)")
+            raise InputError(f"{at}.key must be uint32 of shape (624,)")
         random_state = np.random.RandomState()
         random_state.set_state(("MT19937", key, self.pos, self.has_gauss, self.gauss))
         return random_state
@@ -268,10 +302,10 @@ class EstimatorNode(_Object, tag="estimator"):
     parameters: dict[str, Any]
     learned: dict[str, Any] | None
 
-    def open(self, file: Reader, at: Place) -> Any:
+    def open(self, file: File, at: str) -> Any:
         if self.name not in file.types:
-            raise InputError(f"{at.name} is a {shown(self.name)}, which is unknown")
-        return file.types[self.name].open(self, file, Place(at.name, {}))
+            raise InputError(f"{at} is a {shown(self.name)}, which is unknown")
+        return file.types[self.name].open(self, file, at)
 
 
 class ForeignNode(_Object, tag="foreign"):
@@ -279,11 +313,11 @@ class ForeignNode(_Object, tag="foreign"):
 
     position: Size
 
-    def open(self, file: Reader, at: Place) -> Any:
-        if self.position != file.n_foreign:
-            raise at.wrong(f"foreign object {file.n_foreign}", self.position)
-        file.n_foreign += 1
-        return Plan(lambda: file.foreign[self.position], {})
+    def open(self, file: File, at: str) -> Any:
+        if self.position != len(file.foreign):
+            raise wrong(at, f"foreign object {len(file.foreign)}", self.position)
+        file.foreign.append(StandIn() if file.given is None else file.given[self.position])
+        return file.foreign[-1]
 
 
 Node = (
@@ -299,22 +333,52 @@ Node = (
 )
 
 
-def _numbers(dtype: str, values: list[Any], at: Place) -> Array:
+# --- Numbers and labels --------------------------------------------------------------------------
+
+
+def _pack_number(value: Any) -> Any:
+    is_numpy = isinstance(value, np.generic)
+    number, dtype = (value.item(), value.dtype.name) if is_numpy else (value, "float")
+    if dtype not in ("float", *NUMPY_SCALARS):
+        raise InputTypeError(f"it holds a number of type {dtype}")
+    if isinstance(number, float) and not math.isfinite(number):
+        return NumberNode(dtype, str(number))
+    return NumberNode(dtype, number) if is_numpy else number
+
+
+def _numbers(dtype: str, values: list[Any], at: str) -> Array:
     """Return an array of the type named, if all numbers are of that type."""
     kind = {"b": bool, "f": float}.get(np.dtype(dtype).kind, int)
     if dtype == "float" or not all(type(value) is kind for value in values):
-        raise at.wrong(f"of type {dtype}", values)
+        raise wrong(at, f"of type {dtype}", values)
     try:
         with np.errstate(over="ignore"):
             array = np.array(values, dtype=dtype)
     except OverflowError:
         array = np.empty(0)
     if array.tolist() != values:
-        raise at.wrong(f"within the range of {dtype}", values)
+        raise wrong(at, f"within the range of {dtype}", values)
     return array
 
 
-def _range(plain: Any, at: Place) -> Any:
+def pack_labels(labels: Any) -> LabelsNode:
+    """Return numbers, strings or ranges of numbers in the header itself, not in a member."""
+    from pril.core import ranking
+
+    array = labels if isinstance(labels, np.ndarray) else ranking.check_classes(labels)
+    values = [ranking.plain(label) for label in array.tolist()]
+    if values and all(ranking.is_range(one) and isinstance(one.left, Real) for one in values):
+        ends = [[repr(ranking.plain(end)) for end in (one.left, one.right)] for one in values]
+        pairs = zip(ends, values, strict=True)
+        return LabelsNode("interval", [[*texts, one.closed] for texts, one in pairs])
+    for label in values:
+        if not isinstance(label, str | int | float):
+            kind = type_name(type(label))
+            raise InputTypeError(f"it holds {kind}, and classes are kept as numbers or strings")
+    return LabelsNode("str" if array.dtype.kind == "U" else array.dtype.name, values)
+
+
+def _range(plain: Any, at: str) -> Any:
     """Return a range of numbers from its two ends and the name of the ends that it holds."""
     from pandas import Interval
 
@@ -324,7 +388,12 @@ def _range(plain: Any, at: Place) -> Any:
             int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
         )
         if math.isnan(low) or math.isnan(high):
-            raise InputError("NaN is no end")
+            raise InputError("an end of a range must not be NaN")
         return Interval(low, high, closed=closed)
     except (TypeError, ValueError):
-        raise at.wrong("a range of numbers", plain) from None
+        raise wrong(at, "a range of numbers", plain) from None
+
+
+def type_name(kind: type) -> str:
+    """Return a type as messages name it."""
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.metrics import rank_both
 from pril.plotting.drawing import own_axes, rated, ticks
 
 if TYPE_CHECKING:
@@ -97,23 +98,15 @@ class IntervalConfusionDisplay:
         display : IntervalConfusionDisplay
             What was drawn.
         """
-        labels, predicted = ranking.read(y), ranking.read(y_pred, name="y_pred", columns=(1,))
-        if classes is None:
-            order = ranking.order_classes(labels, predicted)
-        else:
-            order = ranking.check_classes(classes)
-        rank = ranking.to_intervals(predicted, order, name="y_pred")[:, 0]
-        intervals = ranking.to_intervals(labels, order)
-        ranking.check_length(intervals, rank, other="y_pred")
+        order, intervals, rank = rank_both(y, y_pred, classes, name="y")
         return cls._counted(rank, intervals, order, ax)
 
     @classmethod
     def _counted(cls, rank: Any, intervals: Any, classes: Any, ax: Axes | None) -> Self:
         labelled = ranking.is_labelled(intervals)
         rank, intervals = rank[labelled], intervals[labelled]
-        nearest = np.clip(rank, intervals[:, 0], intervals[:, 1])
-        matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
-        np.add.at(matrix, (nearest, rank), 1)
+        nearest, K = np.clip(rank, intervals[:, 0], intervals[:, 1]), len(classes)
+        matrix = np.bincount(nearest * K + rank, minlength=K * K).reshape(K, K)
         return cls(matrix, classes).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pril.core import ranking
 from pril.errors import InputTypeError
-from pril.metrics import Reliability, calibration_error, order_of, reliability_curves
+from pril.metrics import Reliability, mean_difference, order_of, reliability_curves
 from pril.plotting.drawing import own_axes, short_text
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ReliabilityDisplay:
         """
         if not hasattr(estimator, "predict_proba"):
             raise InputTypeError(
-                f"{type(estimator).__name__} has no predict_proba: no probabilities"
+                f"{type(estimator).__name__} has no predict_proba, so there is nothing to draw"
             )
         return cls.from_predictions(
             y,
@@ -137,10 +137,9 @@ class ReliabilityDisplay:
             The display, drawn.
         """
         curves = reliability_curves(y, y_proba, classes, sample_weight)
-        error = calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
         if classes is None:
             classes = ranking.order_classes(ranking.read(y))
-        return cls(curves, classes=classes, error=error).plot(ax=ax)
+        return cls(curves, classes=classes, error=mean_difference(curves)).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw the curves.

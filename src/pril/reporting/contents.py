@@ -130,17 +130,21 @@ def _weights(report: Report) -> dict[str, Any] | None:
 def _widths(report: Report) -> list[list[str]]:
     lo, hi = report.rows.intervals.T
     inside, constant = report.loss == 0, report.constant_losses[0] == 0
-    width = hi - lo + 1
     return [
         [
-            "exact" if size == 1 else count(int(size), "class"),
-            f"{np.count_nonzero(width == size):,}",
-            f"{np.count_nonzero(inside & (width == size)):,}",
-            _share(inside[width == size]),
-            _share(constant[width == size]),
+            "exact" if size == 1 else count(size, "class"),
+            f"{np.count_nonzero(own):,}",
+            f"{np.count_nonzero(inside[own]):,}",
+            _share(inside[own]),
+            _share(constant[own]),
         ]
-        for size in np.unique(width)[:N_LISTED]
+        for size, own in _by_size(hi - lo + 1)
     ]
+
+
+def _by_size(width: Array) -> list[tuple[int, Array]]:
+    """Return each width that occurs, and which rows have it."""
+    return [(int(size), width == size) for size in np.unique(width)[:N_LISTED]]
 
 
 def _by_class(report: Report) -> dict[str, Any]:
@@ -211,19 +215,12 @@ def _coverage(report: Report) -> dict[str, Any] | None:
     )
     (low, high), (lo, hi) = ends.T, report.rows.intervals.T
     measured = ranges._coverage(ends, report.rows.intervals)
-    holds, width = (low <= lo) & (hi <= high), high - low + 1
-    counts = np.full(len(lo), True)
-    if ranges.guarantee == "touch":
-        holds = (low <= hi) & (lo <= high)
-    elif ranges.guarantee == "exact":
-        counts = lo == hi
+    touch, contain = (low <= hi) & (lo <= high), (low <= lo) & (hi <= high)
+    holds = touch if ranges.guarantee == "touch" else contain
+    counts = (lo == hi) | (ranges.guarantee != "exact")
     rows = [
-        [
-            count(int(size), "class"),
-            f"{np.count_nonzero(width == size):,}",
-            _share(holds[counts & (width == size)]),
-        ]
-        for size in np.unique(width)[:N_LISTED]
+        [count(size, "class"), f"{np.count_nonzero(own):,}", _share(holds[counts & own])]
+        for size, own in _by_size(high - low + 1)
     ]
     return {
         "wanted": ranges.coverage,

@@ -19,6 +19,7 @@ from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
 from pril.errors import InputError, MissingExtraError
 from pril.io import model_files
+from pril.plotting.drawing import rated
 from pril.reporting.contents import contents
 from pril.reporting.page import template
 
@@ -71,11 +72,8 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
     >>> evaluation["rows"], evaluation["constant"]
     (10, 1)
     """
-    parts = Parts.of(model)
     gathered = Report(model, "X and y", "Rows are counted from 0.")
-    rank, scores, _ = parts.learner._rate(parts.transform(X))
-    intervals = ranking.to_intervals(ranking.read(y), parts.learner.order_)
-    ranking.check_length(intervals, rank)
+    _, rank, scores, _, intervals = rated(model, X, y)
     outcomes = Outcomes(intervals, rank, pick_scores(rank, scores))
     gathered.add(outcomes, lambda rows: list(zip(map(str, rows), cells_of(X, rows), strict=True)))
     versions = dict(model_files.versions_of(model_files.LIBRARIES))

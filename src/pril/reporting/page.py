@@ -1,86 +1,18 @@
-"""A page of headings, paragraphs, tables, lists and pictures, as HTML and as Markdown."""
+"""Templates of pages, and figures in them."""
 
 from __future__ import annotations
 
 import base64
 import io
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from pril.errors import MissingExtraError
 from pril.reporting.words import count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading; level 1 is the title of the page."""
-
-    level: int
-    text: str
-    kind: ClassVar = "heading"
-
-    def markdown(self) -> str:
-        """Return the heading as Markdown."""
-        return f"{'#' * self.level} {self.text}"
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Some sentences."""
-
-    text: str
-    kind: ClassVar = "paragraph"
-
-    def markdown(self) -> str:
-        """Return the sentences."""
-        return self.text
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table: the first columns hold words, the others numbers."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    n_words: int = 1
-    kind: ClassVar = "grid"
-
-    def markdown(self) -> str:
-        """Return the table as Markdown."""
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-@dataclass(frozen=True)
-class Bullets:
-    """A list."""
-
-    items: Sequence[str]
-    kind: ClassVar = "bullets"
-
-    def markdown(self) -> str:
-        """Return the list as Markdown."""
-        return "\n".join(f"- {item}" for item in self.items)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure."""
-
-    name: str
-    figure: Figure
-    format: Literal["png", "svg"] = "svg"
-    kind: ClassVar = "picture"
-
-    def markdown(self) -> str:
-        """Return a link to the picture as a file."""
-        return f"![{self.name}]({self.name}.png)"
 
 
 def data_url(figure: Figure, kind: Literal["png", "svg"] = "svg") -> str:
@@ -96,35 +28,16 @@ def data_url(figure: Figure, kind: Literal["png", "svg"] = "svg") -> str:
     return f"data:image/{media};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-Block = Heading | Paragraph | Grid | Bullets | Picture
-
-
-class Page(NamedTuple):
-    """A title, which a browser shows in its tab, and what is on the page."""
-
-    title: str
-    blocks: Sequence[Block]
-
-    def html(self) -> str:
-        """Return one file that needs no other and runs no script; all text is escaped."""
-        return str(template("blocks.html").render(title=self.title, blocks=self.blocks))
-
-    def markdown(self) -> str:
-        """Return the page as Markdown; its pictures are files beside it."""
-        return "\n\n".join(block.markdown() for block in self.blocks) + "\n"
-
-
 @cache
 def template(name: str) -> Any:
-    """Return a template of pages."""
+    """Return a template; in HTML all text is escaped."""
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     except ImportError as error:
         raise MissingExtraError("a report needs jinja2", "plot") from error
-    loader = PackageLoader("pril")
     environment = Environment(
-        loader=loader,
-        autoescape=True,
+        loader=PackageLoader("pril"),
+        autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
-from pril.evaluate import progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
 from pril.theory.bounds import (
@@ -17,9 +17,9 @@ from pril.theory.bounds import (
     multiplicative_step,
     n_constraints,
 )
-from pril.theory.constraints import Constraints, read_constraints
+from pril.theory.constraints import Constraints
 from pril.theory.margins import Margin, margin
-from pril.theory.regrets import agreed_classes, checked_learner, regret
+from pril.theory.regrets import regret, run
 
 
 class Bound(NamedTuple):
@@ -120,13 +120,11 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
     Theorem 3, regret                              0           9.5  100.0%
     Theorem 3, step for sqrt(T)                    0       7.74597  100.0%
     """
-    learner = checked_learner(PRIL() if estimator is None else estimator)
-    stream = read_constraints(X, y, agreed_classes(learner, classes))
-    learner.set_params(classes=None)
+    estimator = PRIL() if estimator is None else estimator
+    if isinstance(estimator, PRIL):
+        estimator = clone(estimator).set_params(average=False)
+    learner, stream, progress = run(estimator, X, y, classes)
     multiplicative = isinstance(learner, MPRIL)
-    if not multiplicative:
-        learner.set_params(average=False)
-    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
     norm: Literal["l1", "l2"] = "l1" if multiplicative else "l2"
     nonnegative = multiplicative and not learner.signed
     largest = margin(stream.X, stream.y, norm, nonnegative, classes=stream.classes)
@@ -161,37 +159,28 @@ def _additive_bounds(learner: PRIL, stream: Constraints, largest: Margin) -> lis
         bound = general_mistake_bound(X, y, w, theta, classes=classes)
         bounds.append(Bound("Theorem 2, any comparator", violated, bound))
     size = float(np.linalg.norm(np.concatenate([learner.coef_, learner.thresholds_])))
-    run = regret(learner, X, y, max(size, 1.0), classes=classes)
-    bounds.append(Bound("Theorem 3, regret", run.regret, run.bound))
-    bounds.append(Bound("Theorem 3, step for sqrt(T)", run.scaled_regret, run.scaled_bound))
+    found = regret(learner, X, y, max(size, 1.0), classes=classes)
+    bounds.append(Bound("Theorem 3, regret", found.regret, found.bound))
+    bounds.append(Bound("Theorem 3, step for sqrt(T)", found.scaled_regret, found.scaled_bound))
     return bounds
 
 
 def _multiplicative_audit(
     learner: MPRIL, stream: Constraints, gamma: float
 ) -> tuple[dict[str, Any], list[Bound]]:
-    """Return more facts about a run of M-PRIL, and Theorem 4."""
+    """Return more facts about a run of M-PRIL, and Theorem 4 for its rate, whatever it is.
+
+    The bound is ``log(N) / (rate gamma - log cosh(rate C))``.
+    """
     bounded = bool(np.abs(stream.X).max() <= 1.0)
     facts: dict[str, Any] = {"features within [-1, 1]": bounded}
     if not bounded or gamma == 0:
         return facts, []
-    K, c = len(stream.classes), stream.min_width
-    reachable = gamma <= n_constraints(K, c)
-    facts["rate"] = learner.rate
-    facts["the theorem's rate"] = multiplicative_step(gamma, K, c) if reachable else math.inf
-    bound = _bound_at_step(learner, stream, gamma)
-    return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound)]
-
-
-def _bound_at_step(learner: MPRIL, stream: Constraints, gamma: float) -> float:
-    """Return Theorem 4's bound for any step: log(N) / (rate gamma - log cosh(rate C))."""
-    C = n_constraints(len(stream.classes), stream.min_width)
-    if C == 0:
-        return 0.0
-    experts = (len(stream.classes) + stream.X.shape[1] - 1) * (2 if learner.signed else 1)
-    gain = learner.rate * gamma - _log_cosh(learner.rate * C)
-    return math.log(experts) / gain if gain > 0 else math.inf
-
-
-def _log_cosh(a: float) -> float:
-    return abs(a) + math.log1p(math.exp(-2 * abs(a))) - math.log(2)
+    K, c, rate = len(stream.classes), stream.min_width, learner.rate
+    C = n_constraints(K, c)
+    facts["rate"] = rate
+    facts["the theorem's rate"] = multiplicative_step(gamma, K, c) if gamma <= C else math.inf
+    experts = (K + stream.X.shape[1] - 1) * (2 if learner.signed else 1)
+    gain = rate * gamma - (np.logaddexp(rate * C, -rate * C) - math.log(2))
+    bound = float(math.log(experts) / gain) if gain > 0 else math.inf
+    return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound if C else 0.0)]

@@ -5,38 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
 from sklearn.base import clone
 
-from pril.core import ranking
-from pril.errors import InputError, InputTypeError
-from pril.evaluate import progressive
+from pril.errors import InputTypeError
+from pril.evaluate import Progress, progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
 from pril.theory.bounds import checked_positive, largest_gradient, n_constraints, regret_bound
-from pril.theory.constraints import read_constraints
+from pril.theory.constraints import Constraints, read_constraints
 
 
-def checked_learner(estimator: Any) -> PRIL | MPRIL:
-    """Return a clone of a learner; the theorems are about PRIL and M-PRIL only."""
+def run(estimator: Any, X: Any, y: Any, classes: Any) -> tuple[Any, Constraints, Progress]:
+    """Run a clone of a learner once over a stream; the theorems are about PRIL and M-PRIL only."""
     if not isinstance(estimator, (PRIL, MPRIL)):
         raise InputTypeError(
             f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}"
         )
-    learner: PRIL | MPRIL = clone(estimator)
-    return learner
-
-
-def agreed_classes(learner: PRIL | MPRIL, classes: Any) -> Any:
-    """Return the classes of the call or of the learner; if both have them, they must agree."""
-    if classes is None or learner.classes is None:
-        return learner.classes if classes is None else classes
-    one, other = ranking.check_classes(classes), ranking.check_classes(learner.classes)
-    if not np.array_equal(one, other):
-        raise InputError(
-            f"classes are {ranking.named(one)} here and {ranking.named(other)} on the estimator"
-        )
-    return classes
+    learner: Any = clone(estimator)
+    stream = read_constraints(X, y, learner.classes if classes is None else classes)
+    return learner, stream, progressive(learner, stream.X, stream.y, classes=stream.classes)
 
 
 class Regret(NamedTuple):
@@ -88,11 +75,8 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
     >>> found.regret, found.bound
     (10000.0, 10010.0)
     """
-    learner = checked_learner(estimator)
-    stream = read_constraints(X, y, agreed_classes(learner, classes))
     norm = checked_positive("norm", norm)
-    learner.set_params(classes=None)
-    progress = progressive(learner, stream.X, stream.y, classes=stream.classes)
+    _, stream, progress = run(estimator, X, y, classes)
     loss = float(progress.hinge_losses.sum())
     T, K, c = len(stream.X), len(stream.classes), stream.min_width
     gradient = largest_gradient(stream.radius, n_constraints(K, c))
