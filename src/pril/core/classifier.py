@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import ranking
 from pril.core.evaluation import mean_over_rows
 from pril.core.rows import batches, check_cells, n_rows, rows_within
-from pril.errors import InputError, RowError
+from pril.errors import InputError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -68,6 +69,45 @@ def read_weights(sample_weight: Any, n: int) -> Array:
         reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
         raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
     return weights
+
+
+def class_weights(class_weight: Any, order: Array, intervals: Any) -> Array | None:
+    """Return the weight of each class, lowest first; None if all classes weigh the same.
+
+    The balanced weights are scikit-learn's, with a range counted in equal parts for its classes.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        labelled = intervals[ranking.is_labelled(intervals)]
+        share = 1.0 / (labelled[:, 1] - labelled[:, 0] + 1.0)
+        change = np.zeros(len(order) + 1)
+        np.add.at(change, labelled[:, 0], share)
+        np.add.at(change, labelled[:, 1] + 1, -share)
+        counts = np.cumsum(change[:-1])
+        seen = counts > 1e-9  # a class without rows weighs 1: nothing has its weight
+        mean = len(labelled) / len(order)
+        return np.where(seen, mean / np.where(seen, counts, 1.0), 1.0)
+    labels = [ranking.plain(label) for label in order]
+    for label, weight in class_weight.items():
+        if label not in labels:
+            named = ranking.named(order)
+            raise InputError(f"class_weight: {shown(label)} is not one of the classes {named}")
+        if not isinstance(weight, Real) or not 0.0 <= float(weight) <= MOST_WEIGHT:
+            raise InputError(
+                f"class_weight: the weight of {shown(label)} must be a number from 0 on, got "
+                f"{shown(weight)}"
+            )
+    return np.array([float(class_weight.get(label, 1.0)) for label in labels])
+
+
+def label_weights(weights: Array, intervals: Array) -> Array:
+    """Return the weight of each label: the mean of its classes' weights, 1 without a label."""
+    labelled = ranking.is_labelled(intervals)
+    lo, hi = np.where(labelled[:, np.newaxis], intervals, 0).T
+    sums = np.concatenate([[0.0], np.cumsum(weights)])
+    mean = np.where(lo == hi, weights[lo], (sums[hi + 1] - sums[lo]) / (hi - lo + 1))
+    return np.where(labelled, mean, 1.0)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from functools import update_wrapper
 from numbers import Integral, Real
 from operator import attrgetter, is_
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -19,6 +19,8 @@ from pril.core.classifier import (
     Ratings,
     ThresholdClassifier,
     aside,
+    class_weights,
+    label_weights,
     naming_rows,
     read_weights,
 )
@@ -32,7 +34,7 @@ from pril.core.rows import (
     not_finite_error,
     read_rows,
 )
-from pril.core.scikit import Interval, fit_context
+from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,6 +63,10 @@ class OnlineClassifier(OrdinalClassifier):
     ----------
     classes : array-like of shape (n_classes,), default=None
         The ordered labels, lowest first. None takes them from y.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class, which multiplies the weights of its rows. A dict may leave out classes
+        of weight 1. "balanced" gives all classes the same sum of weights, and needs `fit`. A range
+        weighs the mean of its classes' weights, and counts in equal parts for its classes.
     max_iter : int, default=10
         Passes of `fit` over the rows, at most.
     shuffle : bool, default=True
@@ -108,6 +114,7 @@ class OnlineClassifier(OrdinalClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "classes": ["array-like", None],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "shuffle": ["boolean"],
         "random_state": ["random_state"],
@@ -126,6 +133,7 @@ class OnlineClassifier(OrdinalClassifier):
     # Whether a pass without a mistake is the last, because nothing would change any more.
     _stops_without_mistakes: ClassVar[bool] = True
 
+    class_weight: Any
     max_iter: int
     shuffle: bool
     random_state: Any
@@ -140,6 +148,7 @@ class OnlineClassifier(OrdinalClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
@@ -149,6 +158,7 @@ class OnlineClassifier(OrdinalClassifier):
         n_iter_no_change: int = 3,
     ) -> None:
         self.classes = classes
+        self.class_weight = class_weight
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.random_state = random_state
@@ -298,11 +308,27 @@ class OnlineClassifier(OrdinalClassifier):
                 raise InputError("sample_weight is zero for every row: nothing to learn from")
             with naming_rows(used):
                 intervals[used] = self._read_intervals(table.take(used), classes, reset)
+        own = self._class_weights(self.order_, intervals if reset else None)
+        if own is not None:
+            own = label_weights(own, intervals)
+            weights = own if weights is None else weights * own
+            intervals = np.where(weights[:, np.newaxis] > 0.0, intervals, ranking.NO_LABEL)
+            if reset and not ranking.is_labelled(intervals).any():
+                raise InputError("class_weight is zero for every row: nothing to learn from")
         self._inspect_rows(rows)
         self._inspect_labels(table, intervals)
         if weights is not None and (weights == 1.0).all():
             weights = None
         return Batch(rows, intervals, weights)
+
+    def _class_weights(self, order: Array, intervals: Array | None) -> Array | None:
+        """Return the weights of the classes, None if they have none; intervals are of all rows."""
+        if isinstance(self.class_weight, str) and intervals is None:
+            raise InputError(
+                "class_weight='balanced' needs all rows at once: use fit, or pass the weights of "
+                "the classes as a dict"
+            )
+        return class_weights(self.class_weight, order, intervals)
 
     def _read_intervals(self, table: ranking.Labels, classes: Any, reset: bool) -> Array:
         """Set the classes, and return the labels as intervals of them."""

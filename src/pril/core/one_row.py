@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop, ranking
-from pril.core.classifier import read_weights
+from pril.core.classifier import label_weights, read_weights
 from pril.core.learner import OnlineClassifier
 from pril.core.rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
@@ -92,6 +92,7 @@ class Stream:
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
         self._answers = self._classes.tolist()
+        self._class_weights = model._class_weights(self._classes, None)
 
     def _use(self, memory: Any) -> None:
         """Learn in place, in this memory of the model."""
@@ -177,6 +178,9 @@ class Stream:
         row, names = self._read_row(x, learning=True)
         lo, hi = self._read_label(None if weight == 0.0 else y)
         model = self.model
+        if self._class_weights is not None:
+            weight *= label_weights(self._class_weights, np.array([[lo, hi]])).item()
+            lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
         model._inspect_rows(loop.Dense(row[np.newaxis], 0.0))
         with model._unchanged_on_failure():
             if self._memory is None or len(row) > self._width:
@@ -225,7 +229,7 @@ class Stream:
         intervals = ranking.to_intervals(table, self._classes)
         self.model._inspect_labels(table, intervals)
         lo, hi = intervals[0].tolist()
-        if len(self._intervals) < MOST_LABELS:
+        if len(self._intervals) < MOST_LABELS and self._class_weights is None:  # see the fast path
             self._intervals[y] = lo, hi
         return lo, hi
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from pril.core import ranking
 from pril.errors import InputError, InputTypeError, shown
 from pril.io.archive import DTYPES, from_npy, to_npy
 
@@ -35,7 +36,7 @@ NUMPY_SCALARS = (
 )
 ScalarName = Literal["float", *NUMPY_SCALARS]  # type: ignore[valid-type]
 LabelName = Literal["str", "object", "interval", *NUMPY_SCALARS]  # type: ignore[valid-type]
-IN_OBJECT_ARRAYS = (str, bool, int, float)  # types of labels
+LABEL_TYPES = (str, bool, int, float)  # types of labels
 
 
 class Header(Struct, forbid_unknown_fields=True):
@@ -150,10 +151,13 @@ class File:
             items = [self.pack(item) for item in value]
             return items if isinstance(value, list) else TupleNode(items)
         if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise InputTypeError(f"it has the key {shown(key)}, and keys must be strings")
-            return DictNode({str(key): self.pack(item) for key, item in value.items()})
+            packed = [(ranking.plain(key), self.pack(item)) for key, item in value.items()]
+            for key, _ in packed:
+                if type(key) not in LABEL_TYPES:
+                    kinds = "strings or numbers"
+                    raise InputTypeError(f"it has the key {shown(key)}, and keys must be {kinds}")
+            are_text = all(type(key) is str for key, _ in packed)
+            return DictNode(dict(packed)) if are_text else PairsNode(packed)
         if isinstance(value, np.ndarray):
             is_long = value.dtype.newbyteorder("<").str in DTYPES
             return ArrayNode(self._member(value)) if is_long else pack_labels(value)
@@ -240,7 +244,7 @@ class LabelsNode(_Object, tag="labels"):
             return _numbers(dtype, values, at)
         if dtype == "interval":
             values = [_range(label, at) for label in values]
-        elif any(type(x) not in IN_OBJECT_ARRAYS[: 1 if dtype == "str" else None] for x in values):
+        elif any(type(x) not in LABEL_TYPES[: 1 if dtype == "str" else None] for x in values):
             raise wrong(at, f"labels of type {dtype}", values)
         array = np.empty(len(values), dtype=object)
         array[:] = values
@@ -276,6 +280,18 @@ class DictNode(_Object, tag="dict"):
 
     def open(self, file: File, at: str) -> Any:
         return {key: file.open(item, f"{at}.{key}") for key, item in self.items.items()}
+
+
+class PairsNode(_Object, tag="pairs"):
+    """A dict whose keys are not all strings."""
+
+    items: list[tuple[str | bool | int | float, Any]]
+
+    def open(self, file: File, at: str) -> Any:
+        opened = {key: file.open(item, f"{at}.{key}") for key, item in self.items}
+        if len(opened) < len(self.items):
+            raise wrong(at, "a dict with different keys", self.items)
+        return opened
 
 
 class RandomStateNode(_Object, tag="RandomState"):
@@ -327,6 +343,7 @@ Node = (
     | NumberNode
     | TupleNode
     | DictNode
+    | PairsNode
     | RandomStateNode
     | EstimatorNode
     | ForeignNode
@@ -363,8 +380,6 @@ def _numbers(dtype: str, values: list[Any], at: str) -> Array:
 
 def pack_labels(labels: Any) -> LabelsNode:
     """Return numbers, strings or ranges of numbers in the header itself, not in a member."""
-    from pril.core import ranking
-
     array = labels if isinstance(labels, np.ndarray) else ranking.check_classes(labels)
     values = [ranking.plain(label) for label in array.tolist()]
     if values and all(ranking.is_range(one) and isinstance(one.left, Real) for one in values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -68,7 +68,7 @@ class KernelPRIL(OnlineThresholdClassifier):
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state)
+    %(classes class_weight max_iter shuffle random_state)
     average : bool, default=True
         Predict with the mean of all iterates instead of the last one. The mean needs all support
         rows of all iterates: once a budget has dropped one, the last iterate predicts.
@@ -147,6 +147,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
@@ -162,6 +163,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         n_jobs: int | None = None,
     ) -> None:
         self.classes = classes
+        self.class_weight = class_weight
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.random_state = random_state

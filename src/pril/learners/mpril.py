@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state)
+    %(classes class_weight max_iter shuffle random_state)
     rate : float, default=0.05
         Step size.
     signed : bool, default=True
@@ -76,6 +76,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
@@ -85,6 +86,7 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
         n_iter_no_change: int = 3,
     ) -> None:
         self.classes = classes
+        self.class_weight = class_weight
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.random_state = random_state

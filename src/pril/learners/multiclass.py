@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pril.core import loop
 from pril.core.classifier import Ratings
@@ -25,7 +25,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state average half_life)
+    %(classes class_weight max_iter shuffle random_state average half_life)
     fit_intercept : bool, default=True
         Whether to add a constant feature of value 1.
     %(tol n_iter_no_change)
@@ -64,6 +64,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
@@ -75,6 +76,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     ) -> None:
         super().__init__(
             classes=classes,
+            class_weight=class_weight,
             max_iter=max_iter,
             shuffle=shuffle,
             random_state=random_state,

@@ -38,7 +38,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state)
+    %(classes class_weight max_iter shuffle random_state)
     average : bool, default=True
         Predict with a mean of all iterates instead of the last one; iterate t weighs t. Learning
         goes on from the last one.
@@ -119,6 +119,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
@@ -134,6 +135,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     ) -> None:
         super().__init__(
             classes=classes,
+            class_weight=class_weight,
             max_iter=max_iter,
             shuffle=shuffle,
             random_state=random_state,

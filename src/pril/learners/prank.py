@@ -25,7 +25,7 @@ class PRank(StreamMixin, OnlineThresholdClassifier):
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state average half_life tol n_iter_no_change)
+    %(classes class_weight max_iter shuffle random_state average half_life tol n_iter_no_change)
 
     Attributes
     ----------

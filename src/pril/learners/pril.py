@@ -20,7 +20,7 @@ class PRIL(StreamMixin, OnlineThresholdClassifier):
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state average half_life tol n_iter_no_change)
+    %(classes class_weight max_iter shuffle random_state average half_life tol n_iter_no_change)
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pril.core import loop
 from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
@@ -24,7 +24,7 @@ class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
 
     Parameters
     ----------
-    %(classes max_iter shuffle random_state average half_life)
+    %(classes class_weight max_iter shuffle random_state average half_life)
     rate : float, default=0.1
         Step size.
     normalize : bool, default=True
@@ -61,6 +61,7 @@ class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
         random_state: Any = None,
@@ -74,6 +75,7 @@ class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
     ) -> None:
         super().__init__(
             classes=classes,
+            class_weight=class_weight,
             max_iter=max_iter,
             shuffle=shuffle,
             random_state=random_state,
