@@ -175,7 +175,9 @@ class Run:
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
         """Go on from where the checkpoint is, or from the start; return the model."""
         self.checkpoint = checkpoint
-        self._restore()
+        if checkpoint:
+            checkpoint.origin = self.origin()
+            self._restore(checkpoint.restore())
         if self.phase == "survey":
             self._survey()
             self._begin_learning()
@@ -346,8 +348,7 @@ class Run:
         names = ("phase", "row", "done", "epoch", "mistakes", "landmarks", "model", "rng")
         return {name: getattr(self, name) for name in names} | {"survey": self.survey.to_dict()}
 
-    def _restore(self) -> None:
-        state = self.checkpoint.restore() if self.checkpoint else None
+    def _restore(self, state: dict[str, Any] | None) -> None:
         if state:
             self.survey.restore(state.pop("survey"))
             vars(self).update(state)
