@@ -156,12 +156,12 @@ def test_edges_are_part_of_a_run(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--edges=5,2"], "--edges 5,2: ascending numbers"),
-        (["--edges=2,2"], "--edges 2,2: ascending numbers"),
+        (["--edges=5,2"], "--edges 5,2: expected ascending numbers"),
+        (["--edges=2,2"], "--edges 2,2: expected ascending numbers"),
         (["--edges=2,nan"], "ascending numbers"),
         (["--edges=2,inf"], "ascending numbers"),
         (["--edges=2,x"], "--edges 2,x: could not convert string to float: 'x'"),
-        (["--edges="], "names, separated by commas"),
+        (["--edges="], "expected names separated by commas"),
         (["--edges=2,5", "--classes=a,b"], "2 edges make 3 brackets, but there are 2 classes"),
         (["--edges=2,5", "--text=from"], "the column 'from' cannot be read as words"),
     ],

@@ -217,7 +217,7 @@ def test_models_saved_by_the_library_work_too(good, bad, tmp_path):
         assert said == model.predict(frame[model.feature_names_in_]).tolist()
         assert "off by" in good("evaluate", "m.pril", "t.csv", *ENDS)
         assert "thresholds" in good("show", "m.pril")
-    assert "does not know its labels' columns" in bad("evaluate", "m.pril", "t.csv")
+    assert "does not say which columns its labels were in" in bad("evaluate", "m.pril", "t.csv")
     pril.save(pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [1, 2]), "m.pril")
     assert "does not know its columns by name" in bad("predict", "m.pril", "t.csv")
     assert "feature 0" in good("show", "m.pril")
@@ -267,7 +267,9 @@ def test_fit_with_workers(call, bad, cluster, tmp_path):
     said = bad("fit", "*.csv", *RANGES, *there, "-o", "m.pril")
     assert said.startswith("1.csv, row 8: columns 'low', 'high': 'bad' is not one of")
     assert "choose one" in bad("fit", "*.csv", *RANGES, "--workers", 2, *there)
-    assert "is for one process" in bad("fit", "*.csv", *RANGES, *there, "--checkpoint", "c")
+    assert "cannot be used on a cluster" in bad(
+        "fit", "*.csv", *RANGES, *there, "--checkpoint", "c"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -385,7 +387,7 @@ def test_warnings_are_lines(call, tmp_path):
     assert code == 0
     assert err == (
         "pril: warning: new.csv, row 8: column 'town' is 'Bonn', which the model has never seen; "
-        "it counts as no word\n"
+        "it is ignored\n"
     )
 
 
@@ -532,9 +534,9 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     assert bad("fit", "t.csv", "--label", "rating").startswith(
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
     )
-    assert "NAME=VALUE is expected" in bad("fit", "t.csv", *RANGES, "--set", "step")
+    assert "expected NAME=VALUE" in bad("fit", "t.csv", *RANGES, "--set", "step")
     assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
-    assert "names, separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
+    assert "expected names separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
     assert "names 'a' more than once" in bad("fit", "t.csv", *ENDS, "--classes", "a,a")
     assert "the suffix must be one of" in bad(
         "predict", made_model(tmp_path), "t.csv", "-o", "t.xls"
@@ -585,6 +587,16 @@ def test_jsonl_is_read_to_its_end_and_copied_as_it_is(good, bad, tmp_path):
     assert (
         bad("predict", "t.pril", "t.jsonl") == "t.jsonl, row 71: column 'x' is 'many', not a number"
     )
+
+
+@pytest.mark.parametrize("packed", ["csv.gz", "CSV.BZ2", "jsonl.zst"])
+def test_every_compression_has_a_default_name_and_is_replaced(good, tmp_path, packed):
+    pril.save(pril.PRIL().fit(pd.DataFrame({"x": [0.0, 1.0]}), [1, 2]), "m.pril")
+    (tmp_path / "t.csv").write_text("x,y\n0,1\n1,2\n")
+    for _ in range(2):
+        good("predict", "m.pril", "t.csv", "-o", f"new.{packed}")
+    good("fit", f"new.{packed}", "--label", "prediction", "--holdout", 0)
+    assert Path("new.pril").exists()
 
 
 def test_pipelines_in_pipelines(good, bad, tmp_path):

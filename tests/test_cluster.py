@@ -279,7 +279,7 @@ def test_a_file_that_workers_do_not_see(tmp_path, client):
     path = write(tmp_path / "t.csv", make_rows(20))
     run = start(path, TASK, client)
     path.unlink()
-    with pytest.raises(TableError, match=r"t\.csv: a worker does not find this file"):
+    with pytest.raises(TableError, match=r"t\.csv: a worker cannot find this file"):
         run()
 
 
@@ -292,7 +292,7 @@ def test_what_a_cluster_cannot_do(tmp_path, client):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--workers", "2", "--model", "kernel"], "--model kernel is for one process: leave out --workers"),
+        (["--workers", "2", "--model", "kernel"], "--model kernel cannot learn on a cluster: leave out --workers"),
         (["--cluster", "tcp://h:1", "--model", "kernel"], "leave out --cluster, or choose"),
         (["--cluster", ""], "--cluster is empty: pass the address of a scheduler"),
         (["--cluster", "", "--workers", "1"], "choose one"),

@@ -63,7 +63,7 @@ def test_a_checkpoint_folder_belongs_to_one_run(good, bad, table, tmp_path):
     others.write_bytes(b"half of a model")
     with FileLock(tmp_path / "state" / "checkpoint.lock"):
         said = bad("fit", "t.csv", *RANGES, "--checkpoint", "state")
-    assert said == "the checkpoint state is in use by another pril: wait until it has ended"
+    assert said == "the checkpoint state is in use by another process: wait until it ends"
     good("fit", "t.csv", *RANGES, "--checkpoint", "state", "--every", 1)
     assert list((tmp_path / "state").iterdir()) == [others]
 

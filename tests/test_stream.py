@@ -188,7 +188,7 @@ def test_losses_are_reported_as_counts_double(tmp_path):
 def test_a_bad_row_is_named_and_what_came_before_is_kept(tmp_path, line, said):
     path, rows = fitted(tmp_path), make_rows(60, seed=3)
     data = json_lines(rows[:41]) + line + json_lines(rows[41:])
-    keeper = Checkpoint(tmp_path / "c.pril", 10**9, {})
+    keeper = Checkpoint(tmp_path / "c.pril", 10**9)
     with pytest.raises(TableError, match=f"<stdin>, row 42: .*{said}"):
         run_stream(path, data, checkpoint=keeper)
     # The row mended, the same command goes on where it stopped.
@@ -266,7 +266,7 @@ def test_blank_lines_say_nothing_of_the_format(tmp_path, lines):
 
 def test_a_signal_while_rows_are_passed_over_leaves_the_checkpoint(tmp_path):
     path, rows = fitted(tmp_path), make_rows(60, seed=3)
-    keeper = Checkpoint(tmp_path / "c.pril", 20, {})
+    keeper = Checkpoint(tmp_path / "c.pril", 20)
     run_stream(path, json_lines(rows), checkpoint=keeper)
     before = keeper.path.read_bytes()
     reading, writing = os.pipe()
@@ -479,7 +479,7 @@ def test_the_same_rows_again_are_not_learned_twice(stream_in_place):
     said = stream_in_place(rows)
     assert path.read_bytes() == done
     assert said.startswith("pril: warning: ")
-    assert "has learned the first 60 rows already; to learn them once more pass --again" in said
+    assert "has already learned the first 60 rows; to learn them once more pass --again" in said
     assert said.splitlines()[1:] == first.splitlines()[-2:]
     stream_in_place(rows, "--again")
     assert path.read_bytes() != done

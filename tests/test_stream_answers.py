@@ -300,7 +300,7 @@ def test_bad_lines_are_answered_and_not_learned(path, tmp_path):
     assert saved[0] == saved[1]
     assert vars(stream.evaluation) == vars(clean.evaluation)
     # Taken up again in the middle, it goes on as if nothing had happened.
-    keeper = Checkpoint(tmp_path / "c.pril", 1, {})
+    keeper = Checkpoint(tmp_path / "c.pril", 1)
     size = len(b"".join(line + b"\n" for line in lines[:30]))
     first = answered(path, data[:size], skip=True, checkpoint=keeper)
     second = answered(path, data, skip=True, checkpoint=keeper)

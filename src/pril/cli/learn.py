@@ -22,50 +22,23 @@ if TYPE_CHECKING:
 
 
 def fit(
-    context: typer.Context,
-    table: opt.TableArgument,
-    lower: opt.LowerOption = None,
-    upper: opt.UpperOption = None,
-    label: opt.LabelOption = None,
-    classes: opt.ClassesOption = None,
-    edges: opt.EdgesOption = None,
-    weight: opt.WeightOption = None,
+    table: opt.TableOptions,
+    options: opt.FitOptions,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Model file; else TABLE's name, .pril.")
+        Path | None,
+        typer.Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
     ] = None,
-    model: opt.ModelOption = "pril",
-    parameters: opt.SetOption = None,
-    features: opt.FeaturesOption = None,
-    drop: opt.DropOption = None,
-    text: opt.TextOption = None,
-    scale: opt.ScaleOption = True,
-    impute: opt.ImputeOption = True,
-    one_hot: opt.OneHotOption = True,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows, at most.")] = 10,
-    shuffle: Annotated[
-        bool, typer.Option("--shuffle/--no-shuffle", help="Shuffle rows, block by block.")
-    ] = True,
-    holdout: Annotated[
-        float, typer.Option(min=0.0, max=0.99, help="Share of rows to evaluate the model on.")
-    ] = 0.2,
-    coverage: Annotated[
-        float | None,
-        typer.Option(help="Calibrate ranges that hold for this share of the rows: 0.9."),
-    ] = None,
-    guarantee: opt.GuaranteeOption = "exact",
-    nonlinear: Annotated[
-        int | None, typer.Option(min=1, help="Add this many landmark features: 300.")
-    ] = None,
-    seed: opt.SeedOption = 0,
     checkpoint: opt.CheckpointOption = None,
     every: opt.EveryOption = 1_000_000,
-    cluster: opt.ClusterOption = None,
-    workers: opt.WorkersOption = None,
-    format: opt.FormatOption = None,  # noqa: A002
-    max_features: opt.MaxFeaturesOption = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Learn on this Dask cluster: tcp://host:8786.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Learn in this many local processes (Dask).")
+    ] = None,
     overwrite: opt.OverwriteOption = False,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
     """Learn a model from a table of any size.
 
@@ -75,35 +48,27 @@ def fit(
     from pril.tables.files import TableError
     from pril.tables.training import Run
 
-    printer = Printer(quiet=quiet, json=json)
-    task = opt.make_task(context)
-    opened = opt.open_table(table, format, max_features)
-    output = output or opt.model_file(table)
+    task, opened = options.task(), table.open()
+    output = output or opt.model_file(table.table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
-        if cluster is not None or workers is not None:
-            if checkpoint:
-                raise InputError(
-                    "--checkpoint is for one process: on a cluster Dask computes again what is lost"
-                )
-            run = _cluster_run(opened, task, cluster, workers, printer, stack)
-            saved = None
-        else:
+        if cluster is None and workers is None:
             run = Run(opened, task, stack.enter_context(printer.progress()))
-            origin = run.origin() if checkpoint else {}  # it takes samples of every file
-            saved = opt.open_checkpoint(checkpoint, every, origin, output)
-            if saved:
-                stack.enter_context(saved.held())
+        elif checkpoint:
+            raise InputError(
+                "--checkpoint cannot be used on a cluster: Dask computes again what is lost"
+            )
+        else:
+            run = _cluster_run(opened, task, cluster, workers, printer, stack)
+        saved = stack.enter_context(opt.checkpoint_in(checkpoint, every, output))
         try:
             fitted = run(saved)
-        except TableError:  # once corrected, it is another table: the checkpoint is useless
+        except TableError:  # the corrected table is another one: the checkpoint is useless
             if saved:
                 saved.remove()
             raise
         report = run.describe()
         model_files.write(fitted, output, kind="model", notes=report)
-    if saved:  # last: before this, the same command would go on from the checkpoint
-        saved.remove()
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 
@@ -125,7 +90,8 @@ def _cluster_run(
     if not BY_COMMAND[task.model].mixes:
         option = "--workers" if cluster is None else "--cluster"
         raise InputError(
-            f"--model {task.model} is for one process: leave out {option}, or choose another model"
+            f"--model {task.model} cannot learn on a cluster: leave out {option}, or choose "
+            "another model"
         )
     client = stack.enter_context(connected(cluster, workers))
     return ClusterRun(table, task, client, printer.shows_progress and sys.stdout.isatty())
@@ -180,16 +146,15 @@ def demo(
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path(
         "output"
     ),
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
-    """Make a small table of flats that raters disagree on, and run the commands on it.
+    """Make a small table of flats whose raters disagree, and run the commands on it.
 
     Example: pril demo
     """
     from pril.tables.demo_data import write_flats
 
-    printer = Printer(quiet=quiet, json=json)
     table, new, rated, picture = write_flats(folder)
     ends = ("--lower", "low", "--upper", "high")
     fitted = str(folder / "flats.pril")
@@ -199,7 +164,7 @@ def demo(
         ["predict", fitted, new, "-o", rated],
         ["evaluate", fitted, new, "--label", "grade"],
     ]
-    same = ["--quiet"] if quiet else ["--json"] if json else []
+    same = ["--quiet"] if printer.quiet else ["--json"] if printer.json else []
     pril = context.find_root().command
     for step in steps:
         printer.note("")

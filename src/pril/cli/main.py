@@ -23,7 +23,7 @@ import typer
 from typer.main import get_command
 
 from pril.cli.learn import demo, fit
-from pril.cli.options import ADVICE
+from pril.cli.options import ADVICE, with_groups
 from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, export, predict, report, show, stream
 from pril.errors import PrilError
@@ -41,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
 )
 for _command in (fit, predict, evaluate, report, show, export, stream, audit, reproduce, demo):
-    app.command()(_command)
+    app.command()(with_groups(_command))
 
 
 def _print_version(requested: bool) -> None:
@@ -61,10 +61,11 @@ def _pril(
         ),
     ] = False,
     traceback: Annotated[
-        bool, typer.Option(TRACEBACK, help="Show where in pril an error arose; at any place.")
+        bool, typer.Option(TRACEBACK, help="Print the traceback of an error. May stand anywhere.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option(VERBOSE, help="Say on stderr what is decided, and why; at any place.")
+        bool,
+        typer.Option(VERBOSE, help="Print decisions and reasons. May stand anywhere."),
     ] = False,
 ) -> None:
     """Learn to rate from ranges."""
@@ -90,16 +91,15 @@ def main(arguments: list[str] | None = None) -> None:
             if error.format_message():  # empty if the help was printed
                 print_error(error.format_message())
             sys.exit(2)
-        except BrokenPipeError:  # the reader of the output went away
+        except BrokenPipeError:  # the reader of the output has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except Exception as error:
             if wants_traceback:
                 traceback.print_exc()
-            # The operating system names the file that it cannot open, read or write.
-            names_file = isinstance(error, OSError) and error.filename is not None
-            if isinstance(error, PrilError) or names_file:
-                print_error(_message(error) + _advice(error, given))
+            reason = _reason(error)
+            if reason is not None:
+                print_error(reason + _advice(error, given))
                 sys.exit(2)
             what = f"{type(error).__name__}: {error}"
             hint = "" if wants_traceback else f"; {TRACEBACK} shows where"
@@ -113,10 +113,11 @@ def _print_line(text: str, *, as_json: bool = False) -> None:
     print(json.dumps({"error": text}) if as_json else f"pril: {text}", file=sys.stderr)
 
 
-def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
+def _reason(error: Exception) -> str | None:
+    """Return what a user can correct; None if the error is a bug of ours."""
+    if isinstance(error, OSError) and error.filename is not None:  # a file that cannot be used
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return str(error) if isinstance(error, PrilError) else None
 
 
 def _advice(problem: Any, arguments: list[str]) -> str:
@@ -165,7 +166,7 @@ def _printing_log(name: str) -> Iterator[None]:
 
 
 def _saying_that_it_compiles(arguments: list[str]) -> AbstractContextManager[None]:
-    """Tell a person who waits why; a file of messages needs no such line."""
+    """Print that the loop is being compiled, if a person is waiting at a terminal."""
     if sys.stderr is None or not sys.stderr.isatty() or "--quiet" in arguments:
         return nullcontext()
     return _printing_log("pril.core.loop")
@@ -205,10 +206,10 @@ class _LoadedOnFirstUse(MetaPathFinder):
 
 @contextmanager
 def _starting_fast() -> Iterator[None]:
-    """Cut the seconds before the first row: see `benchmarks/start_speed.py`."""
+    """Import less at the start: see `benchmarks/start_speed.py`."""
     finder, thresholds = _LoadedOnFirstUse(), gc.get_threshold()
     sys.meta_path.insert(0, finder)
-    gc.set_threshold(100_000, *thresholds[1:])  # what is imported stays: there is no garbage in it
+    gc.set_threshold(100_000, *thresholds[1:])  # imported modules are no garbage
     try:
         yield
     finally:
@@ -218,9 +219,9 @@ def _starting_fast() -> Iterator[None]:
 
 @contextmanager
 def _standard_streams() -> Iterator[None]:
-    """Open the null device for each standard stream that is closed; print what it cannot encode.
+    """Open the null device for each standard stream that is closed; escape what cannot be encoded.
 
-    Outside UTF-8, as on Windows, a character that the output's encoding does not have is escaped.
+    On Windows, for example, the encoding of the output may lack characters of a table.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     with ExitStack() as stack:
@@ -230,5 +231,5 @@ def _standard_streams() -> Iterator[None]:
             stack.callback(setattr, sys, name, None)
         if isinstance(sys.stdout, TextIOWrapper):
             stack.callback(sys.stdout.reconfigure, errors=sys.stdout.errors)
-            sys.stdout.reconfigure(errors="backslashreplace")  # as the errors' stream has it
+            sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does
         yield

@@ -8,9 +8,13 @@ import json
 import math
 import re
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
@@ -26,80 +30,184 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "svmlight"]
 StreamFormat = Literal["jsonl", "csv"]
+NO_LABELS = "where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN"
 if TYPE_CHECKING:
     Learner = str
 else:
     Learner = Literal[tuple(learner.command for learner in LEARNERS)]
 
-TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="A file, a folder, a glob in quotes, or - for stdin.")
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A file of pril fit.")]
-FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="If the table's suffix does not say it.")
-]
-MaxFeaturesOption = Annotated[
-    int | None, typer.Option("--max-features", min=1, help="Of an svmlight file, at most.")
-]
-LabelOption = Annotated[str | None, typer.Option("--label", help="Column of exact labels.")]
-WeightOption = Annotated[str | None, typer.Option("--weight", help="Column of the rows' weights.")]
-LowerOption = Annotated[str | None, typer.Option("--lower", help="Column of lower ends.")]
-UpperOption = Annotated[str | None, typer.Option("--upper", help="Column of upper ends.")]
-ClassesOption = Annotated[
-    str | None, typer.Option("--classes", help="All classes, lowest first: low,mid,high.")
-]
-EdgesOption = Annotated[
-    str | None,
-    typer.Option("--edges", help="Labels are numbers: learn the brackets between these, 2,5,20."),
-]
-ModelOption = Annotated[Learner, typer.Option("--model", help="What to learn.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model: average=false."),
-]
-FeaturesOption = Annotated[
-    str | None, typer.Option("--features", help="Columns to use, a,b,c; else all but the labels.")
-]
-DropOption = Annotated[str | None, typer.Option("--drop", help="Columns to leave out.")]
-TextOption = Annotated[
-    str | None, typer.Option("--text", help="Columns of numbers to read as words.")
-]
-ScaleOption = Annotated[bool, typer.Option("--scale/--no-scale", help="Standardise numbers.")]
-ImputeOption = Annotated[
-    bool, typer.Option("--impute/--no-impute", help="Fill missing numbers with the mean.")
-]
-OneHotOption = Annotated[
-    bool, typer.Option("--one-hot/--no-one-hot", help="Use columns of words, one feature a word.")
-]
-GuaranteeOption = Annotated[
-    Literal["exact", "contain", "touch"],
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from pril fit.")]
+CheckpointOption = Annotated[
+    Path | None,
     typer.Option(
-        "--guarantee",
-        help="What the guarantee covers: the true class, the whole label, or any part of it.",
+        "--checkpoint",
+        help="Folder for checkpoints. After a crash, run the same command.",
     ),
 ]
-CheckpointOption = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Folder to go on from after a crash.")
-]
-EveryOption = Annotated[int, typer.Option("--every", min=1, help="Rows between two checkpoints.")]
-ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", help="Learn on this Dask cluster: tcp://host:8786.")
-]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of local worker processes (Dask).")
-]
+EveryOption = Annotated[int, typer.Option("--every", min=1, help="Rows between checkpoints.")]
 OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a file of another kind, too.")
+    bool, typer.Option("--overwrite", help="Replace a file even if it is of another kind.")
 ]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all randomness.")]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON for machines.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
+
+
+# --- Options that belong together: a command takes them as one argument --------------------------
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for typer: a dataclass among its arguments becomes one option per field."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        kind = groups.get(parameter.name)
+        options = signature(kind).parameters.values() if kind else [parameter]
+        known = get_type_hints(kind, include_extras=True) if kind else hints
+        parameters += [
+            option.replace(kind=Parameter.KEYWORD_ONLY, annotation=known[option.name])
+            for option in options
+        ]
+
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    return run
+
+
+@dataclass
+class TableOptions:
+    """Where a table is, and how it is read."""
+
+    table: Annotated[
+        str,
+        typer.Argument(metavar="TABLE", help="A file, a folder, a glob in quotes, or - for stdin."),
+    ]
+    format: Annotated[
+        Format | None,
+        typer.Option(help="Format of the table, if its suffix does not say."),
+    ] = None
+    max_features: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of features of an svmlight file.")
+    ] = None
+
+    def open(self) -> Table:
+        """Open the table."""
+        from pril.tables.opening import open_table
+
+        return open_table(self.table, self.format, self.max_features)
+
+
+@dataclass
+class LabelOptions:
+    """The columns of the labels."""
+
+    lower: Annotated[str | None, typer.Option(help="Column of lower ends.")] = None
+    upper: Annotated[str | None, typer.Option(help="Column of upper ends.")] = None
+    label: Annotated[str | None, typer.Option(help="Column of exact labels.")] = None
+
+    def columns(self) -> tuple[str, ...]:
+        """Return one column, or those of the lower and the upper end; none without options."""
+        names = tuple(name for name in (self.label, self.lower, self.upper) if name)
+        if self.label and len(names) > 1:
+            raise InputError(
+                "--label is for exact labels, --lower and --upper for ranges: choose one"
+            )
+        if names and not self.label and len(names) < 2:
+            raise InputError(NO_LABELS)
+        if len(set(names)) < len(names):
+            raise InputError(
+                f"--lower and --upper are both {names[0]}; for exact labels pass --label"
+            )
+        return names
+
+    def columns_for(self, loaded: LoadedModel) -> tuple[str, ...]:
+        """Return the columns; without options, those that a model learned from."""
+        columns = self.columns() or loaded.labels
+        if not columns:
+            raise InputError(
+                f"{loaded.path} does not say which columns its labels were in: pass --label, or "
+                "--lower and --upper"
+            )
+        return columns
+
+
+@dataclass
+class TaskOptions(LabelOptions):
+    """What to learn; the names are those of `Task`."""
+
+    classes: Annotated[
+        str | None, typer.Option(help="All classes, lowest first: low,mid,high.")
+    ] = None
+    edges: Annotated[
+        str | None,
+        typer.Option(help="Labels are numbers: learn the brackets between these edges, 2,5,20."),
+    ] = None
+    model: Annotated[Learner, typer.Option(help="Which learner.")] = "pril"
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of the model: average=false."
+        ),
+    ] = None
+    features: Annotated[
+        str | None, typer.Option(help="Columns to use, a,b,c; else all but the labels.")
+    ] = None
+    drop: Annotated[str | None, typer.Option(help="Columns to ignore, a,b,c.")] = None
+    text: Annotated[str | None, typer.Option(help="Columns of numbers to read as words.")] = None
+    scale: Annotated[bool, typer.Option(help="Standardise numbers.")] = True
+    impute: Annotated[bool, typer.Option(help="Fill missing numbers with the mean.")] = True
+    one_hot: Annotated[bool, typer.Option(help="Use columns of words, a feature per word.")] = True
+
+    def task(self, **more: Any) -> Task:
+        """Return the task that the options ask for."""
+        from pril.tables.task import Task
+
+        given: dict[str, Any] = {**vars(self), "labels": self.columns(), **more}
+        if not given["labels"]:
+            raise InputError(NO_LABELS)
+        for name in ("classes", "features", "drop", "text"):
+            given[name] = _split_names(given[name])
+        given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
+        given["edges"] = _split_edges(given["edges"])
+        given["parameters"] = _split_assignments(given["parameters"] or [])
+        return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
+
+
+@dataclass
+class FitOptions(TaskOptions):
+    """What to learn, and how."""
+
+    weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None
+    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 10
+    shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
+    holdout: Annotated[
+        float, typer.Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model.")
+    ] = 0.2
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Also predict ranges that cover this share of the rows: 0.9."),
+    ] = None
+    guarantee: Annotated[
+        Literal["exact", "contain", "touch"],
+        typer.Option(
+            help="What the guarantee covers: the true class, the whole label, or any part of it."
+        ),
+    ] = "exact"
+    nonlinear: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of landmark features to add: 300."),
+    ] = None
+    seed: SeedOption = 0
+
 
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
-    "again": "to learn all of them pass --again",
+    "again": "to learn them once more pass --again",
     "drop": "leave it out with --drop",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(get_args(Format))}",
@@ -113,60 +221,19 @@ ADVICE = {
 # --- Reading values ------------------------------------------------------------------------------
 
 
-def split_names(text: str | None) -> tuple[str, ...] | None:
+def _split_names(text: str | None) -> tuple[str, ...] | None:
     """Return the names in a list with commas; quotes protect commas and spaces, as in CSV."""
     if text is None:
         return None
     names = tuple(next(csv.reader([text], skipinitialspace=True), []))
     if not all(names) or not names:
-        raise InputError(f"{text!r}: names, separated by commas, are expected")
+        raise InputError(f"{text!r}: expected names separated by commas")
     return names
-
-
-def label_columns(label: str | None, lower: str | None, upper: str | None) -> tuple[str, ...]:
-    """Return the columns of the labels: one, or the lower and the upper end."""
-    if label and not (lower or upper):
-        return (label,)
-    if lower and upper and not label:
-        if lower == upper:
-            raise InputError(f"--lower and --upper are both {lower}; for exact labels pass --label")
-        return (lower, upper)
-    if label:
-        raise InputError("--label is for exact labels, --lower and --upper for ranges: choose one")
-    raise InputError("where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN")
-
-
-def labels_for(
-    loaded: LoadedModel, label: str | None, lower: str | None, upper: str | None
-) -> tuple[str, ...]:
-    """Return the columns of the labels; without options, those that a model learned from."""
-    if label or lower or upper:
-        return label_columns(label, lower, upper)
-    if not loaded.labels:
-        raise InputError(
-            f"{loaded.path} does not know its labels' columns: pass --label, or both ends"
-        )
-    return loaded.labels
-
-
-def make_task(context: typer.Context, **more: Any) -> Task:
-    """Return the task that the options of a command ask for."""
-    from pril.tables.task import Task
-
-    given = context.params
-    options = {name: given[name] for name in Task.__dataclass_fields__ if name in given}
-    options["labels"] = label_columns(*(given[name] for name in ("label", "lower", "upper")))
-    for name in ("classes", "features", "drop", "text"):
-        options[name] = split_names(options[name])
-    options["drop"], options["text"] = options["drop"] or (), options["text"] or ()
-    options["edges"] = _split_edges(options["edges"])
-    options["parameters"] = _split_assignments(options["parameters"] or [])
-    return Task(**options, **more)
 
 
 def _split_edges(text: str | None) -> tuple[float, ...] | None:
     """Return ascending numbers in a list with commas."""
-    names = split_names(text)
+    names = _split_names(text)
     if names is None:
         return None
     try:
@@ -174,7 +241,7 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     except ValueError as error:
         raise InputError(f"--edges {text}: {error}") from None
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
-        raise InputError(f"--edges {text}: ascending numbers, separated by commas, are expected")
+        raise InputError(f"--edges {text}: expected ascending numbers separated by commas")
     return edges
 
 
@@ -184,7 +251,7 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not (name and equals):
-            raise InputError(f"--set {assignment}: NAME=VALUE is expected")
+            raise InputError(f"--set {assignment}: expected NAME=VALUE")
         try:
             parameters[name] = json.loads(value)
         except ValueError:
@@ -195,32 +262,26 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
 # --- Files ---------------------------------------------------------------------------------------
 
 
-def open_table(table: str, format: Format | None, max_features: int | None) -> Table:  # noqa: A002
-    """Open a table."""
-    from pril.tables import opening
-
-    return opening.open_table(table, format, max_features)
-
-
 def model_file(table: str) -> Path:
-    """Return the name of a table's model: without folder, suffix, and the signs of a glob."""
+    """Return the name of a table's model: without folder, suffixes, and wildcards."""
     from pril.tables.opening import SUFFIXES
+    from pril.tables.text import is_zipped
 
-    name = re.sub(r"\.gz$", "", Path(table).name, flags=re.IGNORECASE)
-    if Path(name).suffix.lower() in SUFFIXES:
-        name = Path(name).stem
-    stem = re.sub(r"[*?\[\]]", "", name).strip("-._ ") or "model"
+    file = Path(Path(table).name)
+    file = file.with_suffix("") if is_zipped(file) else file
+    file = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
+    stem = re.sub(r"[*?\[\]]", "", file.name).strip("-._ ") or "model"
     return Path(f"{stem}.pril")
 
 
 MODEL = "a model file"
 TEXT_TABLE = "a table of text"
-# What an output is, by the bytes that such a file begins with.
+# Kinds of output files, and the bytes that they begin with.
 KINDS = {
     MODEL: (b"PK\3\4",),
     "an HTML page": (b"<!doctype html", b"<!DOCTYPE html"),
     "an ONNX graph": (b"\x08",),
-    "a compressed table": (b"\x1f\x8b",),
+    "a compressed table": (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"),
     "a Parquet table": (b"PAR1",),
     "a picture": (
         *(b"\x89PNG", b"<?xml", b"<svg", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*", b"MM\0*"),
@@ -230,9 +291,9 @@ KINDS = {
 
 
 def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -> None:
-    """Refuse, before any work, an output that cannot be written, or that would destroy a file.
+    """Refuse, before any work, an output that cannot be written or that would destroy a file.
 
-    That is an input, or a file of another kind unless it may be overwritten.
+    Such a file is an input or, without --overwrite, a file of another kind.
     """
     if output.is_dir():
         raise InputError(f"{output} is a folder, not a file to write")
@@ -268,9 +329,11 @@ def _is_kind(file: Path, kind: str) -> bool:
 
 def table_kind(output: Path, format: str) -> str:  # noqa: A002
     """Return what kind of file a table of a format is."""
+    from pril.tables.text import is_zipped
+
     if format == "parquet":
         return "a Parquet table"
-    return "a compressed table" if output.suffix == ".gz" else TEXT_TABLE
+    return "a compressed table" if is_zipped(output) else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:
@@ -283,17 +346,20 @@ def resolved(path: Path) -> Path:
     return path.resolve()
 
 
-def open_checkpoint(
-    folder: Path | None, every: int, origin: dict[str, Any], output: Path | None
-) -> Checkpoint | None:
-    """Return the checkpoint in a folder, None without a folder."""
+@contextmanager
+def checkpoint_in(
+    folder: Path | None, every: int, output: Path | None
+) -> Iterator[Checkpoint | None]:
+    """Yield the checkpoint in a folder, None without a folder; remove it when the work is done."""
     from pril.tables.checkpoints import Checkpoint
 
     if folder is None:
-        return None
+        yield None
+        return
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"--checkpoint {folder}: this is a file, a folder is expected")
-    checkpoint = Checkpoint(folder / "checkpoint.pril", every, origin)
+        raise InputError(f"--checkpoint {folder} is a file: pass a folder")
+    checkpoint = Checkpoint(folder / "checkpoint.pril", every)
     if output and resolved(output) == resolved(checkpoint.path):
         raise InputError(f"{output} is the checkpoint itself: write the model to another file")
-    return checkpoint
+    with checkpoint.held():
+        yield checkpoint

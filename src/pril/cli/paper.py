@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,40 +14,24 @@ from pril.cli import options as opt
 from pril.cli.printing import Printer
 
 
-def audit(
-    context: typer.Context,
-    table: opt.TableArgument,
-    lower: opt.LowerOption = None,
-    upper: opt.UpperOption = None,
-    label: opt.LabelOption = None,
-    classes: opt.ClassesOption = None,
-    edges: opt.EdgesOption = None,
-    model: Annotated[
-        Literal["pril", "mpril"], typer.Option("--model", help="What to learn.")
-    ] = "pril",
-    parameters: opt.SetOption = None,
-    features: opt.FeaturesOption = None,
-    drop: opt.DropOption = None,
-    text: opt.TextOption = None,
-    scale: opt.ScaleOption = True,
-    impute: opt.ImputeOption = True,
-    one_hot: opt.OneHotOption = True,
-    format: opt.FormatOption = None,  # noqa: A002
-    max_features: opt.MaxFeaturesOption = None,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
-) -> None:
-    """Run the paper's algorithm once over a table, in memory, and compare with every bound.
+@dataclass
+class AuditOptions(opt.TaskOptions):
+    """What to learn: an algorithm that has bounds."""
+
+    model: Annotated[Literal["pril", "mpril"], typer.Option(help="Which algorithm.")] = "pril"
+
+
+def audit(table: opt.TableOptions, options: AuditOptions, printer: Printer) -> None:
+    """Run the paper's algorithm once over a table, in memory, and compare it with every bound.
 
     Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good,great
     """
     from pril import theory
     from pril.tables.training import Run
 
-    printer = Printer(quiet=quiet, json=json)
-    task = opt.make_task(context, holdout=0.0)
+    task = options.task(holdout=0.0)
     with printer.progress() as progress:
-        run = Run(opt.open_table(table, format, max_features), task, progress)
+        run = Run(table.open(), task, progress)
         X, y = run.gather()
         audited = theory.audit(X, y, run.model)
     bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]
@@ -57,13 +42,13 @@ def reproduce(
     which: Annotated[
         Literal["figure1", "figure2", "figure3", "all"], typer.Argument(help="A figure, or all.")
     ] = "all",
-    runs: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 100,
-    quick: Annotated[bool, typer.Option("--quick", help="Ten repetitions.")] = False,
+    runs: Annotated[int, typer.Option(min=1, help="Number of repetitions.")] = 100,
+    quick: Annotated[bool, typer.Option("--quick", help="Only ten repetitions.")] = False,
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("output/reproduction"),
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
     seed: opt.SeedOption = 0,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
     """Rerun the paper's experiments and check its claims.
 
@@ -71,7 +56,6 @@ def reproduce(
     """
     from pril import experiments
 
-    printer = Printer(quiet=quiet, json=json)
     with printer.progress() as progress:
 
         def start(total: int) -> Callable[[], None]:

@@ -7,7 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
 
 from pril.errors import UnavailableError
 from pril.reporting.words import count, printable
@@ -24,13 +27,17 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@dataclass
 class Printer:
     """Print what the options --quiet and --json ask for."""
 
-    def __init__(self, *, quiet: bool, json: bool, stream: Any = None) -> None:
-        self.quiet = quiet
-        self.json = json
-        self.stream = stream or sys.stdout
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")
+    ] = False
+    json: Annotated[bool, typer.Option("--json", help="Print results as JSON.")] = False
+
+    def __post_init__(self) -> None:
+        self.stream = sys.stdout
 
     def result(self, result: dict[str, Any], lines: list[str]) -> None:
         """Print the result of a command."""
@@ -66,63 +73,40 @@ class Printer:
     def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
         """Yield a function that shows how much of some work is done.
 
-        On a terminal that is a bar; elsewhere, for example in a log, a line now and then.
+        On a terminal that is a bar; elsewhere, for example in a log, a line every ten seconds.
         """
         if not sys.stderr.isatty():
-            yield _ProgressLines().update if not (self.quiet or self.json) else _show_nothing
+            yield (lambda *_: None) if self.quiet or self.json else _progress_lines()
             return
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import MofNCompleteColumn, Progress
 
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(
-            *columns, console=console, transient=True, disable=not self.shows_progress
-        ) as bar:
-            tasks: dict[str, Any] = {}
+        columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+        console, hidden = Console(stderr=True), not self.shows_progress
+        with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+            task = bar.add_task("", total=None, visible=False)
 
             def update(name: str, done: int, total: int | None) -> None:
-                if name not in tasks:
-                    for task in tasks.values():
-                        bar.remove_task(task)
-                    tasks.clear()
-                    tasks[name] = bar.add_task(name, total=total)
-                bar.update(tasks[name], completed=done, total=total)
+                if bar.tasks[task].description != name:
+                    bar.reset(task, description=name, visible=True)
+                bar.update(task, completed=done, total=total)
 
             yield update
 
 
-class _ProgressLines:
-    """Print a line to stderr every ten seconds: rows, share and rows a second."""
+def _progress_lines() -> Callable[[str, int, int | None], None]:
+    """Return a function that prints a line every ten seconds: rows, share and rows a second."""
+    printed, last_name, rows = time.monotonic(), "", 0
 
-    def __init__(self) -> None:
-        self._printed = time.monotonic()
-        self._name, self._rows = "", 0
-
-    def update(self, name: str, done: int, total: int | None) -> None:
-        """Print a line if it is time."""
-        if name != self._name:
-            self._name, self._rows = name, 0
-        now = time.monotonic()
-        seconds = now - self._printed
+    def update(name: str, done: int, total: int | None) -> None:
+        nonlocal printed, last_name, rows
+        rows, last_name = rows if name == last_name else 0, name
+        seconds = time.monotonic() - printed
         if seconds < PROGRESS_SECONDS:
             return
         share = f" ({done / total:.0%})" if total else ""
-        speed = (done - self._rows) / max(seconds, 1e-9)
+        speed = (done - rows) / max(seconds, 1e-9)
         print(f"{name}: {count(done, 'row')}{share}, {speed:,.0f} rows/s", file=sys.stderr)
-        self._printed, self._rows = now, done
+        printed, rows = time.monotonic(), done
 
-
-def _show_nothing(name: str, done: int, total: int | None) -> None:
-    pass
+    return update

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,8 +17,6 @@ from pril.errors import InputError, naming_file
 from pril.reporting.words import count, evaluation_lines
 
 if TYPE_CHECKING:
-    from pril.tables.answers import StreamOptions
-    from pril.tables.checkpoints import Checkpoint
     from pril.tables.model import LoadedModel
 
 
@@ -29,28 +28,25 @@ def _load(model: Path) -> LoadedModel:
 
 def predict(
     model: opt.ModelArgument,
-    table: opt.TableArgument,
+    table: opt.TableOptions,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
     ] = None,
-    format: opt.FormatOption = None,  # noqa: A002
-    max_features: opt.MaxFeaturesOption = None,
     overwrite: opt.OverwriteOption = False,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
-    """Add columns prediction and score to a table; lower and upper, if the model has ranges.
+    """Add the columns prediction and score to a table, and lower and upper if there are ranges.
 
     Example: pril predict flats.pril new.csv -o rated.csv
     """
     from pril.tables.model import output_format
     from pril.tables.writing import open_output
 
-    # Without a file the table goes to stdout, and JSON about it to stderr.
-    printer = Printer(
-        quiet=quiet or not (output or json), json=json, stream=None if output else sys.stderr
-    )
-    loaded, opened = _load(model), opt.open_table(table, format, max_features)
+    if not output:  # the table goes to stdout, and JSON about it to stderr
+        printer = replace(printer, quiet=printer.quiet or not printer.json)
+        printer.stream = sys.stderr
+    loaded, opened = _load(model), table.open()
     written = output_format(output, opened)
     with ExitStack() as stack:
         stream = sys.stdout.buffer
@@ -72,62 +68,52 @@ def predict(
 
 def evaluate(
     model: opt.ModelArgument,
-    table: opt.TableArgument,
-    lower: opt.LowerOption = None,
-    upper: opt.UpperOption = None,
-    label: opt.LabelOption = None,
-    format: opt.FormatOption = None,  # noqa: A002
-    max_features: opt.MaxFeaturesOption = None,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    table: opt.TableOptions,
+    labels: opt.LabelOptions,
+    *,
+    printer: Printer,
 ) -> None:
-    """Evaluate a model on a table with labels, by default in the columns that it learned from.
+    """Evaluate a model on a table with labels; without options, in the columns it learned from.
 
     Example: pril evaluate flats.pril more.csv
     """
-    printer = Printer(quiet=quiet, json=json)
-    loaded, opened = _load(model), opt.open_table(table, format, max_features)
-    labels = opt.labels_for(loaded, label, lower, upper)
+    loaded, opened = _load(model), table.open()
+    columns = labels.columns_for(loaded)
     with printer.progress() as progress:
-        evaluation = loaded.evaluate(opened, labels, progress)
+        evaluation = loaded.evaluate(opened, columns, progress)
     result = evaluation.to_dict(loaded.learner.order_)
     printer.result(result, evaluation_lines(result))
 
 
 def report(
     model: opt.ModelArgument,
-    table: opt.TableArgument,
+    table: opt.TableOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
-    lower: opt.LowerOption = None,
-    upper: opt.UpperOption = None,
-    label: opt.LabelOption = None,
-    format: opt.FormatOption = None,  # noqa: A002
-    max_features: opt.MaxFeaturesOption = None,
+    labels: opt.LabelOptions,
     overwrite: opt.OverwriteOption = False,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
-    """Write a page with pictures on how good a model is on a table with labels.
+    """Write an HTML page on how good a model is on a table with labels.
 
     Example: pril report flats.pril more.csv -o report.html
     """
-    printer = Printer(quiet=quiet, json=json)
-    loaded, opened = _load(model), opt.open_table(table, format, max_features)
-    labels = opt.labels_for(loaded, label, lower, upper)
+    loaded, opened = _load(model), table.open()
+    columns = labels.columns_for(loaded)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     with printer.progress() as progress:
-        result = loaded.report(opened, labels, output, progress)
+        result = loaded.report(opened, columns, output, progress)
     lines = [*evaluation_lines(result), f"report {output}"]
     printer.result({**result, "report": str(output)}, lines)
 
 
 def show(
     model: opt.ModelArgument,
-    plot: Annotated[Path | None, typer.Option(help="Draw the model to this file.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many weights to print.")] = 10,
+    plot: Annotated[Path | None, typer.Option(help="Picture of the model to write.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Number of weights to show.")] = 10,
     overwrite: opt.OverwriteOption = False,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
     """Show what a model has learned, and from what.
 
@@ -136,7 +122,7 @@ def show(
     loaded = _load(model)
     learner, about = loaded.learner, loaded.about
     thresholds = getattr(learner, "thresholds_", None)
-    weights = loaded.weights(None if json else top)
+    weights = loaded.weights(None if printer.json else top)
     result = {
         "model": about.model,
         "classes": learner.order_.tolist(),
@@ -153,7 +139,7 @@ def show(
         _draw(loaded, plot, top)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
-    Printer(quiet=quiet, json=json).result(result, lines)
+    printer.result(result, lines)
 
 
 def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
@@ -198,8 +184,8 @@ def export(
     model: opt.ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
     overwrite: opt.OverwriteOption = False,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
     """Write a model as ONNX, to predict without Python.
 
@@ -220,140 +206,73 @@ def export(
         f"outputs  {', '.join(outputs)}",
     ]
     result = {"graph": str(output), "inputs": inputs, "outputs": outputs}
-    Printer(quiet=quiet, json=json).result(result, lines)
+    printer.result(result, lines)
 
 
 def stream(
     model: opt.ModelArgument,
+    labels: opt.LabelOptions,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Keep what was learned here; may be MODEL itself."),
+        typer.Option("--output", "-o", help="Model file to write; may be MODEL itself."),
     ] = None,
-    lower: opt.LowerOption = None,
-    upper: opt.UpperOption = None,
-    label: opt.LabelOption = None,
     checkpoint: opt.CheckpointOption = None,
     every: opt.EveryOption = 100_000,
     half_life: Annotated[
-        float | None,
-        typer.Option("--half-life", help="Rows after which what was learned counts half."),
+        float | None, typer.Option(help="Number of rows after which what was learned counts half.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--id", help="Column to copy to the answer.")] = None,
+    key: Annotated[str | None, typer.Option("--id", help="Column to copy to the output.")] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Answer with probabilities, if the model has them.")
+        bool, typer.Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
     on_error: Annotated[
         Literal["stop", "skip"],
-        typer.Option("--on-error", help="At a bad line: stop, or answer with the error."),
+        typer.Option(help="At a bad line: stop, or print the error in its place and go on."),
     ] = "stop",
     again: Annotated[
         bool,
-        typer.Option("--again", help="Learn rows even if MODEL's last checkpointed run did."),
+        typer.Option("--again", help="Learn rows even if the last run already learned them."),
     ] = False,
     format: Annotated[  # noqa: A002
-        opt.StreamFormat | None, typer.Option("--format", help="Override the detected format.")
+        opt.StreamFormat | None, typer.Option(help="Override the detected format.")
     ] = None,
     overwrite: opt.OverwriteOption = False,
-    quiet: opt.QuietOption = False,
-    json: opt.JsonOption = False,
+    *,
+    printer: Printer,
 ) -> None:
-    """Answer rows from stdin, one line each, and learn from those that have a label.
+    """Predict rows from stdin, one line each, and learn from those that have a label.
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
     from pril.tables.answers import StreamOptions
     from pril.tables.checkpoints import hold, lock_of
+    from pril.tables.stream import Stopped, Stream
+    from pril.tables.stream_run import run_stream
 
-    printer = Printer(quiet=quiet, json=json, stream=sys.stderr)
+    printer.stream = sys.stderr
     if output:
         opt.check_output(output, [], opt.MODEL, overwrite)
-    saved = opt.open_checkpoint(checkpoint, every, {}, output)
     with ExitStack() as stack:
-        if saved:
-            stack.enter_context(saved.held())
+        saved = stack.enter_context(opt.checkpoint_in(checkpoint, every, output))
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = _load(model)
-        named = lower or upper or label
-        labels = opt.label_columns(label, lower, upper) if named else loaded.labels
+        columns = labels.columns() or loaded.labels
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, chances=proba, skip=on_error == "skip")
-        result = _stream(loaded, labels, output, saved, half_life, options, again, format, printer)
-    if saved:  # last: before this, the same command would go on from the checkpoint
-        saved.remove()
-    printer.result(result, evaluation_lines(result))
-
-
-def _stream(
-    loaded: LoadedModel,
-    labels: tuple[str, ...],
-    output: Path | None,
-    saved: Checkpoint | None,
-    half_life: float | None,
-    options: StreamOptions,
-    again: bool,
-    format: opt.StreamFormat | None,  # noqa: A002
-    printer: Printer,
-) -> dict[str, Any]:
-    """Answer all rows, and write what was learned; return how good the answers were."""
-    from dataclasses import asdict
-    from hashlib import sha256
-
-    from pril.io import model_files
-    from pril.tables.stream import Finished, Stopped, Stream
-
-    if loaded.ranges and labels:
-        raise InputError(
-            f"{loaded.path} holds calibrated ranges: what it learned now would void them"
-        )
-    if loaded.is_frozen and labels:
-        raise InputError(f"{loaded.path} holds a FrozenEstimator, which does not learn")
-    if labels and not output:
-        printer.note("what is learned is not kept: pass -o FILE")
-    notes = {"labels": list(labels), **loaded.about.notes}
-    last = Finished.of(notes.pop("finished", None), loaded.path)
-    begun = {
-        "checksum": sha256(loaded.path.read_bytes()).hexdigest(),
-        "streamed": notes.get("streamed", 0),
-    }
-    origin: dict[str, Any] = {"model": begun, "labels": list(labels), "half-life": half_life}
-    if options.skip:  # blank lines count as rows
-        origin["on-error"] = "skip"
-    rows = Stream(loaded, labels, sys.stdout.buffer, _LossTable(printer), saved, options)
-    in_place = bool(saved and output and output.resolve() == loaded.path.resolve())
-    if saved:
-        saved.origin = origin
-        if in_place and last:
-            if saved.is_of(last.origin):  # killed after it had replaced the model
-                saved.remove()
-            if not again and last.origin | {"model": begun} == origin and not saved.path.exists():
-                rows.last = last
-
-    def keep() -> None:
-        if not output:
-            return
-        notes["streamed"] = begun["streamed"] + rows.evaluation.rows
-        if in_place:
-            notes["finished"] = asdict(Finished(origin, rows.position, rows.evaluation))
-        model_files.write(loaded.model, output, kind="model", notes=notes)
-
-    try:
-        rows.run(sys.stdin.fileno(), format)
-    except (ValueError, OSError, Stopped) as error:
-        if saved is None:  # the model has learned all rows before this one
-            keep()
-        if isinstance(error, Stopped):
+        if columns:
+            loaded.check_learns()
+            if not output:
+                printer.note("what is learned is not saved: pass -o FILE")
+        rows = Stream(loaded, columns, sys.stdout.buffer, _LossTable(printer), saved, options)
+        try:
+            done = run_stream(rows, sys.stdin.fileno(), format, output, half_life, again)
+        except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
-        raise
-    if last and rows.is_repeated:
-        said = f"{loaded.path} has learned the first {count(last.position.rows, 'row')} already"
-        warnings.warn(f"{said}; to learn them once more pass --again", stacklevel=1)
-        if rows.position.rows == last.position.rows:  # the model stays as it is
-            return last.evaluation.to_dict(loaded.learner.order_)
-    keep()
-    return rows.evaluation.to_dict(loaded.learner.order_)
+    result = done.to_dict(loaded.learner.order_)
+    printer.result(result, evaluation_lines(result))
 
 
 class _LossTable:

@@ -28,7 +28,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import ranking
 from pril.core.parts import Parts
 from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
 from pril.dask.client import Cluster as Cluster
@@ -187,10 +186,8 @@ def _fit(
     """Fit the steps and the learner; X without rows, and the classes, may be known or None."""
     model = clone(_learner_of(estimator))
     model._validate_params()
-    features, classes = known
-    if model.classes is not None:
-        classes = ranking.check_classes(model.classes)
     steps = fitted_steps(estimator, blocks, cluster)
+    features, classes = known
     if steps:
         blocks, features = transformed(steps, blocks), None
     model = learn(model, blocks, features, classes, mode, epochs, cluster)
@@ -224,7 +221,7 @@ def predict(estimator: Any, X: Any) -> Any:
     >>> pril.dask.predict(model, X)[[0, 300, 599]].compute()
     array([0, 1, 2])
     """
-    _learner_of(estimator, fitted=True)
+    check_is_fitted(Parts.of(estimator).learner)
     return predict_lazily(estimator, X, "predict", estimator.classes_.dtype)
 
 
@@ -253,7 +250,8 @@ def latent(estimator: Any, X: Any) -> Any:
     >>> bool((pril.dask.latent(model, X).compute() == model.latent(X.compute())).all())
     True
     """
-    learner = _learner_of(estimator, fitted=True)
+    learner = Parts.of(estimator).learner
+    check_is_fitted(learner)
     if not hasattr(learner, "latent"):
         raise InputTypeError(
             f"{type(learner).__name__} has a score for each class, not one latent score"
@@ -288,16 +286,13 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
     >>> pril.dask.score(model, X, y).compute() == model.score(X.compute(), y.compute())
     True
     """
-    _learner_of(estimator, fitted=True)
+    check_is_fitted(Parts.of(estimator).learner)
     return score_lazily(estimator, X, y)
 
 
-def _learner_of(estimator: Any, *, fitted: bool = False) -> Any:
-    """Return the learner, alone or at the end of a Pipeline; to fit, refuse anything else."""
+def _learner_of(estimator: Any) -> Any:
+    """Return the learner to be fitted, alone or at the end of a Pipeline; refuse anything else."""
     parts = Parts.of(estimator)
-    if fitted:
-        check_is_fitted(parts.learner)
-        return parts.learner
     others = [part for part in parts.wrappers if not hasattr(part, "steps")]
     if others or parts.is_frozen or len(parts.wrappers) > 1:
         raise InputTypeError(

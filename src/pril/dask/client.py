@@ -31,20 +31,14 @@ NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to star
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
 
-# What Dask raises when a cluster, its workers or its client are gone. The last two classes do not
-# exist in every version.
+# What Dask raises when a cluster, its workers or its client are gone. The last two are not in every
+# version.
 CLUSTER_ERRORS = (
     CancelledError,
     distributed.KilledWorker,
     distributed.comm.CommClosedError,
-    *(
-        getattr(module, name)
-        for module, name in (
-            (distributed.client, "ClosedClientError"),
-            (distributed.scheduler, "NoWorkerError"),
-        )
-        if hasattr(module, name)
-    ),
+    getattr(distributed.client, "ClosedClientError", CancelledError),
+    getattr(distributed.scheduler, "NoWorkerError", CancelledError),
 )
 
 

@@ -24,10 +24,9 @@ from dask import delayed
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
-from pril.core import loop
+from pril.core import loop, ranking
 from pril.core.learner import Patience
 from pril.core.memory import Layout, Memory
-from pril.core.registry import BY_NAME
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, find_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
@@ -59,14 +58,14 @@ def learn(
 ) -> Any:
     """Return the model fitted to the blocks.
 
-    `features` is X without rows, and `classes` are the labels in order; None has to be found.
+    `features` is X without rows, and `classes` are those of the labels; None has to be found.
     """
     if mode not in ("mix", "chain"):
         raise InputError(f"mode must be 'mix' or 'chain', got {mode!r}")
     is_integer = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
     if epochs is not None and not (is_integer and epochs >= 1):
-        raise InputError(f"epochs must be a whole number from 1 on, or None, got {epochs!r}")
-    if mode == "mix" and not _mixes(model):
+        raise InputError(f"epochs must be a positive integer or None, got {epochs!r}")
+    if mode == "mix" and not issubclass(model._memory_type, Memory):
         raise InputError(
             f"mode='mix' cannot learn {type(model).__name__}: the mean of its models would hold "
             "the support rows of all of them; use mode='chain', or PRIL on a feature map"
@@ -78,7 +77,9 @@ def learn(
         )
     if len(blocks) == 0:
         raise InputError("X has no blocks")
-    if classes is None:
+    if model.classes is not None:
+        classes = ranking.check_classes(model.classes)
+    elif classes is None:
         classes = find_classes(blocks, cluster)
     epochs = model.max_iter if epochs is None else epochs
     if mode == "chain":
@@ -89,12 +90,6 @@ def learn(
     else:
         model._read_rows(features, reset=True, min_rows=0)
     return _mix(model, blocks, classes, epochs, cluster)
-
-
-def _mixes(model: Any) -> bool:
-    """Tell whether the mean of models is a model of the same kind; subclasses are as their base."""
-    names = [base.__name__ for base in type(model).__mro__]
-    return all(BY_NAME[name].mixes for name in names if name in BY_NAME)
 
 
 def _no_rows_error() -> ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -13,13 +13,7 @@ from pril.core import ranking
 from pril.core.parts import Parts
 from pril.dask.blocks import blocks_of, errors_name_block, not_lazy_error, row_blocks
 from pril.dask.client import tree_sum
-from pril.dask.steps import apply_steps
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 def predict_lazily(estimator: Any, X: Any, method: str, dtype: Any) -> Any:
@@ -35,29 +29,26 @@ def predict_lazily(estimator: Any, X: Any, method: str, dtype: Any) -> Any:
 
     dtype = pd.Series(estimator.classes_).dtype if method == "predict" else dtype
     meta = pd.Series(dtype=dtype, name=method, index=X._meta.index)
-    return X.map_partitions(predict_partition, model, method, dtype, meta=meta)
+    return X.map_partitions(predict_block, model, method, dtype, meta=meta)
 
 
-def predict_block(X: Any, model: Any, method: str, dtype: Any, block_id: Any = None) -> Array:
-    """Return a method's result for each row of a block, which may be empty."""
-    if X.shape[0] == 0:
-        return np.empty(0, dtype=dtype)
-    with errors_name_block(None if block_id is None else block_id[0]):
-        if not hasattr(model, method):  # a Pipeline has no `latent`
-            parts = Parts.of(model)
-            model, X = parts.learner, apply_steps([step for _, step in parts.steps], X)
-        predicted: Array = getattr(model, method)(X)
-    return predicted
-
-
-def predict_partition(
-    X: Any, model: Any, method: str, dtype: Any, partition_info: Any = None
+def predict_block(
+    X: Any, model: Any, method: str, dtype: Any, block_id: Any = None, partition_info: Any = None
 ) -> Any:
-    """Return a method's result for each row of a partition, with its index."""
+    """Return a method's result for each row of a block; of a DataFrame, with its index."""
+    b = partition_info["number"] if partition_info else block_id and block_id[0]
+    predicted = np.empty(0, dtype=None if is_dataframe_like(X) else dtype)
+    if X.shape[0]:  # most steps refuse a block without rows
+        with errors_name_block(b):
+            if hasattr(model, method):
+                predicted = getattr(model, method)(X)
+            else:  # a Pipeline has no `latent`
+                parts = Parts.of(model)
+                predicted = getattr(parts.learner, method)(parts.transform(X))
+    if not is_dataframe_like(X):
+        return predicted
     import pandas as pd
 
-    block = None if partition_info is None else (partition_info["number"],)
-    predicted = predict_block(X, model, method, None, block)
     return pd.Series(predicted, index=X.index, name=method, dtype=dtype)
 
 
@@ -65,28 +56,22 @@ def score_lazily(estimator: Any, X: Any, y: Any) -> Any:
     """Return the share of predictions inside their interval, as a Delayed."""
     model = delayed(estimator, traverse=False)
     hits = [delayed(count_hits)(model, block, b) for b, block in enumerate(blocks_of(X, y))]
-    return delayed(share_of_hits)(tree_sum(hits, add_hits))
+    return delayed(share_of_hits)(tree_sum(hits, sum))
 
 
-def count_hits(model: Any, block: Any, b: int) -> tuple[int, int]:
+def count_hits(model: Any, block: Any, b: int) -> Any:
     """Return the number of predictions inside their interval, and of rows with a label."""
     X, y = block
     with errors_name_block(b):
         labels = ranking.read(y)
         ranking.check_length(labels.values, range(X.shape[0]))
         rows = int(labels.labelled().sum())
-        return (round(model.score(X, labels) * rows), rows) if rows else (0, 0)
+        return np.array([round(model.score(X, labels) * rows) if rows else 0, rows])
 
 
-def add_hits(parts: list[tuple[int, int]]) -> tuple[int, int]:
-    """Add up hits and rows."""
-    hits, rows = zip(*parts, strict=True)
-    return sum(hits), sum(rows)
-
-
-def share_of_hits(counts: tuple[int, int]) -> float:
+def share_of_hits(counts: Any) -> float:
     """Return hits over rows."""
-    hits, rows = counts
+    hits, rows = counts.tolist()
     if rows == 0:
         raise InputError("X has no rows in any block, and at least one is needed for a score")
-    return hits / rows
+    return float(hits / rows)

@@ -9,6 +9,7 @@ import numpy as np
 from dask import delayed
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core.parts import Parts
@@ -54,21 +55,14 @@ def merge_encoders(parts: list[Any]) -> Any:
 
 def transformed(steps: list[tuple[str, Any]], blocks: Blocks) -> Blocks:
     """Return the blocks with their features after the steps."""
-    shared = delayed([step for _, step in steps], traverse=False)  # sent once
+    shared = delayed(Pipeline(steps), traverse=False)  # sent once
     return [delayed(transform_block)(shared, block, b) for b, block in enumerate(blocks)]
 
 
-def transform_block(steps: list[Any], block: Any, b: int) -> tuple[Any, Any]:
+def transform_block(steps: Pipeline, block: Any, b: int) -> tuple[Any, Any]:
     """Return the features of a block after the steps, and its labels."""
     X, y = block
-    with errors_name_block(b):
-        return apply_steps(steps, X), y
-
-
-def apply_steps(steps: list[Any], X: Any) -> Any:
-    """Return what the steps make of rows."""
     if X.shape[0] == 0:  # most transformers refuse a block without rows
-        return np.empty((0, len(steps[-1].get_feature_names_out())))
-    for step in steps:
-        X = step.transform(X)
-    return X
+        return np.empty((0, len(steps[-1].get_feature_names_out()))), y
+    with errors_name_block(b):
+        return steps.transform(X), y

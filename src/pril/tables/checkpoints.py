@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ def hold(lock: Path, subject: str) -> Iterator[None]:
     try:
         own.acquire()
     except Timeout:
-        raise InputError(f"{subject} is in use by another pril: wait until it has ended") from None
+        raise InputError(f"{subject} is in use by another process: wait until it ends") from None
     try:
         yield
     finally:
@@ -44,7 +44,7 @@ class Checkpoint:
 
     path: Path
     every: int
-    origin: dict[str, Any]  # identifies the run: its table and its task
+    origin: dict[str, Any] = field(default_factory=dict)  # what identifies the run, which sets it
 
     def restore(self) -> dict[str, Any] | None:
         """Return what the file holds, if there is one."""
@@ -61,10 +61,11 @@ class Checkpoint:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let no other process use the folder meanwhile."""
+        """Let no other process use the folder meanwhile; remove the file when the work is done."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with hold(self.path.with_suffix(".lock"), f"the checkpoint {self.path.parent}"):
             yield
+            self.remove()
 
     def is_of(self, origin: dict[str, Any]) -> bool:
         """Tell whether there is a file, and it belongs to this run."""

@@ -1,7 +1,7 @@
 """Learn from a table on a Dask cluster: `pril.dask.fit_blocks` over pieces of the table.
 
-A piece is a file, or some row groups of one. Workers read it themselves, so they must see the same
-files. They return surveys, sums and models to the client, never rows.
+A piece is a file, or some row groups of one. Workers read it themselves, so they need access to
+the same files. They return surveys, sums and models to the client, never rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pril.tables.cells import one_batch
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
 from pril.tables.label_columns import LabelColumns
-from pril.tables.opening import FORMATS
 from pril.tables.survey import Columns, Survey, row_numbers, select_rows
 from pril.tables.task import Task, Uses
 from pril.tables.training import Check, Recipe, Run
@@ -43,9 +42,9 @@ log = logging.getLogger(__name__)
 class Piece(NamedTuple):
     """Rows of a table that one task reads."""
 
-    file: str
+    kind: type[Table]
+    file: Path
     name: str  # what the user calls the file
-    format: str
     first: int
     rows: int | None
     task: Task  # its seed chooses the rows held out, the same in every pass
@@ -53,7 +52,7 @@ class Piece(NamedTuple):
 
     def open(self) -> Table:
         """Return the file as a table."""
-        return FORMATS[self.format]([Path(self.file)], self.name, self.schema)
+        return self.kind([self.file], self.name, self.schema)
 
     def blocks(
         self, table: Table, columns: list[str]
@@ -79,7 +78,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
             return task(piece, *arguments)
         except FileNotFoundError:
             return TableError(
-                f"{piece.name}: a worker does not find this file; all workers must see the table"
+                f"{piece.name}: a worker cannot find this file; all workers need the table"
             )
         except (ValueError, OSError) as error:
             return error
@@ -134,8 +133,8 @@ def check_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     """Rate the rows that are kept apart."""
     table, check = piece.open(), Check()
     for row, block, uses in piece.blocks(table, recipe.columns):
-        apart = recipe.read_apart(table, model, row, block, uses)
-        check = check.plus(apart.check(piece.task, model))
+        if apart := recipe.read_apart(table, model, row, block, uses):
+            check = check.plus(apart.check(piece.task, model))
     return check
 
 
@@ -150,15 +149,14 @@ class ClusterRun(Run):
         if self.columns.sparse:
             raise TableError(f"{table.name}: sparse tables are not learned on a cluster")
         self.client, self.bar = client, progress
-        names = {kind: name for name, kind in FORMATS.items()}
         schema = None if isinstance(table, Parquet) else table.schema
         pieces = table.pieces()
         self.files = [file for file, _, _ in pieces]
         self.pieces = [
             Piece(
-                file=str(file.resolve()),
+                kind=type(table),
+                file=file.resolve(),
                 name=table.name_of(file),
-                format=names[type(table)],
                 first=first,
                 rows=rows,
                 task=replace(task, seed=task.seed + k),
@@ -183,8 +181,8 @@ class ClusterRun(Run):
             self.model = cluster_learning.fit_blocks(
                 model, self._tasks(read_piece, recipe), client=self.client, progress=self.bar
             )
-        except InputError as error:  # some piece is wrong: report the first that is
-            list(self._compute("looking for the mistake", try_piece, recipe, model))
+        except InputError as error:  # report the first piece that cannot be learned
+            list(self._compute("looking for the bad row", try_piece, recipe, model))
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self._check_unchanged()
@@ -210,7 +208,7 @@ class ClusterRun(Run):
         cluster = cluster_learning.Cluster(self.client, self.bar)
         for result in cluster.compute(delayed(list)(self._tasks(task, *shared)), doing):
             if isinstance(result, Exception):
-                with suppress(FileNotFoundError):  # a worker has said so
+                with suppress(FileNotFoundError):  # the worker's error says so
                     self._check_unchanged()
                 raise result
             yield result

@@ -41,7 +41,7 @@ ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
 def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
-    """Check rows to be predicted, and their labels, which a learner need not be able to learn."""
+    """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
     rows = learner._read_rows(features, reset=False, min_rows=0)
     return Batch(rows, ranking.to_intervals(labels, learner.order_))
 
@@ -50,7 +50,7 @@ class Predictions(NamedTuple):
     """What `LoadedModel.predict` has written."""
 
     rows: int
-    unseen: dict[str, str]  # for columns with words never seen in training: a message on the first
+    unseen: dict[str, str]  # a message for each column with words never seen in training
 
 
 class LoadedModel:
@@ -69,6 +69,16 @@ class LoadedModel:
         self.ranges, self.is_frozen = parts.ranges, parts.is_frozen
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
+
+    def check_learns(self) -> None:
+        """Refuse a model that must not learn any more."""
+        if self.ranges:
+            raise InputError(
+                f"{self.path} holds calibrated ranges, which would not hold for a model that has "
+                "learned more"
+            )
+        if self.is_frozen:
+            raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
 
     def set_half_life(self, half_life: float) -> None:
         """Let what was learned count half after so many rows."""
@@ -183,7 +193,7 @@ class LoadedModel:
         unseen = self.encoder.unseen_words(block) if self.encoder else {}
         return {
             name: f"{table.where(first + row)}: column {name!r} is {shown(word)}, which the model "
-            "has never seen; it counts as no word"
+            "has never seen; it is ignored"
             for name, (row, word) in unseen.items()
         }
 

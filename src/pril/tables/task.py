@@ -22,10 +22,9 @@ CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are
 
 
 class Uses(NamedTuple):
-    """What each row is for: an array of booleans for each use."""
+    """What each row is for; one that is neither learned nor held out calibrates ranges."""
 
-    learning: Array
-    calibration: Array
+    learning: Array  # booleans
     held_out: Array
 
 
@@ -83,14 +82,12 @@ class Task:
     def uses(self, first: int, n: int) -> Uses:
         """Return what each of the n rows from `first` on is for."""
         if not self.keeps_rows_apart:
-            none = np.broadcast_to(False, n)
-            return Uses(~none, none, none)
+            return Uses(np.broadcast_to(True, n), np.broadcast_to(False, n))
         bits = np.random.PCG64(self.seed).advance(first)  # row k gets the k-th number
         number = np.random.Generator(bits).random(n)
         share = 0.0 if self.coverage is None else CALIBRATION_SIZE
-        held_out = number < self.holdout
         learning = number >= self.holdout + share * (1 - self.holdout)
-        return Uses(learning, ~(held_out | learning), held_out)
+        return Uses(learning, number < self.holdout)
 
     def blank_model(self, classes: Array) -> Any:
         """Return the model before it has learned anything; refuse parameters that it lacks."""

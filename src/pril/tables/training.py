@@ -27,7 +27,6 @@ from pril.core.learner import Batch
 from pril.ranges import PredictionRanges, calibration_scores
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
-from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.model import Progress, read_batch
@@ -52,7 +51,7 @@ class Recipe(NamedTuple):
 
     task: Task
     labels: LabelColumns
-    front: ColumnEncoder | Pipeline  # what turns cells into features
+    front: Pipeline  # what turns cells into features
 
     @property
     def columns(self) -> list[str]:
@@ -69,35 +68,29 @@ class Recipe(NamedTuple):
 
     def read_apart(
         self, table: Table, model: Any, first: int, cells: pa.RecordBatch, uses: Uses
-    ) -> Apart:
+    ) -> Apart | None:
         """Return the rows of a block that are kept apart, without those of weight zero."""
-        counting = self.task.counting(cells)
-        held_out, calibration = (
-            read_batch(
-                model, *self.read(table, row_numbers(first, use), select_rows(cells, use))[:2]
-            )
-            if use.any()
-            else None
-            for use in (uses.held_out & counting, uses.calibration & counting)
-        )
-        return Apart(held_out, calibration)
+        use = ~uses.learning & self.task.counting(cells)
+        if not use.any():
+            return None
+        X, y, _ = self.read(table, row_numbers(first, use), select_rows(cells, use))
+        return Apart(read_batch(model, X, y), uses.held_out[use])
 
 
 class Apart(NamedTuple):
-    """Rows that the model does not learn from; None if there are none."""
+    """Rows that the model does not learn from."""
 
-    held_out: Batch | None
-    calibration: Batch | None
+    batch: Batch
+    held_out: Array  # which of them evaluate the model; the others calibrate its ranges
 
     def check(self, task: Task, model: Any) -> Check:
         """Rate the rows."""
-        evaluation, scores = Check()
-        if self.held_out:
-            rank = model._rate_rows(self.held_out.rows)[0]
-            evaluation = Evaluation.of(self.held_out.intervals, rank)
-        if self.calibration:
-            _, scores, cut = model._rate_rows(self.calibration.rows)
-            scores = calibration_scores(scores, cut, self.calibration.intervals, task.guarantee)
+        rank, scores, cut = model._rate_rows(self.batch.rows)
+        intervals, out = self.batch.intervals, self.held_out
+        evaluation = Evaluation.of(intervals[out], rank[out])
+        if task.coverage is None:
+            return Check(evaluation)
+        scores = calibration_scores(scores[~out], cut, intervals[~out], task.guarantee)
         return Check(evaluation, scores)
 
 
@@ -119,16 +112,16 @@ class Block(NamedTuple):
     num_rows: int  # the name is Arrow's
     places: Array  # of the rows to learn from, in the table
     learning: Batch
-    apart: Apart
+    apart: Apart | None
 
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return sum(batch.nbytes for batch in (self.learning, *self.apart) if batch)
+        return self.learning.nbytes + (self.apart.batch.nbytes if self.apart else 0)
 
 
 class Kept:
-    """Blocks that stay in memory: all from the first row on, or none if they take too much."""
+    """Blocks kept in memory: all of them, or none if they need too much."""
 
     def __init__(self) -> None:
         self.blocks: deque[tuple[int, Any]] = deque()
@@ -173,9 +166,11 @@ class Run:
         self._cells, self._prepared = Kept(), Kept()
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
-        """Go on from where the checkpoint is, or from the start; return the model."""
+        """Start, or go on from the checkpoint; return the model."""
         self.checkpoint = checkpoint
-        self._restore()
+        if checkpoint:
+            checkpoint.origin = self.origin()
+            self._restore(checkpoint.restore())
         if self.phase == "survey":
             self._survey()
             self._begin_learning()
@@ -184,12 +179,7 @@ class Run:
         self.checkpoint = None
         if self.task.keeps_rows_apart:
             self.check = self._check()
-        steps = [
-            ("columns", self.survey.encoder),
-            ("landmarks", self.landmarks),
-            ("model", self.model),
-        ]
-        fitted = Pipeline([(name, step) for name, step in steps if step is not None])
+        fitted = self._pipeline(("model", self.model))
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
@@ -278,17 +268,19 @@ class Run:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
         self.row, check = 0, Check()
         for _, block in self._tracked("evaluating", self._blocks()):
-            check = check.plus(block.apart.check(self.task, self.model))
+            if block.apart:
+                check = check.plus(block.apart.check(self.task, self.model))
         return check
 
     @property
     def recipe(self) -> Recipe:
         """How rows become features, labels and weights."""
-        encoder = self.survey.encoder
-        if self.landmarks is None:
-            return Recipe(self.task, self.labels, encoder)
-        front = Pipeline([("columns", encoder), ("landmarks", self.landmarks)])
-        return Recipe(self.task, self.labels, front)
+        return Recipe(self.task, self.labels, self._pipeline())
+
+    def _pipeline(self, *last: tuple[str, Any]) -> Pipeline:
+        """Return the steps that turn cells into features, and those that come after them."""
+        steps = [("columns", self.survey.encoder), ("landmarks", self.landmarks), *last]
+        return Pipeline([(name, step) for name, step in steps if step is not None])
 
     def _blocks(self) -> Iterator[tuple[int, Block]]:
         """Return the first row of each block, and the block, from where the pass stands.
@@ -312,7 +304,7 @@ class Run:
             log.info("memory: %s (%d MB at most)", said, CACHE_BYTES >> 20)
 
     def _read_cells(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the blocks as the survey has kept them, for the last time, or read them again."""
+        """Return the blocks that the survey has kept, and drop them; or read them again."""
         if not self._cells.blocks:
             yield from self.table.blocks(columns, self.row)
         while self._cells.blocks:
@@ -346,12 +338,11 @@ class Run:
         names = ("phase", "row", "done", "epoch", "mistakes", "landmarks", "model", "rng")
         return {name: getattr(self, name) for name in names} | {"survey": self.survey.to_dict()}
 
-    def _restore(self) -> None:
-        state = self.checkpoint.restore() if self.checkpoint else None
+    def _restore(self, state: dict[str, Any] | None) -> None:
         if state:
             self.survey.restore(state.pop("survey"))
             vars(self).update(state)
-            log.info("checkpoint: %s, goes on at row %d", self.phase, self.row + 1)
+            log.info("checkpoint: %s, continued at row %d", self.phase, self.row + 1)
 
     def origin(self) -> dict[str, Any]:
         """Return what identifies this run, for its checkpoint."""
