@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -199,10 +198,10 @@ class Stream:
                     if skip.rows == 0:
                         self._write(heading)
                 all_lines = rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
-                self._answer_all(rows, self._new_lines(self._compare(all_lines, skip), skip))
+                self._answer(rows, self._new_lines(self._compare(all_lines, skip), skip))
             self.last = None
             if rows is not None:  # fewer rows than the last run has learned
-                self._answer_all(rows, self._held)
+                self._answer(rows, self._held)
         except (TableError, Stopped):  # the model has learned whole rows: save it
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
             # Nor before it is known whether the last run has learned the rows.
@@ -293,19 +292,6 @@ class Stream:
             raise self._another_stream(f"{NAME} has other rows", skip)
         return lines[old:]
 
-    def _answer_all(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
-        """Answer some lines, blank ones among them if these are not passed over."""
-        if not self.options.skip:
-            if lines:
-                self._answer(rows, lines)
-            return
-        for is_blank, part in groupby(lines, key=lambda line: not line.strip()):
-            if is_blank:
-                for line in part:
-                    self._refuse(rows, line, "the line is blank")
-            else:
-                self._answer(rows, list(part))
-
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
         """Answer some lines; one that is wrong is refused, after those before it."""
         at, size = 0, len(lines)  # of a part that is read at once: bad lines often come together
@@ -355,6 +341,10 @@ class Stream:
         """Return the rows of some lines, and their keys."""
         if len(lines[0]) > LONGEST_ROW:
             raise RowError("X", 0, TOO_LONG)
+        if self.options.skip:
+            for t, line in enumerate(lines):
+                if not line.strip():
+                    raise RowError("X", t, "the line is blank")
         cells = rows.read(lines)
         keys = []
         if self.options.key is not None:
