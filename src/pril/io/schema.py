@@ -246,12 +246,8 @@ def _columns(dimension: str, **low: float) -> dict[str, Any]:
     return {name: Numbers("float64", (dimension,), low=least) for name, least in low.items()}
 
 
-MOMENTS = _columns("numbers", count=0, mean=-math.inf, squares=0) | {
-    name: Numbers("float64", ("numbers",), finite=False) for name in ("low", "high")
-}
-SPARSE_COLUMN = {
-    "rows": Annotated[float, Meta(ge=0, le=2**53)],
-    **_columns("width", mean=-math.inf, variance=0, scale=0),
+MOMENTS = _columns("columns", count=0, mean=-math.inf, squares=0) | {
+    name: Numbers("float64", ("columns",), finite=False) for name in ("low", "high")
 }
 
 TYPES = {
@@ -311,7 +307,7 @@ TYPES = {
                 "words_": dict[str, list[str]],
                 "left_out_": list[str],
                 "_moments": Fields(MOMENTS),
-                "_sparse": Each(Fields(SPARSE_COLUMN)),
+                "_sparse": Each(Fields(MOMENTS)),
                 **OUTPUT,
             },
             {
