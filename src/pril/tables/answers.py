@@ -69,6 +69,11 @@ class StreamFormat(ABC):
         self._columns = [*columns, *self._keys]
         self._needed = [*columns[:n_needed], *self._keys]
         self._classes = [self.write(ranking.plain(name)) for name in classes]
+        self._write_forms(classes, options)
+
+    @abstractmethod
+    def _write_forms(self, classes: Array, options: StreamOptions) -> None:
+        """Set the forms of answers."""
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
@@ -107,19 +112,16 @@ class JsonRows(StreamFormat):
     """One JSON object in each line, in and out."""
 
     no_key = "null"
+    _decode: Callable[[bytes], Any] | None = None
+    _n_keys = 0
 
-    def __init__(
-        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
-    ) -> None:
-        super().__init__(classes, columns, n_needed, options)
+    def _write_forms(self, classes: Array, options: StreamOptions) -> None:
         fields = {"prediction": "%s", "score": "%s"}
         if options.chances:
             fields["probabilities"] = self._object((str(name), "%s") for name in classes)
         keys = [(name, "%s") for name in self._keys]
         self._form = self._object([*keys, *fields.items()]) + "\n"
         self._refusal = self._object([*keys, ("error", "%s"), ("line", "%s")]) + "\n"
-        self._decode: Callable[[bytes], Any] | None = None
-        self._n_keys = 0
 
     def _object(self, fields: Iterable[tuple[str, str]]) -> str:
         pairs = [f"{self.write(name).replace('%', '%%')}: {form}" for name, form in fields]
@@ -193,11 +195,9 @@ class JsonRows(StreamFormat):
 class CsvRows(StreamFormat):
     """CSV with a header, in and out; a row is one line."""
 
-    def __init__(
-        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
-    ) -> None:
-        super().__init__(classes, columns, n_needed, options)
-        self._names: list[str] = []
+    _names: tuple[str, ...] = ()  # of the columns, as in the header
+
+    def _write_forms(self, classes: Array, options: StreamOptions) -> None:
         chances = [f"probability of {name}" for name in classes] if options.chances else []
         errors = ["error", "line"] if options.skip else []
         said = [*self._keys, "prediction", "score", *chances]
@@ -221,7 +221,7 @@ class CsvRows(StreamFormat):
         for name in self._needed:
             if name not in names:
                 raise TableError(f"{NAME}: {no_column(name, names)}")
-        self._names = names
+        self._names = tuple(names)
         self._at = [names.index(name) if name in names else len(names) for name in self._columns]
         return f"{self._header}\n".encode(), rest
 

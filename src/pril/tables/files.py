@@ -11,7 +11,7 @@ import difflib
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -241,14 +241,14 @@ class Table(ABC):
 
 
 @contextmanager
-def explaining(place: str) -> Iterator[None]:
+def explaining(place: Callable[[], str]) -> Iterator[None]:
     """Turn an error of pyarrow about the content of a file, not of the disk, into ours."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         if getattr(error, "errno", None) is not None:
             raise
-        raise TableError(f"{place}: {error}") from None
+        raise TableError(f"{place()}: {error}") from None
 
 
 def no_column(name: str, known: list[str]) -> str:

@@ -23,8 +23,8 @@ from pril.tables.cells import (
     NUMBER,
     TEXT,
     read_words,
+    schema_without_views,
     with_nulls,
-    without_view,
     without_views,
     written_type,
 )
@@ -58,7 +58,7 @@ class Parquet(Table):
     about = "Parquet, columns have the types in the file"
 
     def _open(self, file: Path) -> pa.parquet.ParquetFile:
-        with explaining(f"{self.name_of(file)} is damaged, or not a Parquet file"):
+        with explaining(lambda: f"{self.name_of(file)} is damaged, or not a Parquet file"):
             # Read pages one by one: a row group may be larger than memory.
             return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
 
@@ -75,8 +75,7 @@ class Parquet(Table):
                     f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
                     f"{'; '.join(sorted(differing)) or 'in another order'}"
                 )
-        fields = [field.with_type(without_view(field.type)) for field in schemas[0]]
-        return pa.schema(fields, schemas[0].metadata)
+        return schema_without_views(schemas[0])
 
     @property
     def n_rows(self) -> int:
@@ -102,7 +101,7 @@ class Parquet(Table):
         return pieces
 
     def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        with self._open(file) as opened, explaining(f"{self.name_of(file)} is damaged"):
+        with self._open(file) as opened, explaining(lambda: f"{self.name_of(file)} is damaged"):
             groups = list(range(opened.num_row_groups))
             while groups and skip >= opened.metadata.row_group(groups[0]).num_rows:
                 skip -= opened.metadata.row_group(groups.pop(0)).num_rows
@@ -132,7 +131,11 @@ class TextTable(Table):
         """
         row, name = 0, self.name_of(file)
         try:
-            with naming_file(name), closing(open_text(file)) as stream:
+            with (
+                explaining(lambda: f"{name}, after row {row}"),
+                naming_file(name),
+                closing(open_text(file)) as stream,
+            ):
                 for block in self._split(stream):
                     rows = parse(block)
                     yield row, rows
@@ -140,10 +143,6 @@ class TextTable(Table):
         except RowError as error:
             place = f"{name}, row {row + error.row + 1}"
             raise TableError(f"{place}: {error.reason}", error.hint) from None
-        except (pa.ArrowException, OSError) as error:
-            if getattr(error, "errno", None) is not None:  # of the disk, not of the content
-                raise
-            raise TableError(f"{name}, after row {row}: {error}") from None
 
     @abstractmethod
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:

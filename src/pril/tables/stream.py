@@ -6,7 +6,6 @@ import os
 import signal
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from pril.tables.files import TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.stream_rows import StreamRows
-from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
+from pril.tables.text import LONGEST_ROW, TOO_LONG, whole_lines, without_marks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 # Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
 CHUNK_BYTES = 1 << 19
-FEW_BYTES = 1 << 16  # room for more costs some microseconds, which matters to a line that is alone
 TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
 MOST_HELD = 1024  # rows that wait until it is known whether the last run has learned them
 
@@ -52,40 +50,9 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return whole lines from a pipe as soon as they arrive.
-
-    A line that is too long comes alone, as its first LONGEST_ROW + 1 bytes; the rest is dropped.
-    """
-    with suppress(ImportError, AttributeError, OSError):  # not Linux, or not a pipe
-        import fcntl
-
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
-    few = min(FEW_BYTES, CHUNK_BYTES)
-    size = few
-    parts: list[bytes] = []  # of a line that has not ended
-    held = 0  # bytes of it
-    while data := _read(descriptor, size):
-        size = few if len(data) < few else CHUNK_BYTES
-        if held + len(data) > LONGEST_ROW:
-            line, newline, following = data.partition(b"\n")
-            if held + len(line) > LONGEST_ROW:
-                if held <= LONGEST_ROW:
-                    yield b"".join([*parts, line])[: LONGEST_ROW + 1] + b"\n"
-                data, parts, held = following, [], 0 if newline else LONGEST_ROW + 1
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield b"".join([*parts, data[:end]])
-            parts, held = [], 0
-        if end < len(data):
-            parts.append(data[end:])
-            held += len(data) - end
-    if parts:
-        yield b"".join(parts) + b"\n"
-
-
-def _read(descriptor: int, size: int) -> bytes:
+    """Return whole lines from a pipe as soon as they arrive."""
     with naming_file(NAME):
-        return os.read(descriptor, size)
+        yield from whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
 
 
 @dataclass
@@ -368,12 +335,21 @@ class Stream:
 
     @property
     def evaluation(self) -> Evaluation:
-        """How good the answers to labelled rows were."""
+        """How good the answers to labelled rows were.
+
+        It is reported whenever the number of labelled rows has doubled.
+        """
         if self._waiting:
             intervals, rank = map(np.concatenate, zip(*self._waiting, strict=True))
             self._waiting.clear()
-            self._n_waiting = 0
-            self._add_losses(intervals, rank)
+            before = self._evaluation
+            self._evaluation += Evaluation.of(intervals, rank)
+            loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
+            total = before.loss + np.cumsum(loss)
+            power = 1 << before.rows.bit_length()
+            while power <= self._evaluation.rows:
+                self.report(power, int(total[power - before.rows - 1]))
+                power <<= 1
         return self._evaluation
 
     def _evaluate(self, intervals: Array, rank: Array) -> None:
@@ -381,22 +357,11 @@ class Stream:
 
         It cannot when the number of labelled rows may have doubled, and a report is due.
         """
+        self._n_waiting = len(rank) + (self._n_waiting if self._waiting else 0)
         self._waiting.append((intervals, rank))
-        self._n_waiting += len(rank)
         rows = self._evaluation.rows
         if self._n_waiting >= TOGETHER or rows + self._n_waiting >= 1 << rows.bit_length():
             _ = self.evaluation
-
-    def _add_losses(self, intervals: Array, rank: Array) -> None:
-        """Add up the losses; report them whenever the number of labelled rows has doubled."""
-        loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
-        before, after = self._evaluation.rows, self._evaluation.rows + len(loss)
-        total = self._evaluation.loss + np.cumsum(loss)
-        power = 1 << before.bit_length()
-        while power <= after:
-            self.report(power, int(total[power - before - 1]))
-            power <<= 1
-        self._evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
         with naming_file("standard output"):
