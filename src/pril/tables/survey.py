@@ -136,18 +136,16 @@ class LabelCounts:
     def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
         """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
-            columns = self.columns.comparable(block)
-        missing = [cells.is_null().to_numpy(zero_copy_only=False) for cells in columns]
-        names = [str(k) for k in range(len(columns))]
-        rows = pa.array(np.arange(first, first + block.num_rows))
-        cells = select_rows(pa.RecordBatch.from_arrays([*columns, rows], [*names, "row"]), used)
-        counted = pa.Table.from_batches([cells]).group_by(names, use_threads=False)
-        counted = counted.aggregate([("row", "count"), ("row", "min")])
-        for row in counted.select([*names, "row_count", "row_min"]).to_pylist():
-            *label, count, at = row.values()
-            self.seen.setdefault(tuple(label), [0, at])[0] += count
+            labels = self.columns.read(block)
+        names = [str(k) for k in range(len(self.columns.names))]
+        cells = pa.table([*map(pa.array, labels.values.T), np.arange(len(used))], [*names, "row"])
+        counted = cells.filter(pa.array(used)).group_by(names, use_threads=False)
+        for group in counted.aggregate([("row", "count"), ("row", "min")]).to_pylist():
+            row = group["row_min"]
+            label = tuple(labels.cell(row, k) for k in range(len(names)))
+            self.seen.setdefault(label, [0, first + row])[0] += group["row_count"]
         self.n_weightless += int(np.count_nonzero(~used))
-        labelled: Array = used & ~np.all(missing, axis=0)
+        labelled: Array = used & labels.labelled()
         return labelled
 
     def are_too_many(self) -> bool:
@@ -176,11 +174,10 @@ class LabelCounts:
         if not labelled:
             raise TableError(f"{place}: no row has a label")
         seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
-        counted = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
-            order, ranks = self.columns.encode(counted)
+            order, ranks = self.columns.encode([label for label, _ in seen])
         for entry in caught:
             warning = entry.message
             if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
