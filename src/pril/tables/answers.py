@@ -45,7 +45,7 @@ USUAL = StreamOptions()
 class Answers(NamedTuple):
     """What the model says of some rows."""
 
-    keys: list[str]  # as they are written in the answer; empty if there is no such column
+    keys: list[str]  # as they are written in the answer; empty without an id column
     rank: Array
     score: Array
     chances: Array | None
@@ -131,7 +131,7 @@ class JsonRows(StreamFormat):
         """Return the cells of whole lines, and perhaps others after them.
 
         Most lines have the keys of the first one: a struct with these keys is decoded faster than a
-        dict. If all of them are there, the number of keys tells whether one is there twice.
+        dict. If a line has all of them, its number of keys tells whether one occurs twice.
         """
         if self._decode is None:
             with suppress(*NOT_READ):

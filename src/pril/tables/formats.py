@@ -47,6 +47,7 @@ from pril.tables.text import (
 )
 
 MOST_FEATURES = 1 << 24  # of an svmlight file: a model holds some numbers for each
+LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to copy them
 
 
 # --- Parquet -------------------------------------------------------------------------------------
@@ -312,34 +313,30 @@ class JsonLines(TextTable):
             self.schema = self.schema.set(at, pa.field(name, TEXT))
 
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        return _columns(_objects(block), schema)
+        lines = split_lines(block)
+        schema = pa.schema([self.schema.field(name) for name in columns if name != LINE])
+        batch = _columns(read_objects(lines), schema)
+        return batch.append_column(LINE, pa.array(lines, RAW)) if LINE in columns else batch
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return blocks as in `Table`; to JSON Lines, the lines are copied unchanged."""
         for name in columns:
             self.check_column(name)
-        own = [name for name in columns if name not in self.partitions]
-        schema = pa.schema([self.schema.field(name) for name in own])
         types: dict[str, pa.DataType] = {}
         if format != "jsonl":
             for file in self.files:
                 for _, rows in self._parsed(file, _objects):
                     whole_types(rows, types)
         start = 0
-        for file in self.files:
-            self.begin_file(file, start)
-            for _, lines in self._parsed(file, split_lines):
+        for batch in self._batches([*columns, LINE], 0):
+            lines = batch.column(LINE).to_pylist()
+            if format == "jsonl":
+                copy = [without_marks(line).decode().strip() for line in lines]
+            else:
                 with self.naming_rows(start):
-                    rows = read_objects(lines)
-                    used = self.with_partitions(file, _columns(rows, schema), columns)
-                    if format == "jsonl":
-                        copy = [without_marks(line).decode().strip() for line in lines]
-                    else:
-                        copy = _columns(rows, pa.schema(types), nested=True)
-                yield start, used, copy
-                start += len(lines)
-            self.check_unchanged(file)
+                    copy = _columns(read_objects(lines), pa.schema(types), nested=True)
+            yield start, batch.select(columns), copy
+            start += len(lines)
 
 
 def _objects(block: bytes) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ TYPES = {
 
 
 class RepeatedKeyError(ValueError):
-    """A key is twice in a JSON object."""
+    """A key occurs twice in a JSON object."""
 
 
 # --- Rows ----------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def split_lines(lines: bytes) -> list[bytes]:
 
 
 def read_objects(lines: list[bytes]) -> list[dict[str, Any]]:
-    """Return the object in each line; refuse a key that is there twice."""
+    """Return the object in each line; refuse a key that occurs twice."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     rows: list[dict[str, Any]] = []
     try:
@@ -67,7 +67,7 @@ def read_objects(lines: list[bytes]) -> list[dict[str, Any]]:
 def have_keys(lines: list[bytes], n_keys: int) -> bool:
     """Tell whether lines with so many different keys have none twice.
 
-    It counts colons; a colon in a string or in an inner object may make it say no.
+    It counts colons. Colons in strings or inner objects may make it return False in vain.
     """
     text = b"\n".join(lines)
     return text.count(b":") == n_keys or sum(map(text.count, KEY_ENDS)) == n_keys
@@ -101,7 +101,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise RepeatedKeyError(f"the key {shown(twice)} is there twice")
+        raise RepeatedKeyError(f"the key {shown(twice)} occurs twice")
     return row
 
 
@@ -143,7 +143,7 @@ def to_text(value: Any, name: str, row: int, *, nested: bool = False) -> str | N
     try:
         text.encode()
     except UnicodeEncodeError:
-        reason = f"column {name!r} is {shown(value)}, half of a character"
+        reason = f"column {name!r} is {shown(value)}, an unpaired surrogate"
         raise RowError("X", row, reason) from None
     return text
 

@@ -77,9 +77,9 @@ class Position:
 
 @dataclass
 class Finished:
-    """What a stream in place has learned, to its end: the model it wrote has a note of this.
+    """What a finished stream has learned, as a note in the model file that it replaced.
 
-    The model and the note appear in one step, so that at no moment the work is done and not noted.
+    Model and note are written in one step, so that a crash cannot separate them.
     """
 
     origin: dict[str, Any]  # of the run, as in its checkpoint
@@ -232,13 +232,13 @@ class Stream:
     def _another_stream(self, found: str, skip: Position) -> ValueError:
         if self.is_repeated:
             return InputError(
-                f"{found}; its first rows, but not the {skip.rows} together, are those that "
-                f"{self.model.path} learned last",
+                f"{found}: it begins like the {skip.rows} rows that {self.model.path} learned last, "
+                "but then differs",
                 hint="again",
             )
         return InputError(
-            f"{found}, but the checkpoint has seen {skip.rows} other ones: it belongs to another "
-            "stream"
+            f"{found}, but the checkpoint has seen {skip.rows} different ones: it belongs to "
+            "another stream"
         )
 
     def _state(self) -> dict[str, Any]:
@@ -353,9 +353,9 @@ class Stream:
         return self._evaluation
 
     def _evaluate(self, intervals: Array, rank: Array) -> None:
-        """Take note of some answers. Rows that come alone are evaluated together, if that can wait.
+        """Keep answers to be evaluated together, which is faster for rows that come alone.
 
-        It cannot when the number of labelled rows may have doubled, and a report is due.
+        They are evaluated at once if a report may be due.
         """
         self._n_waiting = len(rank) + (self._n_waiting if self._waiting else 0)
         self._waiting.append((intervals, rank))

@@ -44,6 +44,7 @@ ROW_ID = re.compile(
     r"(.*[ _.-])?(id|index|row|row_?(id|names?|num(ber)?)|unnamed: 0|)", re.IGNORECASE
 )
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
+KEPT = ("encoder", "rows", "rows_to_learn", "row_ids")  # of a survey, in a checkpoint
 SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
 
 
@@ -66,7 +67,9 @@ def choose_columns(table: Table, task: Task) -> Columns:
     for name in (*task.columns, *(task.features or ()), *task.drop, *task.text):
         table.check_column(name)
     if task.weight in (*task.labels, *(task.features or ())):
-        raise TableError(f"{table.name}: the column {task.weight!r} is the weight, nothing else")
+        raise TableError(
+            f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
+        )
     if len(set(task.labels)) < len(task.labels):
         raise TableError(
             f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
@@ -300,19 +303,12 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for a checkpoint."""
-        return {
-            "encoder": self.encoder,
-            "counts": self.counts.to_json(),
-            "sample": self.sample and self.sample.to_json(),
-            "rows": self.rows,
-            "rows_to_learn": self.rows_to_learn,
-            "row_ids": self.row_ids,
-        }
+        parts = {"counts": self.counts.to_json(), "sample": self.sample and self.sample.to_json()}
+        return {name: getattr(self, name) for name in KEPT} | parts
 
     def restore(self, state: dict[str, Any]) -> None:
         """Read what `to_dict` returned."""
-        self.encoder, self.rows = state["encoder"], state["rows"]
-        self.rows_to_learn, self.row_ids = state["rows_to_learn"], state["row_ids"]
+        vars(self).update({name: state[name] for name in KEPT})
         self.counts.restore(state["counts"])
         if self.sample and state["sample"]:
             self.sample.restore(state["sample"])
