@@ -96,7 +96,7 @@ class Table(ABC):
                 self.schema = self.schema.append(pa.field(name, kind, metadata=PARTITION))
         return partitions
 
-    def with_partitions(
+    def _with_partitions(
         self, file: Path, batch: pa.RecordBatch, columns: list[str]
     ) -> pa.RecordBatch:
         """Return the columns of a batch from a file, and those that its folders name."""
@@ -127,10 +127,12 @@ class Table(ABC):
         """Return the columns; where the format has no types, they are number or text."""
 
     @abstractmethod
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of one file without its first `skip` rows.
+    def _read(
+        self, file: Path, columns: list[str], start: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Return the first row of each batch of a file, and the batch.
 
-        `skip` is 0 where `_n_rows` is unknown.
+        Batches that end before the row `start` may be left out where `_n_rows` is known.
         """
 
     def _n_rows(self, file: Path) -> int | None:
@@ -166,23 +168,19 @@ class Table(ABC):
             yield row, block, block
 
     def _batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        row = 0
+        row = 0  # the first of the file
         for file in self.files:
             self.begin_file(file, row)
-            known = self._n_rows(file)
-            if known is not None and row + known <= start:
-                row += known
-                continue
-            skip = max(0, start - row) if known is not None else 0
-            row += skip
+            n_rows = self._n_rows(file) or 0
             own = [name for name in columns if name not in self.partitions]
             own = own or [name for name in self.schema.names if name not in self.partitions][:1]
             with naming_file(self.name_of(file)):
-                for batch in self._read(file, own, skip):
-                    batch = self.with_partitions(file, batch, columns)
-                    if row + batch.num_rows > start:
-                        yield batch.slice(max(0, start - row))
-                    row += batch.num_rows
+                for first, batch in self._read(file, own, start - row):
+                    n_rows = first + batch.num_rows
+                    if row + n_rows > start:
+                        batch = self._with_partitions(file, batch, columns)
+                        yield batch.slice(max(0, start - row - first))
+            row += n_rows
             self.check_unchanged(file)
 
     def check_unchanged(self, file: Path) -> None:

@@ -101,19 +101,20 @@ class Parquet(Table):
             pieces.append((file, first, last - first))
         return pieces
 
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, file: Path, columns: list[str], start: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         with self._open(file) as opened, explaining(lambda: f"{self.name_of(file)} is damaged"):
-            groups = list(range(opened.num_row_groups))
-            while groups and skip >= opened.metadata.row_group(groups[0]).num_rows:
-                skip -= opened.metadata.row_group(groups.pop(0)).num_rows
+            row, groups = 0, list(range(opened.num_row_groups))
+            while groups and row + opened.metadata.row_group(groups[0]).num_rows <= start:
+                row += opened.metadata.row_group(groups.pop(0)).num_rows
             # No more threads: this code already runs beside the thread that learns.
             for batch in opened.iter_batches(
                 self.block_rows, row_groups=groups, columns=columns, use_threads=False
             ):
-                if skip < batch.num_rows:
-                    # For "q.b", pyarrow also returns the field b of a struct q: select.
-                    yield without_views(batch.slice(skip).select(columns))
-                skip = max(0, skip - batch.num_rows)
+                # For "q.b", pyarrow also returns the field b of a struct q: select.
+                yield row, without_views(batch.select(columns))
+                row += batch.num_rows
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -149,9 +150,10 @@ class TextTable(Table):
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         """Return the rows of a block."""
 
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        for _, batch in self._parsed(file, lambda block: self._batch(block, columns)):
-            yield batch
+    def _read(
+        self, file: Path, columns: list[str], start: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return self._parsed(file, lambda block: self._batch(block, columns))
 
 
 class Csv(TextTable):

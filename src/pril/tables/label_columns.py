@@ -107,9 +107,8 @@ class LabelColumns(NamedTuple):
             bins = from_bounds(ends[0], ends[-1], self.edges)
         except RowError as error:
             argument = "y" if error.argument == "lower" else error.argument
-            raise RowError(
-                argument, error.row, error.reason
-            ) from None  # no hint: words have no brackets
+            # No hint: words have no brackets.
+            raise RowError(argument, error.row, error.reason) from None
         bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
         names = np.array(self.classes, dtype=object)
         return ranking.Labels(bins[:, : len(ends)], names.dtype, names)

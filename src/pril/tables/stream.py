@@ -232,8 +232,8 @@ class Stream:
     def _another_stream(self, found: str, skip: Position) -> ValueError:
         if self.is_repeated:
             return InputError(
-                f"{found}: it begins like the {skip.rows} rows that {self.model.path} learned last, "
-                "but then differs",
+                f"{found}: it begins like the {skip.rows} rows that {self.model.path} learned last "
+                "and then differs",
                 hint="again",
             )
         return InputError(
