@@ -123,9 +123,11 @@ class Stream:
         self._n_waiting = 0
         self._check_columns()
         self._use(model.model)
+        holds = f"{model.path} holds {type(model.learner).__name__}"
         if options.chances and not hasattr(model.learner, "predict_proba"):
-            name = type(model.learner).__name__
-            raise InputError(f"{model.path} holds {name}, which has no probabilities")
+            raise InputError(f"{holds}, which has no probabilities")
+        if names and not hasattr(model.learner, "partial_fit"):
+            raise InputError(f"{holds}, which cannot learn a stream")
 
     def _check_columns(self) -> None:
         both = set(self.names) & set(self.model.columns)

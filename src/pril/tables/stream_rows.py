@@ -46,6 +46,7 @@ class StreamRows:
     def read(self, format: JsonRows | CsvRows, cells: Cells) -> Batch:  # noqa: A002
         """Return the rows of some lines."""
         learner: Any = self._model.learner
+        order = learner.order_
         X = self._features(format, cells)
         start, intervals = len(self._numbers) + len(self._words), []
         try:
@@ -55,10 +56,12 @@ class StreamRows:
             raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
         if hasattr(learner, "stream") and isinstance(X, np.ndarray):
             X.flags.writeable = False  # the loop is compiled for such arrays
-            rows: Any = Dense(X, self._constant)
+            learner._inspect_rows(rows := Dense(X, self._constant))
+        elif self._labels.names:
+            unlabelled = ranking.Labels(np.full((len(cells), 1), -1), order.dtype, order)
+            rows = learner._prepare(X, unlabelled).rows
         else:
-            rows = learner._read_rows(X, reset=False, min_rows=1)
-        learner._inspect_rows(rows)
+            rows = learner._readable(X)
         return Batch(rows, np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2))
 
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
@@ -75,7 +78,7 @@ class StreamRows:
                 for j, (name, places) in enumerate(self._words.items(), n)
             ]
             return encoder._encode(numbers, codes, self._scales)
-        if self._model.steps is None:
+        if self._model.steps is None and hasattr(self._model.learner, "stream"):
             return numbers
         batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), self._numbers)
         return self._model.features(batch, batch.schema)
