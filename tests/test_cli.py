@@ -508,7 +508,9 @@ def test_weights_and_half_life(good, bad, call, feed, tmp_path):
     assert "w" not in result["columns"]["numbers"]
     assert result["options"]["weight"] == "w"
     assert "there is no column 'v'" in bad("fit", "t.csv", *RANGES, "--weight", "v")
-    assert "'low' is the weight, nothing else" in bad("fit", "t.csv", *RANGES, "--weight", "low")
+    assert "'low' is the weight, not a label or feature" in bad(
+        "fit", "t.csv", *RANGES, "--weight", "low"
+    )
     good("fit", "t.csv", *RANGES, "--model", "mpril", "-o", "m.pril", "-q")
     said = bad("stream", "m.pril", "--half-life", "9")
     assert said == "m.pril holds MPRIL, which has no half-life"

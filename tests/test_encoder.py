@@ -189,6 +189,9 @@ def test_sparse_columns():
     encoder = ColumnEncoder().fit(batch)
     np.testing.assert_allclose(encoder.transform(batch).toarray(), expected.toarray())
     assert encoder.get_feature_names_out()[5] == "features:5"
+    parts = [ColumnEncoder().fit(part) for part in (batch.slice(0, 1), batch.slice(1))]
+    merged = parts[0].merge(parts[1]).transform(batch)
+    np.testing.assert_allclose(merged.toarray(), expected.toarray())
 
 
 def test_labels_of_numbers_and_words():

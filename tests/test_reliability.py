@@ -1085,7 +1085,7 @@ LINES = [f'{{"x": {k}, "t": "12:{k:02}", "y": {k % 3}}}' for k in range(30)]
 def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
     (tmp_path / "t.jsonl").write_text("\n".join([*LINES, line, ""]))
     said = bad("fit", "t.jsonl", "--label", "y")
-    assert said == f"t.jsonl, row 31: the key {key!r} is there twice"
+    assert said == f"t.jsonl, row 31: the key {key!r} occurs twice"
 
 
 def test_a_row_that_is_too_long_is_refused(bad, tmp_path):

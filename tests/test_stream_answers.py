@@ -155,6 +155,23 @@ def test_a_kernel_answers_and_learns(folder):
     assert stream.model.learner.t_ == learner.t_
 
 
+def test_learners_that_learn_no_stream_answer_and_refuse_labels(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
+    y = np.digitize(frame["a"], [-0.5, 0.5])
+    lines = json_lines(frame.assign(y=y).to_dict("records"))
+    boosting = pril.OrderedBoosting(max_iter=5).fit(frame, y)
+    pril.save(boosting, tmp_path / "m.pril")
+    said = objects(answered(tmp_path / "m.pril", lines, ()))
+    assert [row["prediction"] for row in said] == boosting.predict(frame).tolist()
+    with pytest.raises(ValueError, match="holds OrderedBoosting, which cannot learn a stream"):
+        answered(tmp_path / "m.pril", lines, ("y",))
+    kernel = pd.DataFrame(frame @ frame.T).rename(columns=str)
+    pril.save(pril.KernelPRIL(kernel="precomputed").fit(kernel, y), tmp_path / "k.pril")
+    lines = json_lines(kernel.assign(y=y).to_dict("records"))
+    with pytest.raises(TableError, match="cannot be learned from a stream"):
+        answered(tmp_path / "k.pril", lines, ("y",))
+
+
 def test_a_number_that_would_spoil_the_sums_is_refused_when_it_comes(path):
     rows = make_rows(10, seed=3)
     for value in ("1e300", "-1e300", "1e155"):

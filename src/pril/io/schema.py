@@ -306,12 +306,6 @@ MOMENTS = {
     "low": partial(numbers, shape=("numbers",), finite=False),
     "high": partial(numbers, shape=("numbers",), finite=False),
 }
-SPARSE_COLUMN = {
-    "rows": Annotated[float, Meta(ge=0, le=2**53)],
-    "mean": partial(numbers, shape=("width",)),
-    "variance": partial(numbers, shape=("width",), low=0),
-    "scale": partial(numbers, shape=("width",), low=0),
-}
 
 
 def _check_map(estimator: Any, at: str) -> None:
@@ -389,7 +383,7 @@ TYPES = {
                 "words_": dict[str, list[str]],
                 "left_out_": list[str],
                 "_moments": MOMENTS,
-                "_sparse": partial(each, kind=SPARSE_COLUMN),
+                "_sparse": partial(each, kind=MOMENTS),
                 **OUTPUT,
             },
             {

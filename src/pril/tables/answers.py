@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -16,7 +18,7 @@ from pril.core import ranking
 from pril.errors import RowError, shown
 from pril.tables.cells import TEXT, read_numbers
 from pril.tables.files import TableError, no_column
-from pril.tables.json_lines import RowReader, to_column, to_numbers
+from pril.tables.json_lines import NOT_READ, have_keys, read_objects, to_column, to_numbers
 from pril.tables.text import LONGEST_ROW, TOO_LONG
 
 if TYPE_CHECKING:
@@ -26,13 +28,15 @@ if TYPE_CHECKING:
 
 NAME = "<stdin>"
 
+Cells = list[tuple[Any, ...]]  # of each row: the columns in their order, then the id
+
 
 class StreamOptions(NamedTuple):
     """What is in an answer beside the prediction and its score."""
 
     key: str | None = None  # a column to be copied
-    chances: bool = False  # of all classes
-    skip: bool = False  # a line that is wrong is answered with the error, and does not end it all
+    chances: bool = False  # probabilities of all classes
+    skip: bool = False  # whether a bad line is answered with its error and does not end the stream
 
 
 USUAL = StreamOptions()
@@ -41,95 +45,165 @@ USUAL = StreamOptions()
 class Answers(NamedTuple):
     """What the model says of some rows."""
 
-    keys: list[str]  # as they are written in the answer; empty if there is no such column
+    keys: list[str]  # as they are written in the answer; empty without an id column
     rank: Array
     score: Array
     chances: Array | None
 
 
-class JsonRows:
-    """One JSON object in each line, in and out."""
+class StreamFormat(ABC):
+    """How lines of a stream become cells, and how answers become lines.
+
+    Answers are written by a form, a line with %s in place of each cell.
+    """
+
+    no_key = ""  # what an answer has in place of an id that is missing
+    _form: str  # of an answer
+    _refusal: str  # of the answer to a bad line
 
     def __init__(
         self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
     ) -> None:
-        self._classes = [json.dumps(ranking.plain(name), ensure_ascii=False) for name in classes]
-        self._chances = [f"{json.dumps(str(name), ensure_ascii=False)}: " for name in classes]
-        self._key = None if options.key is None else json.dumps(options.key, ensure_ascii=False)
-        self._reader = RowReader(columns, options.key)
+        """Prepare to read columns; those of labels come after those that are needed."""
+        self._keys = [] if options.key is None else [options.key]
+        self._columns = [*columns, *self._keys]
+        self._needed = [*columns[:n_needed], *self._keys]
+        self._classes = [self.write(ranking.plain(name)) for name in classes]
+        self._write_forms(classes, options)
+
+    @abstractmethod
+    def _write_forms(self, classes: Array, options: StreamOptions) -> None:
+        """Set the forms of answers."""
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
         return b"", lines
 
-    def read(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
-        """Return the cells of whole lines; the key, if there is one, is after the columns."""
-        return self._reader.read(lines)
+    @abstractmethod
+    def read_key(self, line: bytes) -> Any:
+        """Return the id in a line."""
 
-    def numbers(self, rows: list[tuple[Any, ...]], names: list[str]) -> Array:
+    @abstractmethod
+    def write(self, cell: Any) -> str:
+        """Return a cell as the format writes it."""
+
+    def key(self, cell: Any, row: int) -> str:
+        """Return the id as it is written in the answer."""
+        return self.write(cell)
+
+    def answer(self, answers: Answers) -> bytes:
+        """Return the lines that answer some rows."""
+        classes, form = self._classes, self._form
+        said = [[classes[r] for r in answers.rank.tolist()], answers.score.tolist()]
+        chances = [] if answers.chances is None else answers.chances.T.tolist()
+        columns = [*([answers.keys] if self._keys else []), *said, *chances]
+        return "".join([form % row for row in zip(*columns, strict=True)]).encode()
+
+    def refusal(self, line: bytes, number: int, reason: str) -> bytes:
+        """Return the line that answers a bad one."""
+        key = self.no_key
+        with suppress(ValueError, LookupError):
+            key = self.key(self.read_key(line), 0) if self._keys else key
+        cells = (*([key] if self._keys else []), self.write(reason), number)
+        return (self._refusal % cells).encode()
+
+
+class JsonRows(StreamFormat):
+    """One JSON object in each line, in and out."""
+
+    no_key = "null"
+    _decode: Callable[[bytes], Any] | None = None
+    _n_keys = 0
+
+    def _write_forms(self, classes: Array, options: StreamOptions) -> None:
+        fields = {"prediction": "%s", "score": "%s"}
+        if options.chances:
+            fields["probabilities"] = self._object((str(name), "%s") for name in classes)
+        keys = [(name, "%s") for name in self._keys]
+        self._form = self._object([*keys, *fields.items()]) + "\n"
+        self._refusal = self._object([*keys, ("error", "%s"), ("line", "%s")]) + "\n"
+
+    def _object(self, fields: Iterable[tuple[str, str]]) -> str:
+        pairs = [f"{self.write(name).replace('%', '%%')}: {form}" for name, form in fields]
+        return f"{{{', '.join(pairs)}}}"
+
+    def read(self, lines: list[bytes]) -> Cells:
+        """Return the cells of whole lines, and perhaps others after them.
+
+        Most lines have the keys of the first one: a struct with these keys is decoded faster than a
+        dict. If a line has all of them, its number of keys tells whether one occurs twice.
+        """
+        if self._decode is None:
+            with suppress(*NOT_READ):
+                self._decode = self._decoder(lines[0])
+        if self._decode is not None:
+            with suppress(*NOT_READ):
+                cells = msgspec.structs.astuple
+                rows = [cells(self._decode(line)) for line in lines]
+                if have_keys(lines, self._n_keys * len(lines)):
+                    return rows
+        objects = read_objects(lines)
+        for name in self._keys:
+            for line, row in zip(lines, objects, strict=True):
+                row[name] = self.read_key(line, row)
+        return [tuple(map(row.get, self._columns)) for row in objects]
+
+    def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
+        """Return a function that decodes lines with the keys of this one.
+
+        It is a ValueError if a key has a quote or a backslash.
+        """
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        names = list(dict.fromkeys([*self._columns, *found]))
+        n_read = len(self._columns) - len(self._keys)  # the id is copied as it is written
+        kinds = [Any] * n_read + [msgspec.Raw] * (len(names) - n_read)
+        fields = [(f"_{j}", kind) for j, kind in enumerate(kinds)]
+        rename = {f"_{j}": name for j, name in enumerate(names)}
+        self._n_keys = len(names)
+        row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+        return msgspec.json.Decoder(row).decode
+
+    def read_key(self, line: bytes, row: dict[str, Any] | None = None) -> Any:
+        """Return the id in a line as it is written."""
+        [name] = self._keys
+        with suppress(*NOT_READ):
+            return msgspec.json.decode(line, type=dict[Any, msgspec.Raw]).get(name)
+        row = row or read_objects([line])[0]
+        return json.dumps(row.get(name)).encode()
+
+    def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""
-        pack, parts = Struct(f"{len(names)}d").pack, []
-        for t, row in enumerate(rows):
-            try:
-                parts.append(pack(*row))
-            except (error, OverflowError):  # a cell is missing, or wrong
-                parts.append(to_numbers(row, names, t))
-        return np.frombuffer(b"".join(parts)).reshape(len(rows), len(names))
+        numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
+        return np.frombuffer(numbers).reshape(len(rows), len(names))
 
     def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
         """Return cells as a column."""
         return to_column(cells, name, kind)
 
+    def write(self, cell: Any) -> str:
+        """Return a cell as JSON."""
+        return json.dumps(cell, ensure_ascii=False)
+
     def key(self, cell: Any, row: int) -> str:
-        """Return the key as it is written in the answer."""
+        """Return the id as it is written in the answer."""
         try:
-            return "null" if cell is None else bytes(cell).decode()
+            return self.no_key if cell is None else bytes(cell).decode()
         except UnicodeDecodeError:
             raise RowError("X", row, f"not UTF-8: {shown(bytes(cell))}") from None
 
-    def answer(self, answers: Answers) -> bytes:
-        """Return the lines that answer some rows."""
-        classes = self._classes
-        pairs = zip(answers.rank.tolist(), answers.score.tolist(), strict=True)
-        lines = [f'"prediction": {classes[r]}, "score": {s!r}' for r, s in pairs]
-        if answers.keys:
-            known = zip(answers.keys, lines, strict=True)
-            lines = [f"{self._key}: {key}, {line}" for key, line in known]
-        if answers.chances is not None:
-            for t, row in enumerate(answers.chances.tolist()):
-                said = [f"{name}{p!r}" for name, p in zip(self._chances, row, strict=True)]
-                lines[t] = f'{lines[t]}, "probabilities": {{{", ".join(said)}}}'
-        return ("{" + "}\n{".join(lines) + "}\n").encode()
 
-    def refusal(self, line: bytes, number: int, reason: str) -> bytes:
-        """Return the line that answers one that is wrong."""
-        known = ""
-        if self._key is not None:
-            key = "null"
-            with suppress(ValueError):
-                key = self.key(self._reader.read_raw(line), 0)
-            known = f"{self._key}: {key}, "
-        return f'{{{known}"error": {json.dumps(reason)}, "line": {number}}}\n'.encode()
-
-
-class CsvRows:
+class CsvRows(StreamFormat):
     """CSV with a header, in and out; a row is one line."""
 
-    def __init__(
-        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
-    ) -> None:
-        """Prepare to read columns; labels come after those that are needed."""
-        first = [] if options.key is None else [options.key]
-        self._columns = [*columns, *first]
-        self._needed = [*columns[:n_needed], *first]
-        self._classes = [_csv_line([ranking.plain(name)]) for name in classes]
-        self._names: list[str] = []
-        self._has_key = bool(first)
+    _names: tuple[str, ...] = ()  # of the columns, as in the header
+
+    def _write_forms(self, classes: Array, options: StreamOptions) -> None:
         chances = [f"probability of {name}" for name in classes] if options.chances else []
-        self._n_empty = 2 + len(chances)
-        last = ["error", "line"] if options.skip else []
-        self._header = _csv_line([*first, "prediction", "score", *chances, *last])
-        self._end = ",,\n" if options.skip else "\n"
+        errors = ["error", "line"] if options.skip else []
+        said = [*self._keys, "prediction", "score", *chances]
+        self._header = _csv_line([*said, *errors])
+        self._form = ",".join(["%s"] * len(said)) + "," * len(errors) + "\n"
+        self._refusal = "%s," * len(self._keys) + "," * (2 + len(chances)) + "%s,%s\n"
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
@@ -147,12 +221,12 @@ class CsvRows:
         for name in self._needed:
             if name not in names:
                 raise TableError(f"{NAME}: {no_column(name, names)}")
-        self._names = names
+        self._names = tuple(names)
         self._at = [names.index(name) if name in names else len(names) for name in self._columns]
         return f"{self._header}\n".encode(), rest
 
-    def read(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
-        """Return the cells of whole lines; the key, if there is one, is after the columns."""
+    def read(self, lines: list[bytes]) -> Cells:
+        """Return the cells of whole lines."""
         rows, width, at = [], len(self._names), self._at
         for t, line in enumerate(lines):
             cells: list[Any] = _csv_cells(line, t)
@@ -163,7 +237,11 @@ class CsvRows:
             rows.append(tuple([cells[j] for j in at]))
         return rows
 
-    def numbers(self, rows: list[tuple[Any, ...]], names: list[str]) -> Array:
+    def read_key(self, line: bytes) -> Any:
+        """Return the id in a line."""
+        return _csv_cells(line, 0)[self._at[-1]]
+
+    def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""
         try:
             cells = pa.array([cell for row in rows for cell in row], TEXT)
@@ -177,29 +255,9 @@ class CsvRows:
         """Return cells as a column."""
         return pa.array(cells, TEXT)
 
-    def key(self, cell: Any, row: int) -> str:
-        """Return the key as it is written in the answer."""
+    def write(self, cell: Any) -> str:
+        """Return a cell as CSV."""
         return _csv_line([cell])
-
-    def answer(self, answers: Answers) -> bytes:
-        """Return the lines that answer some rows."""
-        pairs = zip(answers.rank.tolist(), answers.score.tolist(), strict=True)
-        lines = [f"{self._classes[r]},{s!r}" for r, s in pairs]
-        if answers.keys:
-            lines = [f"{key},{line}" for key, line in zip(answers.keys, lines, strict=True)]
-        if answers.chances is not None:
-            for t, row in enumerate(answers.chances.tolist()):
-                lines[t] = ",".join([lines[t], *map(repr, row)])
-        return "".join([f"{line}{self._end}" for line in lines]).encode()
-
-    def refusal(self, line: bytes, number: int, reason: str) -> bytes:
-        """Return the line that answers one that is wrong."""
-        first = ""
-        if self._has_key:
-            with suppress(ValueError, LookupError):
-                first = self.key(_csv_cells(line, 0)[self._at[-1]], 0)
-            first += ","
-        return f"{first}{',' * self._n_empty}{_csv_line([reason, number])}\n".encode()
 
 
 def _csv_cells(line: bytes, row: int) -> list[str]:

@@ -114,25 +114,19 @@ def pandas_index(schema: pa.Schema) -> set[str]:
 
 def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch whose text is not of the type string_view, which few functions can read."""
-    for k, field in enumerate(batch.schema):
-        kind = without_view(field.type)
-        if kind == field.type:
-            continue
-        cells = batch.column(k)
-        if pa.types.is_dictionary(kind):
-            words = cells.dictionary.cast(TEXT)
-            cells = pa.DictionaryArray.from_arrays(cells.indices, words, ordered=kind.ordered)
-        else:
-            cells = cells.cast(TEXT)
-        batch = batch.set_column(k, field.with_type(cells.type), cells)
-    return batch
+    schema = schema_without_views(batch.schema)
+    return batch if schema == batch.schema else batch.cast(schema)
 
 
-def without_view(kind: pa.DataType) -> pa.DataType:
-    """Return the type that `without_views` gives a column of this type."""
-    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        return pa.dictionary(kind.index_type, TEXT, ordered=kind.ordered)
-    return TEXT if pa.types.is_string_view(kind) else kind
+def schema_without_views(schema: pa.Schema) -> pa.Schema:
+    """Return the columns that `without_views` makes of these."""
+    fields = []
+    for field in schema:
+        kind = field.type
+        if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+            kind = pa.dictionary(kind.index_type, TEXT, ordered=kind.ordered)
+        fields.append(field.with_type(TEXT if pa.types.is_string_view(kind) else kind))
+    return pa.schema(fields, schema.metadata)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.errors import InputError, InputTypeError, RowError
@@ -168,14 +167,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             self._begin(batch)
         if batch.num_rows == 0:
             return self
-        numbers = self._numbers(batch)
-        self._have_gaps(numbers)
+        numbers, words = self._checked(batch)
         self._add_moments(Moments.of(numbers))
-        for name in list(self.words_):
-            words = pc.unique(read_words(column(batch, name), name)).drop_null()
-            self._add_words(name, words.to_pylist())
-        for name, width in self.widths_.items():
-            self._sparse_scalers[name].partial_fit(read_sparse(column(batch, name), width))
+        for name, cells in words.items():
+            self._add_words(name, pc.unique(cells).drop_null().to_pylist())
+        for name, moments in self._sparse.items():
+            cells = read_sparse(column(batch, name), len(moments.mean))
+            self._sparse[name] = moments.joined(_sparse_moments(cells))
         return self
 
     def _add_moments(self, more: Moments) -> None:
@@ -209,8 +207,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self : object
             The encoder, as if it had seen the other rows too.
         """
-        if self.widths_:
-            raise InputError("encoders of sparse columns cannot be merged")
         for name, categories in self.ranks_.items():
             if categories != other.ranks_[name]:
                 raise InputError(
@@ -224,6 +220,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 self.left_out_.append(name)
             else:
                 self._add_words(name, other.words_[name])
+        for name, moments in other._sparse.items():
+            self._sparse[name] = self._sparse[name].joined(moments)
         return self
 
     def check(self, X: Any) -> None:
@@ -234,10 +232,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         X : table
             A table with the Arrow interface, such as a DataFrame.
         """
-        batch = self._read(X)
-        self._have_gaps(self._numbers(batch))
-        for name in self.words_:
-            read_words(column(batch, name), name)
+        self._checked(self._read(X))
+
+    def _checked(self, batch: pa.RecordBatch) -> tuple[Array, dict[str, pa.Array]]:
+        """Return the columns of numbers as the rows of a matrix, and those of words by name."""
+        numbers = self._numbers(batch)
+        self._have_gaps(numbers)
+        return numbers, {name: read_words(column(batch, name), name) for name in self.words_}
 
     def _read(self, X: Any) -> pa.RecordBatch:
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
@@ -271,42 +272,37 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 raise InputTypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
         self.numbers_ = [name for name in kind if kind[name] == "number"]
         self.words_: dict[str, list[str]] = {name: [] for name in kind if kind[name] == "text"}
-        self.widths_ = {
-            name: int(schema.field(name).metadata[b"width"])
+        self._sparse = {
+            name: _no_moments(int(schema.field(name).metadata[b"width"]))
             for name in kind
             if kind[name] == "sparse"
         }
         self.left_out_: list[str] = []
-        none = np.zeros(len(self.numbers_))
-        self._moments = Moments(none, none, none, none + np.inf, none - np.inf)
-        self._sparse_scalers = {name: StandardScaler(with_mean=False) for name in self.widths_}
+        self._moments = _no_moments(len(self.numbers_))
 
     # --- Copies and files ---
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return plain data: the state of the scalers in place of the scalers.
-
-        Every width is then the length of an array: a file cannot claim more than it holds.
-        """
+        """Return plain data: dicts in place of moments."""
         state = dict(super().__getstate__())
         if "_moments" in state:
             state["_moments"] = self._moments._asdict()
-        widths, scalers = state.pop("widths_", None), state.pop("_sparse_scalers", None)
-        if widths is not None:
-            state["_sparse"] = {name: _scaler_state(scalers[name], widths[name]) for name in widths}
+            state["_sparse"] = {name: sums._asdict() for name, sums in self._sparse.items()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         if "_moments" in state:
             state["_moments"] = Moments(**state["_moments"])
-        if "_sparse" in state:
-            columns = state.pop("_sparse")
-            state["widths_"] = {name: len(column["mean"]) for name, column in columns.items()}
-            state["_sparse_scalers"] = {n: _scaler_from(column) for n, column in columns.items()}
+            state["_sparse"] = {name: Moments(**sums) for name, sums in state["_sparse"].items()}
         super().__setstate__(state)
 
     # --- Transforming ---
+
+    @property
+    def widths_(self) -> dict[str, int]:
+        """For each sparse column, how many features it has."""
+        return {name: len(moments.mean) for name, moments in self._sparse.items()}
 
     @property
     def feature_names_in_(self) -> Array:
@@ -334,7 +330,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "numbers_")
         indicators = [f"{name}={word}" for name in self.words_ for word in self.words_[name]]
-        cells = [f"{name}:{index}" for name in self.widths_ for index in range(self.widths_[name])]
+        cells = [f"{name}:{j}" for name, width in self.widths_.items() for j in range(width)]
         return np.array([*self.numbers_, *indicators, *cells], dtype=object)
 
     def transform(self, X: Any) -> Any:
@@ -359,7 +355,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         parts = []
         for name, width in self.widths_.items():
             cells = read_sparse(column(batch, name), width)
-            parts.append(self._sparse_scalers[name].transform(cells) if self.scale else cells)
+            if self.scale:
+                cells.data /= self._sparse[name].scales(bounded=False)[cells.indices]
+            parts.append(cells)
         return self._encode(self._numbers(batch).T, codes, self._scales(), parts)
 
     def _encode(
@@ -418,20 +416,17 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             return False
         largest = np.abs(numbers).max(axis=1, initial=0.0)
         for j in np.flatnonzero(~(largest < LARGEST)):  # too large, infinite or NaN
-            self._check_numbers(self.numbers_[j], numbers[j])
+            cells = numbers[j]
+            for bad, reason in (
+                (np.isinf(cells), "which is not finite"),
+                (np.abs(cells) >= LARGEST, "too large for its square to be a number"),
+                (np.isnan(cells) & (not self.impute), "a missing value"),
+            ):
+                if bad.any():
+                    row = int(np.argmax(bad))
+                    reason = f"column {self.numbers_[j]!r} is {cells[row]}, {reason}"
+                    raise RowError("X", row, reason)
         return bool(np.isnan(largest).any())
-
-    def _check_numbers(self, name: str, cells: Array) -> None:
-        self._refuse(name, cells, np.isinf(cells), "which is not finite")
-        large = np.abs(np.nan_to_num(cells)) >= LARGEST
-        self._refuse(name, cells, large, "too large for its square to be a number")
-        if not self.impute:
-            self._refuse(name, cells, np.isnan(cells), "a missing value")
-
-    def _refuse(self, name: str, cells: Array, bad: Array, reason: str) -> None:
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise RowError("X", row, f"column {name!r} is {cells[row]}, {reason}")
 
     def _scales(self) -> Array:
         """Return what to divide each column of numbers by."""
@@ -467,20 +462,17 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return unseen
 
 
-def _scaler_state(scaler: StandardScaler, width: int) -> dict[str, Any]:
-    """Return what a scaler has learned of a sparse column; zeros before the first row."""
-    if not hasattr(scaler, "scale_"):
-        zeros = np.zeros(width)
-        return {"rows": 0, "mean": zeros, "variance": zeros, "scale": zeros}
-    seen = (scaler.n_samples_seen_, scaler.mean_, scaler.var_, scaler.scale_)
-    return dict(zip(("rows", "mean", "variance", "scale"), seen, strict=True))
+def _no_moments(n: int) -> Moments:
+    none = np.zeros(n)
+    return Moments(none, none, none, none + np.inf, none - np.inf)
 
 
-def _scaler_from(column: dict[str, Any]) -> StandardScaler:
-    scaler = StandardScaler(with_mean=False)
-    if column["rows"]:
-        scaler.n_features_in_, scaler.n_samples_seen_ = len(column["mean"]), column["rows"]
-        scaler.mean_, scaler.var_, scaler.scale_ = (
-            column[name] for name in ("mean", "variance", "scale")
-        )
-    return scaler
+def _sparse_moments(cells: sparse.csr_array) -> Moments:
+    """Return the moments of the columns of a sparse matrix, without their ranges."""
+    (rows, width), index = cells.shape, cells.indices
+    mean = np.bincount(index, cells.data, width) / rows
+    squares = np.bincount(index, (cells.data - mean[index]) ** 2, width)
+    squares += (rows - np.bincount(index, minlength=width)) * mean**2
+    return _no_moments(width)._replace(
+        count=np.full(width, float(rows)), mean=mean, squares=squares
+    )

@@ -11,7 +11,7 @@ import difflib
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +45,7 @@ class TableError(InputError):
 
 
 class TableWarning(UserWarning):
-    """A table may not mean what it seems to; `hint` as in `TableError`."""
+    """A table may not mean what was read from it; `hint` is as in `TableError`."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ class Table(ABC):
     def _find_partitions(self) -> dict[str, list[str]]:
         """Return the columns that the folders' names hold, as in state=AK: a cell for each file.
 
-        The columns are added to the schema; a column in the files goes before one of that name.
+        The columns are added to the schema. A column in the files is used instead of a folder's.
         """
         cells = [_partition_cells(file, self._root) for file in self.files]
         partitions: dict[str, list[str]] = {}
@@ -96,7 +96,7 @@ class Table(ABC):
                 self.schema = self.schema.append(pa.field(name, kind, metadata=PARTITION))
         return partitions
 
-    def with_partitions(
+    def _with_partitions(
         self, file: Path, batch: pa.RecordBatch, columns: list[str]
     ) -> pa.RecordBatch:
         """Return the columns of a batch from a file, and those that its folders name."""
@@ -110,7 +110,7 @@ class Table(ABC):
     def _check_names(self, names: list[str]) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise TableError(f"{self.name}: the column {min(twice)!r} is there twice")
+            raise TableError(f"{self.name}: the column {min(twice)!r} occurs twice")
 
     @property
     def n_rows(self) -> int | None:
@@ -127,10 +127,12 @@ class Table(ABC):
         """Return the columns; where the format has no types, they are number or text."""
 
     @abstractmethod
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of one file without its first `skip` rows.
+    def _read(
+        self, file: Path, columns: list[str], start: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Return the first row of each batch of a file, and the batch.
 
-        `skip` is 0 where `_n_rows` is unknown.
+        Batches that end before the row `start` may be left out where `_n_rows` is known.
         """
 
     def _n_rows(self, file: Path) -> int | None:
@@ -139,7 +141,7 @@ class Table(ABC):
     def blocks(
         self, columns: list[str] | None = None, start: int = 0
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the position and the cells of each block from a row on, read early by a thread."""
+        """Return the position and the cells of each block from a row on, read ahead by a thread."""
         names = self.schema.names if columns is None else list(dict.fromkeys(columns))
         for name in names:
             self.check_column(name)
@@ -149,8 +151,8 @@ class Table(ABC):
                 yield row, block
                 row += block.num_rows
         except pa.ArrowInvalid as error:  # a column of a block has at most 2 GB of text
-            block = f"the {self.block_rows} rows from here on"
-            raise TableError(f"{self.where(row)}: {block} cannot be held: {error}") from None
+            block = f"the {self.block_rows} rows from here on are too large"
+            raise TableError(f"{self.where(row)}: {block}: {error}") from None
 
     def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
         """Read columns as words, even if they hold numbers; ignore names that are no columns."""
@@ -166,23 +168,19 @@ class Table(ABC):
             yield row, block, block
 
     def _batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        row = 0
+        row = 0  # the first of the file
         for file in self.files:
             self.begin_file(file, row)
-            known = self._n_rows(file)
-            if known is not None and row + known <= start:
-                row += known
-                continue
-            skip = max(0, start - row) if known is not None else 0
-            row += skip
+            n_rows = self._n_rows(file) or 0
             own = [name for name in columns if name not in self.partitions]
             own = own or [name for name in self.schema.names if name not in self.partitions][:1]
             with naming_file(self.name_of(file)):
-                for batch in self._read(file, own, skip):
-                    batch = self.with_partitions(file, batch, columns)
-                    if row + batch.num_rows > start:
-                        yield batch.slice(max(0, start - row))
-                    row += batch.num_rows
+                for first, batch in self._read(file, own, start - row):
+                    n_rows = first + batch.num_rows
+                    if row + n_rows > start:
+                        batch = self._with_partitions(file, batch, columns)
+                        yield batch.slice(max(0, start - row - first))
+            row += n_rows
             self.check_unchanged(file)
 
     def check_unchanged(self, file: Path) -> None:
@@ -198,7 +196,7 @@ class Table(ABC):
         self._starts[row] = file
 
     def check_column(self, name: str) -> None:
-        """Refuse a column that is not there."""
+        """Refuse a column that does not exist."""
         if self.schema.get_field_index(name) < 0:
             raise TableError(f"{self.name}: {no_column(name, self.schema.names)}")
 
@@ -224,7 +222,7 @@ class Table(ABC):
 
     @contextmanager
     def naming_rows(self, rows: int | Array, labels: tuple[str, ...] = ()) -> Iterator[None]:
-        """Let errors about rows name the file and the row in it, and the columns of the labels.
+        """Add the file, its row number and the label columns to errors about rows.
 
         `rows` are the positions of these rows in the table, or that of the first in a block.
         """
@@ -236,23 +234,23 @@ class Table(ABC):
             raise TableError(f"{self.where(row)}: {columns}{error.reason}", error.hint) from None
 
     def fingerprint(self) -> list[list[Any]]:
-        """Return what differs between tables: size, time of change and samples of each file."""
+        """Return what identifies a table: size, time of change and samples of each file."""
         return [_fingerprint(file) for file in self.files]
 
 
 @contextmanager
-def explaining(place: str) -> Iterator[None]:
+def explaining(place: Callable[[], str]) -> Iterator[None]:
     """Turn an error of pyarrow about the content of a file, not of the disk, into ours."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         if getattr(error, "errno", None) is not None:
             raise
-        raise TableError(f"{place}: {error}") from None
+        raise TableError(f"{place()}: {error}") from None
 
 
 def no_column(name: str, known: list[str]) -> str:
-    """Return the reason why a column cannot be used that is not there: name those like it."""
+    """Return a message about a column that does not exist, with the names most like it."""
     if len(known) <= MOST_LISTED:
         return f"there is no column {name!r}; the columns are {', '.join(map(repr, known))}"
     lower = {column.lower(): column for column in known}
@@ -262,12 +260,12 @@ def no_column(name: str, known: list[str]) -> str:
 
 
 def quote_columns(names: tuple[str, ...]) -> str:
-    """Return columns as a message names them."""
+    """Return the names of columns, quoted, for a message."""
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 def some_of(names: list[str], most: int = 12) -> str:
-    """Return names with commas, the end of a long list left out."""
+    """Return names separated by commas; a long list is shortened."""
     more = [f"and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more])
 
@@ -320,7 +318,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
-    """Return the items; a thread reads up to `depth` of them early. Its errors are raised here."""
+    """Return the items; a thread reads up to `depth` of them ahead. Its errors are raised here."""
     thread = ThreadPoolExecutor(1)
     try:
         waiting = deque(thread.submit(next, items, None) for _ in range(depth))

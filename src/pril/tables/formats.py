@@ -23,8 +23,8 @@ from pril.tables.cells import (
     NUMBER,
     TEXT,
     read_words,
+    schema_without_views,
     with_nulls,
-    without_view,
     without_views,
     written_type,
 )
@@ -47,6 +47,7 @@ from pril.tables.text import (
 )
 
 MOST_FEATURES = 1 << 24  # of an svmlight file: a model holds some numbers for each
+LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to copy them
 
 
 # --- Parquet -------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ class Parquet(Table):
     about = "Parquet, columns have the types in the file"
 
     def _open(self, file: Path) -> pa.parquet.ParquetFile:
-        with explaining(f"{self.name_of(file)} is damaged, or not a Parquet file"):
+        with explaining(lambda: f"{self.name_of(file)} is damaged, or not a Parquet file"):
             # Read pages one by one: a row group may be larger than memory.
             return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
 
@@ -75,8 +76,7 @@ class Parquet(Table):
                     f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
                     f"{'; '.join(sorted(differing)) or 'in another order'}"
                 )
-        fields = [field.with_type(without_view(field.type)) for field in schemas[0]]
-        return pa.schema(fields, schemas[0].metadata)
+        return schema_without_views(schemas[0])
 
     @property
     def n_rows(self) -> int:
@@ -101,19 +101,20 @@ class Parquet(Table):
             pieces.append((file, first, last - first))
         return pieces
 
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        with self._open(file) as opened, explaining(f"{self.name_of(file)} is damaged"):
-            groups = list(range(opened.num_row_groups))
-            while groups and skip >= opened.metadata.row_group(groups[0]).num_rows:
-                skip -= opened.metadata.row_group(groups.pop(0)).num_rows
+    def _read(
+        self, file: Path, columns: list[str], start: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        with self._open(file) as opened, explaining(lambda: f"{self.name_of(file)} is damaged"):
+            row, groups = 0, list(range(opened.num_row_groups))
+            while groups and row + opened.metadata.row_group(groups[0]).num_rows <= start:
+                row += opened.metadata.row_group(groups.pop(0)).num_rows
             # No more threads: this code already runs beside the thread that learns.
             for batch in opened.iter_batches(
                 self.block_rows, row_groups=groups, columns=columns, use_threads=False
             ):
-                if skip < batch.num_rows:
-                    # For "q.b", pyarrow also returns the field b of a struct q: select.
-                    yield without_views(batch.slice(skip).select(columns))
-                skip = max(0, skip - batch.num_rows)
+                # For "q.b", pyarrow also returns the field b of a struct q: select.
+                yield row, without_views(batch.select(columns))
+                row += batch.num_rows
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -132,7 +133,11 @@ class TextTable(Table):
         """
         row, name = 0, self.name_of(file)
         try:
-            with naming_file(name), closing(open_text(file)) as stream:
+            with (
+                explaining(lambda: f"{name}, after row {row}"),
+                naming_file(name),
+                closing(open_text(file)) as stream,
+            ):
                 for block in self._split(stream):
                     rows = parse(block)
                     yield row, rows
@@ -140,18 +145,15 @@ class TextTable(Table):
         except RowError as error:
             place = f"{name}, row {row + error.row + 1}"
             raise TableError(f"{place}: {error.reason}", error.hint) from None
-        except (pa.ArrowException, OSError) as error:
-            if getattr(error, "errno", None) is not None:  # of the disk, not of the content
-                raise
-            raise TableError(f"{name}, after row {row}: {error}") from None
 
     @abstractmethod
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         """Return the rows of a block."""
 
-    def _read(self, file: Path, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        for _, batch in self._parsed(file, lambda block: self._batch(block, columns)):
-            yield batch
+    def _read(
+        self, file: Path, columns: list[str], start: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return self._parsed(file, lambda block: self._batch(block, columns))
 
 
 class Csv(TextTable):
@@ -313,34 +315,30 @@ class JsonLines(TextTable):
             self.schema = self.schema.set(at, pa.field(name, TEXT))
 
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        return _columns(_objects(block), schema)
+        lines = split_lines(block)
+        schema = pa.schema([self.schema.field(name) for name in columns if name != LINE])
+        batch = _columns(read_objects(lines), schema)
+        return batch.append_column(LINE, pa.array(lines, RAW)) if LINE in columns else batch
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return blocks as in `Table`; to JSON Lines, the lines are copied unchanged."""
         for name in columns:
             self.check_column(name)
-        own = [name for name in columns if name not in self.partitions]
-        schema = pa.schema([self.schema.field(name) for name in own])
         types: dict[str, pa.DataType] = {}
         if format != "jsonl":
             for file in self.files:
                 for _, rows in self._parsed(file, _objects):
                     whole_types(rows, types)
         start = 0
-        for file in self.files:
-            self.begin_file(file, start)
-            for _, lines in self._parsed(file, split_lines):
+        for batch in self._batches([*columns, LINE], 0):
+            lines = batch.column(LINE).to_pylist()
+            if format == "jsonl":
+                copy = [without_marks(line).decode().strip() for line in lines]
+            else:
                 with self.naming_rows(start):
-                    rows = read_objects(lines)
-                    used = self.with_partitions(file, _columns(rows, schema), columns)
-                    if format == "jsonl":
-                        copy = [without_marks(line).decode().strip() for line in lines]
-                    else:
-                        copy = _columns(rows, pa.schema(types), nested=True)
-                yield start, used, copy
-                start += len(lines)
-            self.check_unchanged(file)
+                    copy = _columns(read_objects(lines), pa.schema(types), nested=True)
+            yield start, batch.select(columns), copy
+            start += len(lines)
 
 
 def _objects(block: bytes) -> list[dict[str, Any]]:

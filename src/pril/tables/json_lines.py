@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from struct import Struct, error
+from collections.abc import Iterable, Sequence
+from struct import error, pack
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ TYPES = {
 
 
 class RepeatedKeyError(ValueError):
-    """A key is twice in a JSON object."""
+    """A key occurs twice in a JSON object."""
 
 
 # --- Rows ----------------------------------------------------------------------------------------
@@ -50,25 +49,25 @@ def split_lines(lines: bytes) -> list[bytes]:
 
 
 def read_objects(lines: list[bytes]) -> list[dict[str, Any]]:
-    """Return the object in each line; refuse a key that is there twice."""
+    """Return the object in each line; refuse a key that occurs twice."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     rows: list[dict[str, Any]] = []
     try:
         rows.extend(map(decode, lines))
-        if _have_keys(lines, sum(map(len, rows))):
+        if have_keys(lines, sum(map(len, rows))):
             return rows
     except NOT_READ:
         pass
     for t in range(len(lines)):
-        if t >= len(rows) or not _have_keys(lines[t : t + 1], len(rows[t])):
+        if t >= len(rows) or not have_keys(lines[t : t + 1], len(rows[t])):
             rows[t : t + 1] = [_read_slowly(lines[t], t)]
     return rows
 
 
-def _have_keys(lines: list[bytes], n_keys: int) -> bool:
+def have_keys(lines: list[bytes], n_keys: int) -> bool:
     """Tell whether lines with so many different keys have none twice.
 
-    It counts colons; a colon in a string or in an inner object may make it say no.
+    It counts colons. Colons in strings or inner objects may make it return False in vain.
     """
     text = b"\n".join(lines)
     return text.count(b":") == n_keys or sum(map(text.count, KEY_ENDS)) == n_keys
@@ -102,63 +101,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise RepeatedKeyError(f"the key {shown(twice)} is there twice")
+        raise RepeatedKeyError(f"the key {shown(twice)} occurs twice")
     return row
-
-
-class RowReader:
-    """Read the cells of some columns, and one column as it is written, from lines of a stream."""
-
-    def __init__(self, names: list[str], raw: str | None) -> None:
-        self._names = names if raw is None else [*names, raw]
-        self._raw = raw
-        self._decode: Callable[[bytes], Any] | None = None
-        self._n_keys = 0
-
-    def read(self, lines: list[bytes]) -> list[tuple[Any, ...]]:
-        """Return the cells of each line in the order of the columns, and perhaps others.
-
-        Most lines have the keys of the first one: a struct with these keys is decoded faster than a
-        dict. If all of them are there, the number of keys tells whether one is there twice.
-        """
-        if self._decode is None:
-            with suppress(*NOT_READ):
-                self._decode = self._decoder(lines[0])
-        if self._decode is not None:
-            with suppress(*NOT_READ):
-                cells = msgspec.structs.astuple
-                rows = [cells(self._decode(line)) for line in lines]
-                if _have_keys(lines, self._n_keys * len(lines)):
-                    return rows
-        objects = read_objects(lines)
-        if self._raw is not None:
-            for line, row in zip(lines, objects, strict=True):
-                row[self._raw] = self.read_raw(line, row)
-        return [tuple(map(row.get, self._names)) for row in objects]
-
-    def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
-        """Return a function that decodes lines with the keys of this one.
-
-        It is a ValueError if a key has a quote or a backslash.
-        """
-        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        keys = list(dict.fromkeys([*self._names, *found]))
-        kinds = [Any] * len(self._names) + [msgspec.Raw] * (len(keys) - len(self._names))
-        if self._raw is not None:
-            kinds[len(self._names) - 1] = msgspec.Raw
-        fields = [(f"_{j}", kind) for j, kind in enumerate(kinds)]
-        rename = {f"_{j}": key for j, key in enumerate(keys)}
-        self._n_keys = len(keys)
-        return msgspec.json.Decoder(
-            msgspec.defstruct("Row", fields, rename=rename, gc=False)
-        ).decode
-
-    def read_raw(self, line: bytes, row: dict[str, Any] | None = None) -> Any:
-        """Return the cell that is wanted as it is written."""
-        with suppress(*NOT_READ):
-            return msgspec.json.decode(line, type=dict[Any, msgspec.Raw]).get(self._raw)
-        row = _read_slowly(line, 0) if row is None else row
-        return json.dumps(row.get(str(self._raw))).encode()
 
 
 # --- Columns -------------------------------------------------------------------------------------
@@ -170,8 +114,8 @@ def to_numbers(values: Sequence[Any], names: Sequence[str], row: int) -> bytes:
     `names` has the column of each, or of all; `row` is that of the first.
     """
     try:
-        return Struct(f"{len(values)}d").pack(*values)
-    except (error, OverflowError):
+        return pack(f"{len(values)}d", *values)
+    except (error, OverflowError):  # a cell is missing, or wrong
         numbers = []
         for k, value in enumerate(values):
             if value is not None and not isinstance(value, int | float):
@@ -199,7 +143,7 @@ def to_text(value: Any, name: str, row: int, *, nested: bool = False) -> str | N
     try:
         text.encode()
     except UnicodeEncodeError:
-        reason = f"column {name!r} is {shown(value)}, half of a character"
+        reason = f"column {name!r} is {shown(value)}, an unpaired surrogate"
         raise RowError("X", row, reason) from None
     return text
 

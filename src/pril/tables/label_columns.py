@@ -107,23 +107,16 @@ class LabelColumns(NamedTuple):
             bins = from_bounds(ends[0], ends[-1], self.edges)
         except RowError as error:
             argument = "y" if error.argument == "lower" else error.argument
-            raise RowError(argument, error.row, error.reason) from None  # words are no way out
+            # No hint: words have no brackets.
+            raise RowError(argument, error.row, error.reason) from None
         bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
         names = np.array(self.classes, dtype=object)
         return ranking.Labels(bins[:, : len(ends)], names.dtype, names)
 
-    def comparable(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Return the labels of some rows as columns whose values can be counted."""
-        if self.edges is None:
-            read = read_words if self.text else _numbers
-            return [read(batch.column(name), name) for name in self.names]
-        codes = self.read(batch).values
-        names = pa.array(self.classes, TEXT)
-        return [names.take(pa.array(end, mask=end < 0)) for end in codes.T]
-
-    def encode(self, counted: list[pa.Array]) -> tuple[Array, Array]:
-        """Return the classes, and labels that `comparable` returned as intervals of ranks."""
-        batch = pa.RecordBatch.from_arrays(counted, names=list(self.names))
+    def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
+        """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
+        columns = [pa.array(column) for column in zip(*cells, strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
         labels = read_labels(batch, self.names, text=self.text)
         try:
             return ranking.encode(labels, typed_classes(self.classes, text=self.text))

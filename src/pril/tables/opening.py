@@ -76,7 +76,7 @@ def open_table(
         formats = {format_of(file) for file in files}
         if len(formats) > 1 or None in formats:
             raise TableError(
-                f"{name}: which format is it? The suffix is none, or several, of "
+                f"{name}: unknown format: all files must have the same suffix, one of "
                 f"{', '.join(SUFFIXES)}",
                 hint="format",
             )

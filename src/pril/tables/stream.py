@@ -6,9 +6,7 @@ import os
 import signal
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +22,7 @@ from pril.tables.files import TableError, quote_columns
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.stream_rows import StreamRows
-from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
+from pril.tables.text import LONGEST_ROW, TOO_LONG, whole_lines, without_marks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 # Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
 CHUNK_BYTES = 1 << 19
-FEW_BYTES = 1 << 16  # room for more costs some microseconds, which matters to a line that is alone
 TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
 MOST_HELD = 1024  # rows that wait until it is known whether the last run has learned them
 
@@ -53,40 +50,9 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return whole lines from a pipe as soon as they arrive.
-
-    A line that is too long comes alone, as its first LONGEST_ROW + 1 bytes; the rest is dropped.
-    """
-    with suppress(ImportError, AttributeError, OSError):  # not Linux, or not a pipe
-        import fcntl
-
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
-    few = min(FEW_BYTES, CHUNK_BYTES)
-    size = few
-    parts: list[bytes] = []  # of a line that has not ended
-    held = 0  # bytes of it
-    while data := _read(descriptor, size):
-        size = few if len(data) < few else CHUNK_BYTES
-        if held + len(data) > LONGEST_ROW:
-            line, newline, following = data.partition(b"\n")
-            if held + len(line) > LONGEST_ROW:
-                if held <= LONGEST_ROW:
-                    yield b"".join([*parts, line])[: LONGEST_ROW + 1] + b"\n"
-                data, parts, held = following, [], 0 if newline else LONGEST_ROW + 1
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield b"".join([*parts, data[:end]])
-            parts, held = [], 0
-        if end < len(data):
-            parts.append(data[end:])
-            held += len(data) - end
-    if parts:
-        yield b"".join(parts) + b"\n"
-
-
-def _read(descriptor: int, size: int) -> bytes:
+    """Return whole lines from a pipe as soon as they arrive."""
     with naming_file(NAME):
-        return os.read(descriptor, size)
+        yield from whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
 
 
 @dataclass
@@ -111,9 +77,9 @@ class Position:
 
 @dataclass
 class Finished:
-    """What a stream in place has learned, to its end: the model it wrote has a note of this.
+    """What a finished stream has learned, as a note in the model file that it replaced.
 
-    The model and the note appear in one step, so that at no moment the work is done and not noted.
+    Model and note are written in one step, so that a crash cannot separate them.
     """
 
     origin: dict[str, Any]  # of the run, as in its checkpoint
@@ -157,9 +123,11 @@ class Stream:
         self._n_waiting = 0
         self._check_columns()
         self._use(model.model)
+        holds = f"{model.path} holds {type(model.learner).__name__}"
         if options.chances and not hasattr(model.learner, "predict_proba"):
-            name = type(model.learner).__name__
-            raise InputError(f"{model.path} holds {name}, which has no probabilities")
+            raise InputError(f"{holds}, which has no probabilities")
+        if names and not hasattr(model.learner, "partial_fit"):
+            raise InputError(f"{holds}, which cannot learn a stream")
 
     def _check_columns(self) -> None:
         both = set(self.names) & set(self.model.columns)
@@ -199,10 +167,10 @@ class Stream:
                     if skip.rows == 0:
                         self._write(heading)
                 all_lines = rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
-                self._answer_all(rows, self._new_lines(self._compare(all_lines, skip), skip))
+                self._answer(rows, self._new_lines(self._compare(all_lines, skip), skip))
             self.last = None
             if rows is not None:  # fewer rows than the last run has learned
-                self._answer_all(rows, self._held)
+                self._answer(rows, self._held)
         except (TableError, Stopped):  # the model has learned whole rows: save it
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
             # Nor before it is known whether the last run has learned the rows.
@@ -266,13 +234,13 @@ class Stream:
     def _another_stream(self, found: str, skip: Position) -> ValueError:
         if self.is_repeated:
             return InputError(
-                f"{found}; its first rows, but not the {skip.rows} together, are those that "
-                f"{self.model.path} learned last",
+                f"{found}: it begins like the {skip.rows} rows that {self.model.path} learned last "
+                "and then differs",
                 hint="again",
             )
         return InputError(
-            f"{found}, but the checkpoint has seen {skip.rows} other ones: it belongs to another "
-            "stream"
+            f"{found}, but the checkpoint has seen {skip.rows} different ones: it belongs to "
+            "another stream"
         )
 
     def _state(self) -> dict[str, Any]:
@@ -292,19 +260,6 @@ class Stream:
         if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
             raise self._another_stream(f"{NAME} has other rows", skip)
         return lines[old:]
-
-    def _answer_all(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
-        """Answer some lines, blank ones among them if these are not passed over."""
-        if not self.options.skip:
-            if lines:
-                self._answer(rows, lines)
-            return
-        for is_blank, part in groupby(lines, key=lambda line: not line.strip()):
-            if is_blank:
-                for line in part:
-                    self._refuse(rows, line, "the line is blank")
-            else:
-                self._answer(rows, list(part))
 
     def _answer(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> None:
         """Answer some lines; one that is wrong is refused, after those before it."""
@@ -355,6 +310,10 @@ class Stream:
         """Return the rows of some lines, and their keys."""
         if len(lines[0]) > LONGEST_ROW:
             raise RowError("X", 0, TOO_LONG)
+        if self.options.skip:
+            for t, line in enumerate(lines):
+                if not line.strip():
+                    raise RowError("X", t, "the line is blank")
         cells = rows.read(lines)
         keys = []
         if self.options.key is not None:
@@ -378,35 +337,33 @@ class Stream:
 
     @property
     def evaluation(self) -> Evaluation:
-        """How good the answers to labelled rows were."""
+        """How good the answers to labelled rows were.
+
+        It is reported whenever the number of labelled rows has doubled.
+        """
         if self._waiting:
             intervals, rank = map(np.concatenate, zip(*self._waiting, strict=True))
             self._waiting.clear()
-            self._n_waiting = 0
-            self._add_losses(intervals, rank)
+            before = self._evaluation
+            self._evaluation += Evaluation.of(intervals, rank)
+            loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
+            total = before.loss + np.cumsum(loss)
+            power = 1 << before.rows.bit_length()
+            while power <= self._evaluation.rows:
+                self.report(power, int(total[power - before.rows - 1]))
+                power <<= 1
         return self._evaluation
 
     def _evaluate(self, intervals: Array, rank: Array) -> None:
-        """Take note of some answers. Rows that come alone are evaluated together, if that can wait.
+        """Keep answers to be evaluated together, which is faster for rows that come alone.
 
-        It cannot when the number of labelled rows may have doubled, and a report is due.
+        They are evaluated at once if a report may be due.
         """
+        self._n_waiting = len(rank) + (self._n_waiting if self._waiting else 0)
         self._waiting.append((intervals, rank))
-        self._n_waiting += len(rank)
         rows = self._evaluation.rows
         if self._n_waiting >= TOGETHER or rows + self._n_waiting >= 1 << rows.bit_length():
             _ = self.evaluation
-
-    def _add_losses(self, intervals: Array, rank: Array) -> None:
-        """Add up the losses; report them whenever the number of labelled rows has doubled."""
-        loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
-        before, after = self._evaluation.rows, self._evaluation.rows + len(loss)
-        total = self._evaluation.loss + np.cumsum(loss)
-        power = 1 << before.bit_length()
-        while power <= after:
-            self.report(power, int(total[power - before - 1]))
-            power <<= 1
-        self._evaluation += Evaluation.of(intervals, rank)
 
     def _write(self, data: bytes) -> None:
         with naming_file("standard output"):

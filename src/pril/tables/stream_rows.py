@@ -18,14 +18,12 @@ from pril.tables.label_columns import LabelColumns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pril.tables.answers import CsvRows, JsonRows
+    from pril.tables.answers import Cells, CsvRows, JsonRows
     from pril.tables.model import LoadedModel
 
     Array = NDArray[Any]
 
 MOST_SPELLINGS = 10_000  # of labels that are remembered
-
-Cells = list[tuple[Any, ...]]  # of each row, by `StreamRows.columns`
 
 
 class StreamRows:
@@ -48,62 +46,52 @@ class StreamRows:
     def read(self, format: JsonRows | CsvRows, cells: Cells) -> Batch:  # noqa: A002
         """Return the rows of some lines."""
         learner: Any = self._model.learner
+        order = learner.order_
         X = self._features(format, cells)
-        start = len(self._numbers) + len(self._words)
-        spellings = [row[start : len(self.columns)] for row in cells]
-        if not (hasattr(learner, "stream") and isinstance(X, np.ndarray)):
-            with learner._unchanged_on_failure():
-                if self._labels.names:
-                    batch: Batch = learner._prepare(X, self._read_labels(format, spellings))
-                    return batch
-                rows = learner._read_rows(X, reset=False, min_rows=1)
-                return Batch(rows, np.full((len(cells), 2), ranking.NO_LABEL))
-        intervals: list[bytes] = []
+        start, intervals = len(self._numbers) + len(self._words), []
         try:
-            for spelling in spellings:
-                intervals.append(self._interval(format, *spelling))
+            for row in cells:
+                intervals.append(self._interval(format, *row[start : len(self.columns)]))
         except RowError as error:
             raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
-        X.flags.writeable = False  # the loop is compiled for such arrays
-        learner._inspect_rows(rows := Dense(X, self._constant))
+        if hasattr(learner, "stream") and isinstance(X, np.ndarray):
+            X.flags.writeable = False  # the loop is compiled for such arrays
+            learner._inspect_rows(rows := Dense(X, self._constant))
+        elif self._labels.names:
+            unlabelled = ranking.Labels(np.full((len(cells), 1), -1), order.dtype, order)
+            rows = learner._prepare(X, unlabelled).rows
+        else:
+            rows = learner._readable(X)
         return Batch(rows, np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2))
 
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
-        n, encoder, steps = len(self._numbers), self._model.encoder, self._model.steps
+        n, encoder = len(self._numbers), self._model.encoder
         rows = [row[:n] for row in cells]
         for name, places in self._ranks.items():
             j = self._numbers.index(name)
             for t, row in enumerate(rows):
                 rows[t] = (*row[:j], places.get(to_text(row[j], name, t)), *row[j + 1 :])
         numbers = format.numbers(rows, self._numbers)
-        if encoder is None:
-            if steps is None:
-                return numbers
-            batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), self._numbers)
-            return self._model.features(batch, batch.schema)
-        codes = []
-        for j, (name, places) in enumerate(self._words.items(), n):
-            code = np.empty(len(cells), dtype=np.int64)
-            for t, row in enumerate(cells):
-                word = row[j]
-                if word.__class__ is not str or word not in places:
-                    word = to_text(word, name, t)
-                code[t] = places.get(word, -1)
-            codes.append(code)
-        return encoder._encode(numbers, codes, self._scales)
-
-    def _read_labels(self, format: JsonRows | CsvRows, spellings: Cells) -> ranking.Labels:  # noqa: A002
-        names, kind = self._labels.names, self._labels.cell_type
-        cells = [
-            format.column([row[j] for row in spellings], name, kind) for j, name in enumerate(names)
-        ]
-        return self._labels.read(pa.RecordBatch.from_arrays(cells, names))
+        if encoder is not None:
+            codes = [
+                np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
+                for j, (name, places) in enumerate(self._words.items(), n)
+            ]
+            return encoder._encode(numbers, codes, self._scales)
+        if self._model.steps is None and hasattr(self._model.learner, "stream"):
+            return numbers
+        batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), self._numbers)
+        return self._model.features(batch, batch.schema)
 
     def _read_label(self, format: JsonRows | CsvRows, *spelling: Any) -> bytes:  # noqa: A002
         """Return the interval of a label."""
         if not spelling:
             return np.array(ranking.NO_LABEL).tobytes()
-        labels = self._read_labels(format, [spelling])
+        names, kind = self._labels.names, self._labels.cell_type
+        cells = [
+            format.column([cell], name, kind) for name, cell in zip(names, spelling, strict=True)
+        ]
+        labels = self._labels.read(pa.RecordBatch.from_arrays(cells, names))
         intervals = ranking.to_intervals(labels, self._model.learner.order_)
         self._model.learner._inspect_labels(labels, intervals)
         return intervals.tobytes()

@@ -44,6 +44,7 @@ ROW_ID = re.compile(
     r"(.*[ _.-])?(id|index|row|row_?(id|names?|num(ber)?)|unnamed: 0|)", re.IGNORECASE
 )
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
+KEPT = ("encoder", "rows", "rows_to_learn", "row_ids")  # of a survey, in a checkpoint
 SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
 
 
@@ -66,7 +67,9 @@ def choose_columns(table: Table, task: Task) -> Columns:
     for name in (*task.columns, *(task.features or ()), *task.drop, *task.text):
         table.check_column(name)
     if task.weight in (*task.labels, *(task.features or ())):
-        raise TableError(f"{table.name}: the column {task.weight!r} is the weight, nothing else")
+        raise TableError(
+            f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
+        )
     if len(set(task.labels)) < len(task.labels):
         raise TableError(
             f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
@@ -136,18 +139,16 @@ class LabelCounts:
     def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
         """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
-            columns = self.columns.comparable(block)
-        missing = [cells.is_null().to_numpy(zero_copy_only=False) for cells in columns]
-        names = [str(k) for k in range(len(columns))]
-        rows = pa.array(np.arange(first, first + block.num_rows))
-        cells = select_rows(pa.RecordBatch.from_arrays([*columns, rows], [*names, "row"]), used)
-        counted = pa.Table.from_batches([cells]).group_by(names, use_threads=False)
-        counted = counted.aggregate([("row", "count"), ("row", "min")])
-        for row in counted.select([*names, "row_count", "row_min"]).to_pylist():
-            *label, count, at = row.values()
-            self.seen.setdefault(tuple(label), [0, at])[0] += count
+            labels = self.columns.read(block)
+        names = [str(k) for k in range(len(self.columns.names))]
+        cells = pa.table([*map(pa.array, labels.values.T), np.arange(len(used))], [*names, "row"])
+        counted = cells.filter(pa.array(used)).group_by(names, use_threads=False)
+        for group in counted.aggregate([("row", "count"), ("row", "min")]).to_pylist():
+            row = group["row_min"]
+            label = tuple(labels.cell(row, k) for k in range(len(names)))
+            self.seen.setdefault(label, [0, first + row])[0] += group["row_count"]
         self.n_weightless += int(np.count_nonzero(~used))
-        labelled: Array = used & ~np.all(missing, axis=0)
+        labelled: Array = used & labels.labelled()
         return labelled
 
     def are_too_many(self) -> bool:
@@ -176,11 +177,10 @@ class LabelCounts:
         if not labelled:
             raise TableError(f"{place}: no row has a label")
         seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
-        counted = [pa.array(cells) for cells in zip(*(cells for cells, _ in seen), strict=True)]
         counts, rows = np.array([entry for _, entry in seen]).T
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
-            order, ranks = self.columns.encode(counted)
+            order, ranks = self.columns.encode([label for label, _ in seen])
         for entry in caught:
             warning = entry.message
             if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
@@ -303,19 +303,12 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for a checkpoint."""
-        return {
-            "encoder": self.encoder,
-            "counts": self.counts.to_json(),
-            "sample": self.sample and self.sample.to_json(),
-            "rows": self.rows,
-            "rows_to_learn": self.rows_to_learn,
-            "row_ids": self.row_ids,
-        }
+        parts = {"counts": self.counts.to_json(), "sample": self.sample and self.sample.to_json()}
+        return {name: getattr(self, name) for name in KEPT} | parts
 
     def restore(self, state: dict[str, Any]) -> None:
         """Read what `to_dict` returned."""
-        self.encoder, self.rows = state["encoder"], state["rows"]
-        self.rows_to_learn, self.row_ids = state["rows_to_learn"], state["row_ids"]
+        vars(self).update({name: state[name] for name in KEPT})
         self.counts.restore(state["counts"])
         if self.sample and state["sample"]:
             self.sample.restore(state["sample"])

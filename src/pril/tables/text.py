@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,23 +38,42 @@ def without_marks(data: bytes) -> bytes:
     return data
 
 
+def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Return pieces of text in blocks of whole lines, each as soon as its last line has ended.
+
+    A line that is too long comes alone, as its first LONGEST_ROW + 1 bytes; the rest is dropped.
+    """
+    parts: list[bytes] = []  # of a line that has not ended
+    held = 0  # bytes of it
+    for data in pieces:
+        if held + len(data) > LONGEST_ROW:
+            line, newline, following = data.partition(b"\n")
+            if held + len(line) > LONGEST_ROW:
+                if held <= LONGEST_ROW:
+                    yield b"".join([*parts, line])[: LONGEST_ROW + 1] + b"\n"
+                data, parts, held = following, [], 0 if newline else LONGEST_ROW + 1
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*parts, data[:end]])
+            parts, held = [], 0
+        if end < len(data):
+            parts.append(data[end:])
+            held += len(data) - end
+    if parts:
+        yield b"".join(parts) + b"\n"
+
+
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
     """Return the bytes of a stream in blocks of whole lines.
 
     A line that is too long is a RowError about the first row after those that were returned.
     """
-    rest = without_marks(stream.read(READ_BYTES))
-    data = rest
-    while data:
-        if len(rest) > LONGEST_ROW and not 0 <= rest.find(b"\n") <= LONGEST_ROW:
+    pieces = iter(lambda: stream.read(READ_BYTES), b"")
+    first = without_marks(next(pieces, b""))
+    for block in whole_lines(chain([first], pieces)):
+        if block.find(b"\n", 0, LONGEST_ROW + 1) < 0:
             raise RowError("X", 0, TOO_LONG)
-        end = rest.rfind(b"\n") + 1
-        if end:
-            yield rest[:end]
-        data = stream.read(READ_BYTES)
-        rest = rest[end:] + data
-    if rest:
-        yield rest
+        yield block
 
 
 @cache
