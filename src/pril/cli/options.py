@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from pril.core.registry import LEARNERS
+from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ StreamFormat = Literal["jsonl", "csv"]
 if TYPE_CHECKING:
     Learner = str
 else:
-    Learner = Literal[tuple(learner.command for learner in LEARNERS)]
+    Learner = Literal[tuple(BY_COMMAND)]
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="A file, a folder, a glob in quotes, or - for stdin.")

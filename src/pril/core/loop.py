@@ -79,9 +79,9 @@ class Announcer(event.Listener):
 announcer = Announcer()
 event.register("numba:compile", announcer)
 
-# Compiled without numba's runtime: its reference counts cost more than the arithmetic of a row. Such
-# a function must not allocate, and must not return an array to a function with the runtime, which
-# would count it.
+# Compiled without numba's runtime, whose reference counts cost more than the arithmetic of a row.
+# Such a function must not allocate, and must not return an array to a function with the runtime,
+# which would count it.
 BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 # Called by compiled code only. To wrap each part for Python took a quarter of the first `fit`.
 INNER: Any = BARE | {"no_cpython_wrapper": True}
