@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import config, njit, typeof, types
-from numba.core import event
+from numba.core import cgutils, event
 from numba.extending import intrinsic, overload
 
 log = logging.getLogger(__name__)
@@ -468,16 +468,14 @@ class FixedThresholds(NamedTuple):
     label: int = 0
 
 
-class Exponential(NamedTuple):
-    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL)."""
+class Curved(NamedTuple):
+    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL).
+
+    Signed, both are twice the hyperbolic sine of the same exponents.
+    """
 
     rate: float
-
-
-class SignedExponential(NamedTuple):
-    """w = 2 sinh(rate u), theta = -2 sinh(rate n), up to a common factor (signed M-PRIL)."""
-
-    rate: float
+    signed: bool
 
 
 def _same(geometry, u, shift):
@@ -490,17 +488,15 @@ def _bounded_exp(a):
     return exp(min(a, 2.0 * MAX_DRIFT))
 
 
-def _exp(geometry, u, shift):
-    return _bounded_exp(geometry.rate * u - shift)
-
-
-def _sinh(geometry, u, shift):
-    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
+def _curved(geometry, u, shift):
     a = geometry.rate * u
+    if not geometry.signed:
+        return _bounded_exp(a - shift)
+    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
     return copysign(_bounded_exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
 
 
-weight = on_type({Exponential: _exp, SignedExponential: _sinh}, default=_same)
+weight = on_type({Curved: _curved}, default=_same)
 
 
 def _threshold_mirrored(geometry, n, i, shift):
@@ -524,7 +520,7 @@ def _fill_curved(geometry, state, w):
     w[0, w.shape[1] - 1] = 0.0  # there is no constant feature here
 
 
-fill_weights = on_type({Exponential: _fill_curved, SignedExponential: _fill_curved}, _fill_shared)
+fill_weights = on_type({Curved: _fill_curved}, default=_fill_shared)
 
 
 def _shares_u(geometry):
@@ -535,9 +531,7 @@ def _has_own_weights(geometry):
     return False
 
 
-shares_u = on_type(
-    {Exponential: _has_own_weights, SignedExponential: _has_own_weights}, default=_shares_u
-)
+shares_u = on_type({Curved: _has_own_weights}, default=_shares_u)
 
 
 def _move_shared(geometry, model, before, k, j, change):
@@ -554,7 +548,7 @@ def _move_curved(geometry, model, before, k, j, change):
         model.w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
 
 
-move = on_type({Exponential: _move_curved, SignedExponential: _move_curved}, default=_move_shared)
+move = on_type({Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
@@ -607,62 +601,50 @@ def _settle_curved(geometry, model, alpha, c, rows, t):
             model.cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
 
 
-settle = on_type(
-    {Exponential: _settle_curved, SignedExponential: _settle_curved}, default=_settle_shared
-)
-
-
-def _peak_exp(geometry, state):
-    top = -inf
-    for j in range(state.u.shape[1] - 1):
-        top = max(top, geometry.rate * state.u[0, j])
-    for i in range(state.n.shape[0]):
-        top = max(top, -geometry.rate * state.n[i])
-    return top
-
-
-def _peak_sinh(geometry, state):
-    top = 0.0
-    for j in range(state.u.shape[1] - 1):
-        top = max(top, geometry.rate * abs(state.u[0, j]))
-    for i in range(state.n.shape[0]):
-        top = max(top, geometry.rate * abs(state.n[i]))
-    return top
+settle = on_type({Curved: _settle_curved}, default=_settle_shared)
 
 
 def _peak_none(geometry, state):
     return 0.0
 
 
-peak = on_type({Exponential: _peak_exp, SignedExponential: _peak_sinh}, default=_peak_none)
+def _peak_curved(geometry, state):
+    top = 0.0 if geometry.signed else -inf
+    for j in range(state.u.shape[1] - 1):
+        a = geometry.rate * state.u[0, j]
+        top = max(top, abs(a) if geometry.signed else a)
+    for i in range(state.n.shape[0]):
+        a = -geometry.rate * state.n[i]
+        top = max(top, abs(a) if geometry.signed else a)
+    return top
+
+
+peak = on_type({Curved: _peak_curved}, default=_peak_none)
 
 
 def _mass_none(geometry, state):
     return 1.0
 
 
-def _mass_exp(geometry, state):
+def _mass_curved(geometry, state):
     total = 0.0
     for j in range(state.u.shape[1] - 1):
-        total += weight(geometry, state.u[0, j], state.shift[0])
+        total += positive_part(geometry, state.u[0, j], state.shift[0])
     for i in range(state.n.shape[0]):
-        total += weight(geometry, -state.n[i], state.shift[0])
+        total += positive_part(geometry, -state.n[i], state.shift[0])
     return total
 
 
-def _mass_sinh(geometry, state):
-    # Both positive parts of each difference: |w| + 2 exp(-|a|).
-    total = 0.0
-    for j in range(state.u.shape[1] - 1):
-        a = abs(geometry.rate * state.u[0, j])
-        total += exp(a - state.shift[0]) + exp(-a - state.shift[0])
-    for i in range(state.n.shape[0]):
-        a = abs(geometry.rate * state.n[i])
-        total += exp(a - state.shift[0]) + exp(-a - state.shift[0])
-    return total
+@part_of_loop
+def positive_part(geometry, u, shift):
+    """Return a weight or, signed, both positive parts of the difference: |w| + 2 exp(-|a|)."""
+    if not geometry.signed:
+        return weight(geometry, u, shift)
+    a = abs(geometry.rate * u)
+    return exp(a - shift) + exp(-a - shift)
 
 
-mass = on_type({Exponential: _mass_exp, SignedExponential: _mass_sinh}, default=_mass_none)
+mass = on_type({Curved: _mass_curved}, default=_mass_none)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -1456,11 +1438,27 @@ def all_bounded(values):
     return is_bounded(values)
 
 
-@part_of_loop
-def copy_values(source, target):
-    """Copy values from one array to another."""
-    for i in range(source.shape[0]):
-        target[i] = source[i]
+@intrinsic
+def _copy_compiled(_, source, target):
+    # Of six copies as loops, LLVM would make six long vectorised ones.
+    def generate(context, builder, signature, arguments):
+        pairs = zip(signature.args, arguments, strict=True)
+        source, target = (
+            context.make_array(kind)(context, builder, value) for kind, value in pairs
+        )
+        (count,) = cgutils.unpack_tuple(builder, source.shape)
+        cgutils.raw_memcpy(builder, target.data, source.data, count, 8)
+        return context.get_dummy_value()
+
+    return types.void(source, target), generate
+
+
+def _copy_interpreted(source, target):
+    target[:] = source
+
+
+# Copy values of eight bytes from one array to another.
+copy_values = _copy_interpreted if config.DISABLE_JIT else _copy_compiled  # type: ignore[attr-defined]
 
 
 @entry
