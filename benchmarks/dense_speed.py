@@ -6,16 +6,18 @@ from sklearn.linear_model import Perceptron
 from handwritten import pril as handwritten
 from pril import PRIL
 from pril.core import loop
-from pril.core.learner import Memory
-from pril.core.rows import Dense
+from pril.core.memory import Layout, Memory
+from pril.core.rows import Dense, frozen
 from workloads import K, best_times, dense, table
 
 
 def loop_alone(X, intervals):
-    memory = Memory.blank(1, X.shape[1] + 1, K - 1, average=False, lattice=True)
-    rows = Dense(X, 0.0)
-    rule, geometry = loop.Pril(False), loop.Additive()
-    loop.run(rows, intervals, None, None, rule, geometry, None, memory.state, None, None)
+    layout = Layout(1, X.shape[1], K, average=False, own=())
+    memory = Memory.blank(layout, lattice=True)
+    geometry = loop.Additive()
+    desk = np.empty(loop.desk_size(geometry, *layout.sizes()))
+    given = (Dense(X, 0.0), frozen(intervals), loop.NO_ORDER, loop.Pril(False), geometry, None)
+    loop.run(*given, memory.numbers, memory.integers, desk)
     return memory.state
 
 
@@ -27,13 +29,12 @@ def main():
         for noise in (0.1, 0.3):
             X, intervals, y = dense(n_features, noise)
             w, X32 = np.ones(n_features), X.astype(np.float32)
-            frozen = X.view()
-            frozen.flags.writeable = False
+            fixed = frozen(X)
 
             def learn(X, average, intervals=intervals):
                 return PRIL(average=average).partial_fit(X, intervals, classes=range(K))
 
-            expected, state = handwritten(X, intervals, K), loop_alone(frozen, intervals)
+            expected, state = handwritten(X, intervals, K), loop_alone(fixed, intervals)
             np.testing.assert_allclose(state.u[0, :-1], expected[0], rtol=1e-9, atol=1e-9)
             times = best_times(
                 {
@@ -42,7 +43,7 @@ def main():
                     "mean": lambda: learn(X, True),
                     "last32": lambda: learn(X32, False),
                     "mean32": lambda: learn(X32, True),
-                    "loop": lambda: loop_alone(frozen, intervals),
+                    "loop": lambda: loop_alone(fixed, intervals),
                     "hand": lambda: handwritten(X, intervals, K),
                 }
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pril
-from pril.core.registry import BATCH_LEARNERS, LEARNERS
+from pril.core.registry import LEARNERS
 
 project = "pril"
 author = "The pril developers"
@@ -49,7 +49,7 @@ LEARNER_TABLE = """:orphan:
    {}
 """
 Path(__file__).with_name("reference").joinpath("learners.rst").write_text(
-    LEARNER_TABLE.format("\n   ".join(learner.name for learner in (*LEARNERS, *BATCH_LEARNERS))),
+    LEARNER_TABLE.format("\n   ".join(learner.name for learner in LEARNERS)),
     encoding="utf-8",
 )
 autodoc_typehints = "none"  # numpydoc has the types

@@ -2,15 +2,16 @@
 
 from pril.core.registry import LEARNERS
 
-ALL = [learner.load() for learner in LEARNERS]
-LINEAR = [learner.load() for learner in LEARNERS if learner.linear]
+ONLINE = [learner for learner in LEARNERS if learner.online]
+ALL = [learner.load() for learner in ONLINE]
+LINEAR = [learner.load() for learner in ONLINE if learner.linear]
 
 
 def linear(**traits):
     """Return the linear learners that have all of these traits."""
     return [
         cls
-        for learner, cls in zip(LEARNERS, ALL, strict=True)
+        for learner, cls in zip(ONLINE, ALL, strict=True)
         if learner.linear and all(getattr(learner, trait) == traits[trait] for trait in traits)
     ]
 

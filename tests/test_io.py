@@ -33,8 +33,8 @@ from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+import learners
 import pril
-from pril.core.registry import LEARNERS
 from pril.io.model_files import FORMAT, read, replace_file, write
 from pril.metrics import interval_accuracy_scorer
 
@@ -79,7 +79,7 @@ def frozen():
 
 
 # Every learner, every other type, every layout of rows.
-MODELS = {learner.name: learner.load()(random_state=0) for learner in LEARNERS} | {
+MODELS = {cls.__name__: cls(random_state=0) for cls in learners.ALL} | {
     "last iterate": pril.PRIL(average=False, random_state=np.random.RandomState(0)),
     "unsigned": pril.MPRIL(signed=False, classes=CLASSES, random_state=0),
     "half-life": pril.OrderedLogit(half_life=20, random_state=0),

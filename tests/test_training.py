@@ -10,7 +10,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril.core.registry import BY_COMMAND, LEARNERS
+from pril.core.registry import BY_COMMAND
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, training
 from pril.tables.checkpoints import Checkpoint
@@ -40,7 +40,7 @@ def features_and_labels(rows):
     return frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
 
 
-@pytest.mark.parametrize("name", [learner.command for learner in LEARNERS if learner.takes_ranges])
+@pytest.mark.parametrize("name", [name for name in BY_COMMAND if BY_COMMAND[name].takes_ranges])
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
     rows = make_rows()
@@ -120,7 +120,7 @@ def weighted_rows(seed=0):
 
 
 @pytest.mark.parametrize(
-    "name", [entry.command for entry in LEARNERS if entry.mixes and entry.takes_ranges]
+    "name", [name for name, entry in BY_COMMAND.items() if entry.mixes and entry.takes_ranges]
 )
 def test_a_column_of_weights_is_sample_weight(tmp_path, name):
     rows, weights = weighted_rows()

@@ -28,7 +28,6 @@ experiments, io, errors; and with other libraries: dask, river, onnx.
 import importlib as _importlib
 import typing as _typing
 
-from pril.core.registry import BATCH_LEARNERS as _BATCH_LEARNERS
 from pril.core.registry import LEARNERS as _LEARNERS
 
 if _typing.TYPE_CHECKING:
@@ -54,7 +53,7 @@ if _typing.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {learner.name: learner.module for learner in (*_LEARNERS, *_BATCH_LEARNERS)} | {
+_HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",
     "LandmarkFeatures": "pril.features",
     "PolynomialMap": "pril.features",

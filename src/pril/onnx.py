@@ -31,7 +31,7 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 
 from pril.core.classifier import ProbabilityClassifier, ThresholdClassifier
 from pril.core.parts import Parts
-from pril.core.registry import BATCH_LEARNERS, LEARNERS
+from pril.core.registry import LEARNERS
 from pril.features import PolynomialMap
 
 __all__ = ["register", "to_onnx"]
@@ -122,9 +122,9 @@ def register() -> None:
     >>> from pril.onnx import register
     >>> register()
     """
-    for learner in (*LEARNERS, *BATCH_LEARNERS):
+    for learner in LEARNERS:
         kind = learner.load()
-        convert = _convert_learner if learner.linear or learner in BATCH_LEARNERS else _refuse
+        convert = _convert_learner if learner.exports else _refuse
         update_registered_converter(
             kind, f"Pril{learner.name}", _shape_learner, convert, parser=_parse_learner
         )

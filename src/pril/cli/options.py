@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hi
 
 import typer
 
-from pril.core.registry import LEARNERS
+from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ NO_LABELS = "where are the labels? Pass --label COLUMN, or --lower COLUMN --uppe
 if TYPE_CHECKING:
     Learner = str
 else:
-    Learner = Literal[tuple(learner.command for learner in LEARNERS)]
+    Learner = Literal[tuple(BY_COMMAND)]
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from pril fit.")]
 CheckpointOption = Annotated[

@@ -325,10 +325,8 @@ class ProbabilityClassifier(ThresholdClassifier):
         log_probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._answer(
-            self._readable(X),
-            lambda rated, _: self._by_class(self._log_probabilities(rated.scores, rated.cut)),
-            width=len(self.order_),
+        return self._from_scores(
+            X, lambda scores, cut: self._by_class(self._log_probabilities(scores, cut))
         )
 
     def predict_proba(self, X: Any) -> Array:
@@ -344,13 +342,8 @@ class ProbabilityClassifier(ThresholdClassifier):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; each row adds up to 1.
         """
-        return self._answer(
-            self._readable(X),
-            lambda rated, _: np.exp(
-                self._by_class(self._log_probabilities(rated.scores, rated.cut))
-            ),
-            width=len(self.order_),
-        )
+        logs = self.predict_log_proba(X)
+        return np.exp(logs, out=logs)
 
     def predict_cumulative(self, X: Any) -> Array:
         """Return the probabilities to be at or below each class.
@@ -375,11 +368,7 @@ class ProbabilityClassifier(ThresholdClassifier):
         array([[1., 1., 1.],
                [0., 0., 1.]])
         """
-        return self._answer(
-            self._readable(X),
-            lambda rated, _: expit(rated.cut[1:] - rated.scores),
-            width=len(self.order_),
-        )
+        return self._from_scores(X, lambda scores, cut: expit(cut[1:] - scores))
 
     def posterior(self, X: Any, y: Any) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.
@@ -410,11 +399,7 @@ class ProbabilityClassifier(ThresholdClassifier):
         array([[0. , 0. , 1. ],
                [0.1, 0.9, 0. ]])
         """
-        logs = self._answer(
-            self._readable(X),
-            lambda rated, _: self._log_probabilities(rated.scores, rated.cut),
-            width=len(self.order_),
-        )
+        logs = self._from_scores(X, self._log_probabilities)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)
         ranking.check_length(intervals, logs)
         chances = self._label_chances(intervals)
@@ -445,6 +430,14 @@ class ProbabilityClassifier(ThresholdClassifier):
         if self.decision == "mode" and len(self.order_) > 2:
             return self.predict_log_proba(X)
         return super().decision_function(X)
+
+    def _from_scores(self, X: Any, answer: Callable[[Array, Array], Array]) -> Array:
+        """Return an answer for each row and class, made of a column of scores and thresholds."""
+        return self._answer(
+            self._readable(X),
+            lambda rated, _: answer(rated.scores, rated.cut),
+            width=len(self.order_),
+        )
 
     def _log_probabilities(self, scores: Array, cut: Array) -> Array:
         """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import config, njit, typeof, types
-from numba.core import event
+from numba.core import cgutils, event
 from numba.extending import intrinsic, overload
 
 log = logging.getLogger(__name__)
@@ -79,16 +79,22 @@ class Announcer(event.Listener):
 announcer = Announcer()
 event.register("numba:compile", announcer)
 
+# Compiled without numba's runtime, whose reference counts cost more than the arithmetic of a row.
+# Such a function must not allocate, and must not return an array to a function with the runtime,
+# which would count it.
+BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+# Called by compiled code only. To wrap each part for Python took a quarter of the first `fit`.
+INNER: Any = BARE | {"no_cpython_wrapper": True}
+INLINE: Any = INNER | {"forceinline": True}
+
+entry = _njit(**BARE, cache=True)  # called from Python
+own_function = _njit(**INNER)  # too long, or called too rarely, to be inlined
+part_of_loop = _njit(**INLINE)  # inlined by LLVM
+inserted = _njit(inline="always", _nrt=False)  # inlined by numba: no other way returns views
+
 # Dense sums may be reordered, as in BLAS; NaN and inf keep their meaning. Sparse sums keep their
 # order: otherwise the compiler uses gather instructions, which are half as fast.
-any_order = _njit(nogil=True, forceinline=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
-
-# A part of the loop, compiled without numba's runtime: its reference counts cost more than the
-# arithmetic of a row. Such a function must not allocate, and must not return an array to a function
-# with the runtime, which would count it.
-part_of_loop = _njit(nogil=True, forceinline=True, _nrt=False)
-whole_loop = _njit(nogil=True, _nrt=False)
-INLINE: Any = {"forceinline": True, "_nrt": False}
+any_order = _njit(**INLINE, fastmath={"reassoc", "contract", "nsz"})
 
 # A new common shift is chosen when exponents may have moved this far from it: exp(300) is 1e130,
 # which leaves room for sums and products in float64.
@@ -141,6 +147,70 @@ def _prefetch_instruction(context, array, i):
 @overload(prefetch, jit_options=INLINE)
 def _prefetch_compiled(array, i):
     return lambda array, i: _prefetch_instruction(array, i)
+
+
+# --- Views of flat arrays ------------------------------------------------------------------------
+
+
+def _view(context, builder, kind, flat, start, shape):
+    """Return code that makes a view of a part of a flat array; numba's own takes ten times as much.
+
+    `flat` is the type of the array and its value.
+    """
+    source = context.make_array(flat[0])(context, builder, flat[1])
+    view = context.make_array(kind)(context, builder)
+    size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
+    strides = [size] if kind.ndim == 1 else [builder.mul(shape[1], size), size]
+    context.populate_array(
+        view,
+        data=builder.gep(source.data, [start]),
+        shape=shape,
+        strides=strides,
+        itemsize=size,
+        meminfo=None,
+    )
+    return view._getvalue()
+
+
+def _matrix_view(readonly: bool) -> Callable[..., Any]:
+    """Return a function that makes a matrix of a part of a flat array."""
+
+    @intrinsic
+    def compiled(_, values, start, n_rows, n_columns):
+        kind = types.Array(values.dtype, 2, "C", readonly=readonly)
+
+        def generate(context, builder, signature, arguments):
+            flat, start, *shape = arguments
+            return _view(context, builder, kind, (signature.args[0], flat), start, shape)
+
+        return kind(values, types.intp, types.intp, types.intp), generate
+
+    def interpreted(values, start, n_rows, n_columns):
+        return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
+
+    return interpreted if config.DISABLE_JIT else compiled  # type: ignore[attr-defined]
+
+
+matrix_at = _matrix_view(readonly=False)
+read_only_at = _matrix_view(readonly=True)  # passes are compiled for rows and labels of this kind
+
+
+@intrinsic
+def _vector_view(_, values, start, count):
+    kind = types.Array(values.dtype, 1, "C")
+
+    def generate(context, builder, signature, arguments):
+        flat, start, count = arguments
+        return _view(context, builder, kind, (signature.args[0], flat), start, [count])
+
+    return kind(values, types.intp, types.intp), generate
+
+
+def _vector_slice(values, start, count):
+    return values[start : start + count]
+
+
+vector_at = _vector_slice if config.DISABLE_JIT else _vector_view  # type: ignore[attr-defined]
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
@@ -278,7 +348,7 @@ def _add_gram(rows, t, alpha, k, model, before):
 add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
 
 
-@whole_loop
+@own_function
 def _shift_scores(rows, own, start, alpha, before):
     """Add alpha times a kernel row to the scores of the rows from `start` on."""
     for i in range(start, rows.scores.shape[0]):
@@ -287,7 +357,7 @@ def _shift_scores(rows, own, start, alpha, before):
         rows.sums[i] += before * alpha * rows.values[own, i]
 
 
-@whole_loop
+@own_function
 def _drop_smallest(rows, start, k, state):
     """Drop the support row that changes the function least: the smallest coefficient, then age."""
     victim = -1
@@ -398,16 +468,14 @@ class FixedThresholds(NamedTuple):
     label: int = 0
 
 
-class Exponential(NamedTuple):
-    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL)."""
+class Curved(NamedTuple):
+    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL).
+
+    Signed, both are twice the hyperbolic sine of the same exponents.
+    """
 
     rate: float
-
-
-class SignedExponential(NamedTuple):
-    """w = 2 sinh(rate u), theta = -2 sinh(rate n), up to a common factor (signed M-PRIL)."""
-
-    rate: float
+    signed: bool
 
 
 def _same(geometry, u, shift):
@@ -420,17 +488,15 @@ def _bounded_exp(a):
     return exp(min(a, 2.0 * MAX_DRIFT))
 
 
-def _exp(geometry, u, shift):
-    return _bounded_exp(geometry.rate * u - shift)
-
-
-def _sinh(geometry, u, shift):
-    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
+def _curved(geometry, u, shift):
     a = geometry.rate * u
+    if not geometry.signed:
+        return _bounded_exp(a - shift)
+    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
     return copysign(_bounded_exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
 
 
-weight = on_type({Exponential: _exp, SignedExponential: _sinh}, default=_same)
+weight = on_type({Curved: _curved}, default=_same)
 
 
 def _threshold_mirrored(geometry, n, i, shift):
@@ -454,7 +520,7 @@ def _fill_curved(geometry, state, w):
     w[0, w.shape[1] - 1] = 0.0  # there is no constant feature here
 
 
-fill_weights = on_type({Exponential: _fill_curved, SignedExponential: _fill_curved}, _fill_shared)
+fill_weights = on_type({Curved: _fill_curved}, default=_fill_shared)
 
 
 def _shares_u(geometry):
@@ -465,9 +531,7 @@ def _has_own_weights(geometry):
     return False
 
 
-shares_u = on_type(
-    {Exponential: _has_own_weights, SignedExponential: _has_own_weights}, default=_shares_u
-)
+shares_u = on_type({Curved: _has_own_weights}, default=_shares_u)
 
 
 def _move_shared(geometry, model, before, k, j, change):
@@ -484,7 +548,7 @@ def _move_curved(geometry, model, before, k, j, change):
         model.w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
 
 
-move = on_type({Exponential: _move_curved, SignedExponential: _move_curved}, default=_move_shared)
+move = on_type({Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
@@ -537,62 +601,50 @@ def _settle_curved(geometry, model, alpha, c, rows, t):
             model.cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
 
 
-settle = on_type(
-    {Exponential: _settle_curved, SignedExponential: _settle_curved}, default=_settle_shared
-)
-
-
-def _peak_exp(geometry, state):
-    top = -inf
-    for j in range(state.u.shape[1] - 1):
-        top = max(top, geometry.rate * state.u[0, j])
-    for i in range(state.n.shape[0]):
-        top = max(top, -geometry.rate * state.n[i])
-    return top
-
-
-def _peak_sinh(geometry, state):
-    top = 0.0
-    for j in range(state.u.shape[1] - 1):
-        top = max(top, geometry.rate * abs(state.u[0, j]))
-    for i in range(state.n.shape[0]):
-        top = max(top, geometry.rate * abs(state.n[i]))
-    return top
+settle = on_type({Curved: _settle_curved}, default=_settle_shared)
 
 
 def _peak_none(geometry, state):
     return 0.0
 
 
-peak = on_type({Exponential: _peak_exp, SignedExponential: _peak_sinh}, default=_peak_none)
+def _peak_curved(geometry, state):
+    top = 0.0 if geometry.signed else -inf
+    for j in range(state.u.shape[1] - 1):
+        a = geometry.rate * state.u[0, j]
+        top = max(top, abs(a) if geometry.signed else a)
+    for i in range(state.n.shape[0]):
+        a = -geometry.rate * state.n[i]
+        top = max(top, abs(a) if geometry.signed else a)
+    return top
+
+
+peak = on_type({Curved: _peak_curved}, default=_peak_none)
 
 
 def _mass_none(geometry, state):
     return 1.0
 
 
-def _mass_exp(geometry, state):
+def _mass_curved(geometry, state):
     total = 0.0
     for j in range(state.u.shape[1] - 1):
-        total += weight(geometry, state.u[0, j], state.shift[0])
+        total += positive_part(geometry, state.u[0, j], state.shift[0])
     for i in range(state.n.shape[0]):
-        total += weight(geometry, -state.n[i], state.shift[0])
+        total += positive_part(geometry, -state.n[i], state.shift[0])
     return total
 
 
-def _mass_sinh(geometry, state):
-    # Both positive parts of each difference: |w| + 2 exp(-|a|).
-    total = 0.0
-    for j in range(state.u.shape[1] - 1):
-        a = abs(geometry.rate * state.u[0, j])
-        total += exp(a - state.shift[0]) + exp(-a - state.shift[0])
-    for i in range(state.n.shape[0]):
-        a = abs(geometry.rate * state.n[i])
-        total += exp(a - state.shift[0]) + exp(-a - state.shift[0])
-    return total
+@part_of_loop
+def positive_part(geometry, u, shift):
+    """Return a weight or, signed, both positive parts of the difference: |w| + 2 exp(-|a|)."""
+    if not geometry.signed:
+        return weight(geometry, u, shift)
+    a = abs(geometry.rate * u)
+    return exp(a - shift) + exp(-a - shift)
 
 
-mass = on_type({Exponential: _mass_exp, SignedExponential: _mass_sinh}, default=_mass_none)
+mass = on_type({Curved: _mass_curved}, default=_mass_none)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -730,7 +782,7 @@ def between(above, below, next_above, next_below):
     return above - next_above if above <= 0.5 else next_below - below
 
 
-@whole_loop
+@own_function
 def best_in(scores, lo, hi):
     """Return the lowest rank in lo..hi with the largest score."""
     best = lo
@@ -829,10 +881,16 @@ class Evidence(NamedTuple):
     ranges: Any
 
 
-@_njit(inline="always", _nrt=False)  # numba's own: without the runtime, no function returns views
+@inserted
 def evidence_of(own, K):
     """Return the parts of the likelihood rule."""
-    return Evidence(own[:2], own[2:4], own[4 : 4 + K], own[4 + K : 4 + 2 * K], own[4 + 2 * K :])
+    return Evidence(
+        size=vector_at(own, 0, 2),
+        slopes=vector_at(own, 2, 2),
+        exact=vector_at(own, 4, K),
+        total=vector_at(own, 4 + K, K),
+        ranges=vector_at(own, 4 + 2 * K, own.shape[0] - 4 - 2 * K),
+    )
 
 
 def table_size(n_classes: int) -> int:
@@ -1065,7 +1123,7 @@ def fill_cuts(geometry, n, shift, cut):
     cut[n.shape[0] + 1] = inf
 
 
-@_njit(nogil=True, cache=True, _nrt=False)
+@entry
 def rate(rows, rule, w, cut, ranks, scores):
     """Score and rank every row; return -1, or the first row whose scores are not finite."""
     for t in range(ranks.shape[0]):
@@ -1122,7 +1180,7 @@ def note(rule, model, record, i, rows, t, scores, lo, hi, before):
             record.cuts[i, k] = cut[k]
 
 
-@_njit(nogil=True, cache=True, _nrt=False)
+@inserted
 def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
     state, alpha = model.state, model.work.alpha
@@ -1202,42 +1260,7 @@ NO_ORDER.flags.writeable = False
 LATTICE, N_SCORES, WIDTH, N_CUTS, AVERAGES, FADING, N_RANGES = 3, 4, 5, 6, 7, 8, 9
 
 
-def _view_of(readonly: bool) -> Callable[..., Any]:
-    """Return a function that makes a matrix of a part of a flat array."""
-
-    @intrinsic
-    def compiled(_, values, start, n_rows, n_columns):
-        # numba's own reshape is a function call: a tenth of the time of a row.
-        matrix = types.Array(values.dtype, 2, "C", readonly=readonly)
-
-        def generate(context, builder, signature, arguments):
-            flat, start, n_rows, n_columns = arguments
-            source = context.make_array(signature.args[0])(context, builder, flat)
-            view = context.make_array(matrix)(context, builder)
-            size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
-            context.populate_array(
-                view,
-                data=builder.gep(source.data, [start]),
-                shape=[n_rows, n_columns],
-                strides=[builder.mul(n_columns, size), size],
-                itemsize=size,
-                meminfo=None,
-            )
-            return view._getvalue()
-
-        return matrix(values, types.intp, types.intp, types.intp), generate
-
-    def interpreted(values, start, n_rows, n_columns):
-        return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
-
-    return interpreted if config.DISABLE_JIT else compiled  # type: ignore[attr-defined]
-
-
-matrix_at = _view_of(readonly=False)
-read_only_at = _view_of(readonly=True)  # passes are compiled for rows and labels of this kind
-
-
-@_njit(inline="always", _nrt=False)
+@inserted
 def lay_out(numbers, integers):
     """Return the state of a memory."""
     n_scores, width, n_cuts = integers[N_SCORES], integers[WIDTH], integers[N_CUTS]
@@ -1248,13 +1271,13 @@ def lay_out(numbers, integers):
     return State(
         u=matrix_at(numbers, 0, n_scores, width),
         mean_u=matrix_at(numbers, size, averages * n_scores, width),
-        n=numbers[start : start + n_cuts],
-        mean_n=numbers[start + n_cuts : end],
-        shift=numbers[end : end + 2],
-        clock=numbers[end + 2 : end + 4],
-        own=numbers[end + 4 :],
-        counts=integers[:LATTICE],
-        lattice=integers[LATTICE : LATTICE + 1],
+        n=vector_at(numbers, start, n_cuts),
+        mean_n=vector_at(numbers, start + n_cuts, averages * n_cuts),
+        shift=vector_at(numbers, end, 2),
+        clock=vector_at(numbers, end + 2, 2),
+        own=vector_at(numbers, end + 4, numbers.shape[0] - end - 4),
+        counts=vector_at(integers, 0, LATTICE),
+        lattice=vector_at(integers, LATTICE, 1),
         fading=integers[FADING],
     )
 
@@ -1265,7 +1288,7 @@ def desk_size(geometry: Any, n_scores: int, width: int, n_classes: int) -> int:
     return weights + 2 * n_scores + n_classes - 1 + 5 * (n_classes + 1)
 
 
-@_njit(inline="always", _nrt=False)
+@inserted
 def set_up(geometry, state, desk):
     """Return the model of a state, with its working space at the beginning of an array."""
     n_scores, n_cuts = state.u.shape[0], state.n.shape[0]
@@ -1278,21 +1301,21 @@ def set_up(geometry, state, desk):
         fill_weights(geometry, state, w)
     after = start + 2 * n_scores
     cuts = after + n_cuts
-    cut = desk[cuts : cuts + K + 1]
+    cut = vector_at(desk, cuts, K + 1)
     fill_cuts(geometry, state.n, state.shift[0], cut)
     work = Scratch(
-        scores=desk[start : start + n_scores],
-        alpha=desk[start + n_scores : after],
-        n=desk[after:cuts],
-        cut=desk[cuts + K + 1 : cuts + 2 * (K + 1)],
-        above=desk[cuts + 2 * (K + 1) : cuts + 3 * (K + 1)],
-        q=desk[cuts + 3 * (K + 1) : cuts + 4 * (K + 1)],
-        tau=desk[cuts + 4 * (K + 1) : cuts + 5 * (K + 1)],
+        scores=vector_at(desk, start, n_scores),
+        alpha=vector_at(desk, start + n_scores, n_scores),
+        n=vector_at(desk, after, n_cuts),
+        cut=vector_at(desk, cuts + K + 1, K + 1),
+        above=vector_at(desk, cuts + 2 * (K + 1), K + 1),
+        q=vector_at(desk, cuts + 3 * (K + 1), K + 1),
+        tau=vector_at(desk, cuts + 4 * (K + 1), K + 1),
     )
     return Model(geometry, state, w, cut, work)
 
 
-@_njit(nogil=True, cache=True, _nrt=False)
+@entry
 def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk):
     """Learn from each row once: those that `order` names, or all as they come if it is empty.
 
@@ -1303,13 +1326,18 @@ def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk)
     return walk(rows, intervals, order, rule, model, extras)
 
 
-@_njit(nogil=True, cache=True, _nrt=False)
+@entry
 def predicting(geometry, numbers, integers, w, cut):
     """Write the weights and thresholds that predict, those of the mean where there is one.
 
     Return the number that divides both when they are reported.
     """
-    state = lay_out(numbers, integers)
+    return write_predicting(geometry, lay_out(numbers, integers), w, cut)
+
+
+@inserted
+def write_predicting(geometry, state, w, cut):
+    """Do the work of `predicting`."""
     averages = state.mean_u.shape[0] > 0 and state.clock[0] > 0.0
     for k in range(w.shape[0]):
         for j in range(w.shape[1]):
@@ -1318,7 +1346,7 @@ def predicting(geometry, numbers, integers, w, cut):
                 w[k, j] -= state.mean_u[k, j] / state.clock[0]
     if not shares_u(geometry):
         fill_weights(geometry, state, w)
-    n = cut[1 : state.n.shape[0] + 1]  # where each is then replaced by its threshold
+    n = vector_at(cut, 1, state.n.shape[0])  # where each is then replaced by its threshold
     for i in range(state.n.shape[0]):
         n[i] = state.n[i]
         if averages:
@@ -1327,7 +1355,7 @@ def predicting(geometry, numbers, integers, w, cut):
     return mass(geometry, state)
 
 
-@_njit(nogil=True, cache=True, _nrt=False)
+@entry
 def common_shift(geometry, numbers, integers):
     """Return the common shift of exponents for a state that was set, not learned."""
     return peak(geometry, lay_out(numbers, integers))
@@ -1352,7 +1380,7 @@ def next_number(a, b, c, counter):
     return number, a, b, c, counter + 1
 
 
-@njit(nogil=True, cache=True)
+@entry
 def shuffle_rounds(intervals, seed, order):
     """Write the positions of the rows that have a label, shuffled; return how many they are.
 
@@ -1384,7 +1412,7 @@ def shuffle_rounds(intervals, seed, order):
 # feature; what predicts; the working space of a pass; a copy of what the row may change) and a
 # note of integers.
 
-LOW, KEPT, RANK, RATED, NOTE_SIZE = 0, 2, 6, 7, 8
+LOW, KEPT, RATED, NOTE_SIZE = 0, 2, 6, 7
 
 
 def rating_size(n_scores: int, width: int, n_classes: int) -> int:
@@ -1404,20 +1432,36 @@ def is_bounded(values):
     return bad == 0
 
 
-@_njit(nogil=True, cache=True, _nrt=False)
+@entry
 def all_bounded(values):
     """Tell whether every number is bounded: `is_bounded`, to be called from Python."""
     return is_bounded(values)
 
 
-@part_of_loop
-def copy_values(source, start, target, place, count):
-    """Copy values from one array to another."""
-    for i in range(count):
-        target[place + i] = source[start + i]
+@intrinsic
+def _copy_compiled(_, source, target):
+    # Of six copies as loops, LLVM would make six long vectorised ones.
+    def generate(context, builder, signature, arguments):
+        pairs = zip(signature.args, arguments, strict=True)
+        source, target = (
+            context.make_array(kind)(context, builder, value) for kind, value in pairs
+        )
+        (count,) = cgutils.unpack_tuple(builder, source.shape)
+        cgutils.raw_memcpy(builder, target.data, source.data, count, 8)
+        return context.get_dummy_value()
+
+    return types.void(source, target), generate
 
 
-@_njit(cache=True, _nrt=False)
+def _copy_interpreted(source, target):
+    target[:] = source
+
+
+# Copy values of eight bytes from one array to another.
+copy_values = _copy_interpreted if config.DISABLE_JIT else _copy_compiled  # type: ignore[attr-defined]
+
+
+@entry
 def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
     """Learn the row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
@@ -1436,10 +1480,15 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
             first += range_offset(K, lo, hi)
             count = hi - lo + 1
     kept = desk.shape[0] - numbers.shape[0]
-    copy_values(numbers, 0, desk, kept, size)
-    copy_values(numbers, first, desk, kept + first, count)
-    copy_values(integers, 0, note, KEPT, LATTICE + 1)
-    space = desk[width + 1 + n_scores * width + K + 1 + n_scores + 1 :]
+    head, ranges = vector_at(numbers, 0, size), vector_at(numbers, first, count)
+    counts = vector_at(integers, 0, LATTICE + 1)
+    old_head, old_ranges = vector_at(desk, kept, size), vector_at(desk, kept + first, count)
+    old_counts = vector_at(note, KEPT, LATTICE + 1)
+    copy_values(head, old_head)
+    copy_values(ranges, old_ranges)
+    copy_values(counts, old_counts)
+    start = width + 1 + n_scores * width + K + 1 + n_scores + 1
+    space = vector_at(desk, start, kept - start)
     model = set_up(geometry, lay_out(numbers, integers), space)
     rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])
     intervals = read_only_at(note, LOW, 1, 2)
@@ -1449,34 +1498,34 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
         if desk[width - 1] != 1.0:
             integers[LATTICE] = 0
         none = matrix_at(desk, 0, 0, 1)
-        record = Record(note[:0], none, desk[:0], none)
-        extras = Extras(desk[width - 1 : width], growth, record)
+        record = Record(vector_at(note, 0, 0), none, vector_at(desk, 0, 0), none)
+        extras = Extras(vector_at(desk, width - 1, 1), growth, record)
         bad = walk(rows, intervals, NO_ORDER, rule, model, extras)
     if bad < 0:
-        if is_bounded(numbers[:size]):  # `ranges` are bounded by `total`
+        if is_bounded(head):  # `ranges` are bounded by `total`
             return -1
         bad = 1
-    copy_values(desk, kept, numbers, 0, size)
-    copy_values(desk, kept + first, numbers, first, count)
-    copy_values(note, KEPT, integers, 0, LATTICE + 1)
+    copy_values(old_head, head)
+    copy_values(old_ranges, ranges)
+    copy_values(old_counts, counts)
     return bad
 
 
-@_njit(cache=True, _nrt=False)
+@entry
 def rate_row(rule, geometry, numbers, integers, desk, note):
     """Score the row and return its rank, or -1 if its scores are not finite."""
     n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
     w = matrix_at(desk, width + 1, n_scores, width)
     start = width + 1 + n_scores * width
-    cut = desk[start : start + K + 1]
-    scores = matrix_at(desk, start + K + 1, 1, n_scores)
+    cut = vector_at(desk, start, K + 1)
+    scores = vector_at(desk, start + K + 1, n_scores)
     if note[RATED] != integers[0] + 1:  # the number of rounds they were made after, plus 1
-        desk[start + K + 1 + n_scores] = predicting(geometry, numbers, integers, w, cut)
+        state = lay_out(numbers, integers)
+        desk[start + K + 1 + n_scores] = write_predicting(geometry, state, w, cut)
         note[RATED] = integers[0] + 1
     rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])
-    if rate(rows, rule, w, cut, note[RANK : RANK + 1], scores) >= 0:
-        return -1
-    return note[RANK]
+    measured, total = measure(rule, rows, 0, w, scores)
+    return decode(rule, measured, cut) if isfinite(total) else -1
 
 
 def entry_point(function: Any, *arguments: Any) -> Any:

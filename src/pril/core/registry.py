@@ -22,9 +22,11 @@ class Learner(NamedTuple):
 
     name: str  # of the class
     module: str  # where the class is
-    command: str  # its name on the command line
+    command: str | None  # its name on the command line, None if it has none
     takes_ranges: bool = True  # False: exact labels only
-    linear: bool = True  # one weight a feature and score: it can be exported and streamed
+    online: bool = True  # learns row by row: `partial_fit`, tables of any size, Dask
+    linear: bool = True  # one weight a feature and score: it has a `stream`
+    exports: bool = True  # to ONNX
     has_thresholds: bool = True  # one score, cut into classes
     averages: bool = True  # has the parameter `average`
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
@@ -39,14 +41,26 @@ LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
     Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
     Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True),
-    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", linear=False, mixes=False),
+    Learner(
+        "KernelPRIL",
+        "pril.learners.kernel_pril",
+        "kernel",
+        linear=False,
+        exports=False,
+        mixes=False,
+    ),
     Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
     Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff"),
     Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
+    Learner(
+        "OrderedBoosting",
+        "pril.learners.ordered_boosting",
+        None,
+        online=False,
+        linear=False,
+        averages=False,
+        mixes=False,
+    ),
 )
-# They learn all rows at once, in memory: no `partial_fit`, no streams, no cluster.
-BATCH_LEARNERS = (
-    Learner("OrderedBoosting", "pril.learners.ordered_boosting", "boosting", linear=False),
-)
-BY_COMMAND = {learner.command: learner for learner in LEARNERS}
+BY_COMMAND = {learner.command: learner for learner in LEARNERS if learner.command is not None}
 BY_NAME = {learner.name: learner for learner in LEARNERS}

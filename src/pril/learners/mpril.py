@@ -98,9 +98,8 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
     def _rule(self) -> loop.Pril:
         return loop.Pril(skip_correct=False)
 
-    def _geometry(self) -> loop.Exponential | loop.SignedExponential:
-        geometry = loop.SignedExponential if self.signed else loop.Exponential
-        return geometry(float(self.rate))
+    def _geometry(self) -> loop.Curved:
+        return loop.Curved(float(self.rate), bool(self.signed))
 
     def _inspect_rows(self, rows: Any) -> None:
         cells = rows.X if isinstance(rows, loop.Dense) else rows.data

@@ -1,0 +1,39 @@
+"""How long does the first `fit`, and the first `stream()`, compile in a fresh environment?
+
+CPU seconds without imports, each in a process and with a cache of its own.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+CALLS = {
+    "fit": "model.fit(X, y)",
+    "stream()": "stream = model.stream(); stream.learn_one(X[0], 1); stream.predict_one(X[0])",
+}
+PROGRAM = """
+import time
+import numpy as np
+from pril import {name}
+X, y = np.random.default_rng(0).normal(size=(100, 5)), np.arange(100) % 3
+model = {name}(classes=[0, 1, 2])
+start = time.process_time()
+{call}
+print(time.process_time() - start)
+"""
+
+
+def seconds(name, call):
+    """Return the CPU seconds of a call in a fresh environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = PROGRAM.format(name=name, call=call)
+        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+        command = [sys.executable, "-c", program]
+        return float(subprocess.check_output(command, env=environment))  # noqa: S603
+
+
+if __name__ == "__main__":
+    for name in ("PRIL", "OrderedLogit"):
+        for title, call in CALLS.items():
+            print(f"{name}, first {title}: {seconds(name, call):.2f} s")
