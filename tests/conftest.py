@@ -7,7 +7,7 @@ import compiled
 
 # Workers inherit the environment of the process that starts them.
 if "NUMBA_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["NUMBA_CACHE_DIR"] = compiled.folder()
+    os.environ |= compiled.environment()
 os.environ.setdefault("MPLBACKEND", "agg")
 
 import numpy as np
