@@ -1,4 +1,5 @@
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -31,6 +32,12 @@ settings.register_profile(
 # Without the compiler every row costs a millisecond.
 settings.register_profile("interpreted", settings.get_profile("pril"), max_examples=15)
 settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "pril")
+
+
+def pytest_collection_modifyitems(items):
+    """Shuffle the tests by the seed in PRIL_ORDER: none may depend on another."""
+    if seed := os.environ.get("PRIL_ORDER"):
+        random.Random(seed).shuffle(items)  # noqa: S311
 
 
 @pytest.fixture
