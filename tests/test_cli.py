@@ -910,19 +910,18 @@ def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path
         good("fit", "t.csv", *RANGES, *keep)
 
 
-def test_closed_and_full_outputs(tmp_path, program):
+def test_closed_and_full_outputs(tmp_path):
     write(tmp_path / "t.csv", make_rows())
     made_model(tmp_path)
     command, full = shlex.join(PRIL), "No space left on device\n"
-    forked = shlex.join(program)
     failed = f"pril: Finished, but writing to standard output failed: {full}"
     for line, code, said in (
         (f"{command} stream made.pril <&-", 0, None),
         (f"{command} predict made.pril t.csv >&-", 0, ""),
         (f"{command} show made.pril 2>&- >&-", 0, ""),
-        (f"{forked} show made.pril >/dev/full", 2, failed),
-        (f"{forked} predict made.pril t.csv >/dev/full", 2, f"pril: standard output: {full}"),
-        (f"{forked} stream made.pril -q >/dev/full <t.csv", 2, f"pril: standard output: {full}"),
+        (f"{command} show made.pril >/dev/full", 2, failed),
+        (f"{command} predict made.pril t.csv >/dev/full", 2, f"pril: standard output: {full}"),
+        (f"{command} stream made.pril -q >/dev/full <t.csv", 2, f"pril: standard output: {full}"),
     ):
         ended = subprocess.run(
             ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False
