@@ -18,9 +18,9 @@ def environment():
     without a lock, so every worker has a folder of its own; a newer one lets us share it.
     """
     sources = b"".join((ROOT / source).read_bytes() for source in SOURCES)
-    machine = f"{version('numba')} {platform.python_version()} {platform.processor()}"
-    name = hashlib.sha256(sources + machine.encode()).hexdigest()[:16]
-    folders, worker = ROOT / "output/numba", os.environ.get("PYTEST_XDIST_WORKER")
+    machine = f"py{platform.python_version()}-numba{version('numba')}-{platform.machine()}"
+    name = hashlib.sha256(sources).hexdigest()[:16]
+    folders, worker = ROOT / "output/numba" / machine, os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None and folders.exists():
         for old in folders.iterdir():
             if old.name != name:

@@ -16,10 +16,6 @@ PATIENCE = 120  # seconds to wait for another process, which may have failed
 held = {}
 
 
-class Locator(caching.UserProvidedCacheLocator):
-    """Numba's own, of the folder NUMBA_CACHE_DIR."""
-
-
 class NamedFiles(caching.IndexDataCacheFile):
     """A file for each signature, and no index."""
 
@@ -57,4 +53,10 @@ class NamedFiles(caching.IndexDataCacheFile):
         return data if found == whole else None
 
 
-caching.IndexDataCacheFile = NamedFiles
+class Locator(caching.UserProvidedCacheLocator):
+    """Numba's own, of the folder NUMBA_CACHE_DIR; it is asked for before the files are opened."""
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        caching.IndexDataCacheFile = NamedFiles
+        return super().from_function(py_func, py_file)
