@@ -211,20 +211,12 @@ def test_thresholds_are_ordered_after_every_round(learner, stream, seed):
         row = slice(t, t + 1)
         model.partial_fit(stream.X[row], stream.y[row], stream.classes, weight[row])
         assert (np.diff(model.thresholds_) >= 0).all()
-        assert (np.diff(-model._memory.state.n) >= 0).all()
 
 
 @given(stream=exact_streams())
 def test_pril_keeps_its_thresholds_on_integers(stream):
     model = learned(PRIL(average=False), stream.X, stream.y, stream.classes)
     np.testing.assert_array_equal(model.thresholds_, np.round(model.thresholds_))
-
-
-@given(stream=exact_streams(), rate=st.sampled_from([0.01, 1.0]))
-def test_mpril_keeps_integers_behind_its_thresholds(stream, rate):
-    model = learned(MPRIL(rate=rate), stream.X, stream.y, stream.classes)
-    n = model._memory.state.n
-    np.testing.assert_array_equal(n, np.round(n))
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
