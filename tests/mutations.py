@@ -104,7 +104,7 @@ def main():
     parser.add_argument("paths", type=Path, nargs="*", default=[ROOT / "src/pril"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=600, help="for the tests of one file")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     files = sorted(
         file
         for path in map(Path.resolve, given.paths)
