@@ -94,7 +94,7 @@ def test_any_table_gives_the_same_features():
         encoder.transform(np.zeros((2, 2)))
 
 
-@parametrize_with_checks([ColumnEncoder(), ColumnEncoder(impute=False)])
+@parametrize_with_checks([ColumnEncoder()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
