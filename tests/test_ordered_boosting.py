@@ -52,7 +52,7 @@ OTHER_FOLDS = (
 
 @pytest.mark.filterwarnings("ignore::pril.labels.ClassOrderWarning", "ignore:n_folds")
 @parametrize_with_checks(
-    [OrderedBoosting(max_iter=10), OrderedBoosting(max_iter=10, decision="mode", n_jobs=2)],
+    [OrderedBoosting(max_iter=10)],
     expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": OTHER_FOLDS},
 )
 def test_scikit_learns_own_checks(estimator, check):
