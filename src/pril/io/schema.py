@@ -16,6 +16,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta
 
 from pril.core.registry import LEARNERS
@@ -194,6 +195,32 @@ SUPPORT = Fields(
 )
 
 
+FOREST: dict[str, Any] = {
+    "mean": Numbers("float64", ("features",)),
+    "slope": Numbers("float64", ("features",)),
+    "feature": Numbers("int32", ("splits",), low=0),
+    "value": Numbers("float64", ("splits",)),
+    "kind": Numbers("int8", ("splits",), low=0),
+    "begin": Numbers("int32", ("splits",), low=0),
+    "end": Numbers("int32", ("splits",), low=0),
+    "leaf": Numbers("float64", (None,)),
+    "words": Numbers("uint32", (None,)),
+    "size": Numbers("int32", (None,), low=0),
+}
+
+
+def _check_boosting(learner: Any, at: Place) -> None:
+    from pril.learners.boosting.passes import Forest
+    from pril.learners.boosting.trees import check_forest
+
+    cut, n_features = learner.thresholds_, learner.n_features_in_
+    if len(cut) != len(learner.order_) - 1 or (np.diff(cut) < 0).any():
+        raise at.inside("thresholds").wrong(f"{len(learner.order_) - 1} ascending numbers", cut)
+    if not set(learner._categories) <= set(map(str, range(n_features))):
+        raise at.inside("categories").wrong(f"of the {n_features} features", learner._categories)
+    check_forest(Forest(**learner._forest), learner._categories)
+
+
 def learner(name: str, module: str, learned: dict[str, Any], check: Any) -> Type:
     """Return the type of a learner."""
     # Not kept: which classes were compared before, and what metadata routing asks for.
@@ -271,11 +298,16 @@ TYPES = {
             {
                 "order_": Labels("classes"),
                 **FEATURES,
-                "_learned": Each(Any),  # which `__setstate__` checks, as the next two
-                "_forest": Each(Any),
-                "_categories": Each(list),
+                "thresholds_": Numbers("float64", (None,)),
+                "n_iter_": Size,
+                "validation_loss_": Numbers("float64", (None,)),
+                "feature_importances_": Numbers("float64", ("features",), low=0),
+                "_categories": Each(list[str | float]),
+                "_forest": Fields(FOREST),
+                "_ends": Numbers("int64", ("ranges", 2), low=0),
+                "_chances": Numbers("float64", ("ranges", "classes"), low=0),
             },
-            _nothing,
+            _check_boosting,
         ),
         Type(
             "PolynomialMap",
