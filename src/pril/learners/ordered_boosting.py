@@ -108,8 +108,14 @@ class OrderedBoosting(ProbabilityClassifier):
     -----
     `fit` needs LightGBM: ``pip install 'pril[boosting]'``. A fitted model does not.
 
+    The boosters are less and less careful: in round t, the learning rate is 1 + t / 50 times
+    `learning_rate`, and `l2_regularization` is divided by the same number.
+
     Where no label is exact, nothing shows how ranges come about, and the classes at both ends
     cannot be told from their neighbours.
+
+    To see how the held-out loss falls, plot it: ``plt.plot(model.validation_loss_)``. For SHAP
+    values, explain the score: ``shap.Explainer(model.latent, X)(X)``.
 
     Examples
     --------
@@ -282,14 +288,10 @@ class OrderedBoosting(ProbabilityClassifier):
         return Ratings(rank, scores, cut)
 
     def _label_chances(self, intervals: Array) -> Array:
-        n_classes = len(self.order_)
-        ranks = np.arange(n_classes)
+        ranks = np.arange(len(self.order_))
         chances = ((intervals[:, :1] <= ranks) & (ranks <= intervals[:, 1:])).astype(float)
-        kinds = self._ends @ [n_classes, 1]
-        kind = intervals @ [n_classes, 1]
-        at = np.minimum(np.searchsorted(kinds, kind), len(kinds) - 1)
-        known = kinds[at] == kind
-        chances[known] = self._chances[at[known]]
+        for ends, known in zip(self._ends, self._chances, strict=True):
+            chances[(intervals == ends).all(axis=1)] = known
         return chances
 
     def __sklearn_tags__(self) -> Any:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from pril.core.rows import batches
 from pril.learners.boosting import passes
-from pril.learners.boosting.passes import Forest, odds_of
+from pril.learners.boosting.passes import odds_of
 from pril.learners.boosting.trees import MOST_KEPT, Engine, plant, prepare_engine
 from pril.learners.ordered_logit import OrderedLogit
 
@@ -48,12 +48,13 @@ class Training:
     def __init__(self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any) -> None:
         n, ranks = len(X), np.arange(len(model.order_))
         self.model, self.X, self.n_boosters = model, X, min(model.n_folds, n)
-        kinds, group = np.unique(intervals, axis=0, return_inverse=True)
+        kinds, group = np.unique(intervals @ [len(ranks), 1], return_inverse=True)
+        kinds = np.column_stack(np.divmod(kinds, len(ranks)))
         self.inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(np.float64)
         self.exact = kinds[:, 0] == kinds[:, 1]
         self.order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
         fold[self.order] = np.arange(n) % self.n_boosters
-        self.rows = passes.Rows(kinds, group.ravel().astype(np.int16), weight, fold)
+        self.rows = passes.Rows(kinds, group.astype(np.int16), weight, fold)
         known = intervals[intervals[:, 0] == intervals[:, 1], 0]
         trusted = np.bincount(known, minlength=len(ranks)) + model.trust
         self.doubt = np.divide(model.trust, trusted, out=np.ones(len(ranks)), where=trusted > 0)
@@ -133,11 +134,9 @@ class Training:
         slopes, cuts = map(np.array, zip(*starts, strict=True))
         centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
         self.scores = np.empty((self.n_boosters, len(self.X)), dtype=np.float32)
-        none, scores = plant([], {}), np.empty(len(self.X))
-        del none["gain"]
-        for own, slope, centre in zip(self.scores, slopes, centres, strict=True):
-            passes.scores_of(self.X, Forest(mean=self.mean, slope=slope, **none), scores)
-            own[:] = scores - centre
+        for batch in batches(len(self.X), 1 << 16):
+            rows = np.nan_to_num(self.X[batch] - self.mean)
+            self.scores[:, batch] = (rows @ slopes.T - centres).T
         theta = (cuts - centres[:, np.newaxis]).mean(axis=0)
         return slopes.mean(axis=0), centres.mean(), theta
 
