@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GridSearchCV
@@ -487,6 +488,10 @@ def test_onnx_says_the_same(decision):
 
 def test_where_it_cannot_go_a_sentence_names_what_can(model):
     X, y, _ = table(20)
+    with pytest.raises(TypeError, match=r"use X.toarray\(\), or OrderedLogit"):
+        OrderedBoosting().fit(csr_array(X), y)
+    with pytest.raises(TypeError, match="put a ColumnEncoder before it"):
+        pril.onnx.to_onnx(OrderedBoosting(max_iter=1).fit(*mixed_table(50)))
     with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
         pril.dask.fit(OrderedBoosting(), X, y)
     with pytest.raises(TypeError, match="use OrderedLogit"):

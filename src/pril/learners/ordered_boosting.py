@@ -211,10 +211,10 @@ class OrderedBoosting(ProbabilityClassifier):
             used, intervals, weight = self._read_labels(y, sample_weight, len(features))
             if len(used) < len(features):
                 features = features[used]
-            del used  # memory is scarce
             rng = check_random_state(self.random_state)
-            learned = Training(self, features, intervals, weight, rng).run()
-            self.__dict__.update(learned)
+            training = Training(self, features, intervals, weight, rng)
+            del used, intervals  # memory is scarce
+            self.__dict__.update(training.run())
         return self
 
     def _read_labels(

@@ -140,10 +140,8 @@ class Forest(NamedTuple):
 
 
 @compiled
-def _goes_left(x, value, kind, words):
-    if kind == SET:
-        return not isnan(x) and (words[int(value) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
-    return not x > value if kind == MISSING_LEFT else x <= value
+def _is_in_set(x, first, words):
+    return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
 
 
 @compiled
@@ -179,12 +177,15 @@ def scores_of(X, forest, scores):
                     if end[split] < (word + 1) << 6:
                         keep &= (ONE << np.uint64(end[split] & 63)) - ONE
                     keep, row = ~keep, bits[word]
-                    if its_kind == MISSING_RIGHT:  # alone, a loop uses vector instructions
+                    if its_kind == MISSING_RIGHT:  # plain loops use vector instructions
                         for i in range(n):
                             row[i] &= ALL_BITS if x[i] <= cut else keep
+                    elif its_kind == MISSING_LEFT:
+                        for i in range(n):
+                            row[i] &= keep if x[i] > cut else ALL_BITS
                     else:
                         for i in range(n):
-                            row[i] &= ALL_BITS if _goes_left(x[i], cut, its_kind, words) else keep
+                            row[i] &= ALL_BITS if _is_in_set(x[i], cut, words) else keep
             for i in range(n):
                 word = 0
                 while bits[word, i] == NO_BITS:

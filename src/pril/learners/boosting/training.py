@@ -112,7 +112,7 @@ class Training:
 
     def _start(self, pool: ThreadPoolExecutor) -> tuple[Array, float, Array]:
         """Begin with linear models; return their mean slope, centre and centred thresholds."""
-        scaler = StandardScaler()
+        scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
             for batch in batches(len(self.X), 1 << 16):
                 scaler.partial_fit(self.X[batch])
@@ -126,12 +126,14 @@ class Training:
             labels, weight = self.rows.ends[self.rows.group[rows]], self.rows.weight[rows]
             classes, trust = np.arange(self.inside.shape[1]), self.model.trust
             logit = OrderedLogit(classes=classes, trust=trust, random_state=0)
-            logit.fit(np.nan_to_num(scaler.transform(self.X[rows])), labels, weight)
+            Z = np.nan_to_num(scaler.transform(self.X[rows]), copy=False)
+            logit.fit(Z, labels, weight)
             return logit.coef_ / scaler.scale_, logit.thresholds_
 
         few = len(self.X) <= MOST_KEPT  # each start copies its rows
         starts = (pool.map if few else map)(learn, range(self.n_boosters))
         slopes, cuts = map(np.array, zip(*starts, strict=True))
+        del self.order  # memory is scarce
         centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
         self.scores = np.empty((self.n_boosters, len(self.X)), dtype=np.float32)
         for batch in batches(len(self.X), 1 << 16):
