@@ -10,7 +10,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
-from pril.core.classifier import ProbabilityClassifier, Ratings, naming_rows, read_weights
+from pril.core.classifier import (
+    ProbabilityClassifier,
+    Ratings,
+    class_weights,
+    label_weights,
+    naming_rows,
+    read_weights,
+)
 from pril.core.loop import Csr, Dense
 from pril.core.rows import check_cells, read_rows
 from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
@@ -47,6 +54,10 @@ class OrderedBoosting(ProbabilityClassifier):
     ----------
     classes : array-like of shape (n_classes,), default=None
         The ordered labels, lowest first. None takes them from y.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class, which multiplies the weights of its rows. A dict may leave out classes
+        of weight 1; "balanced" gives all classes the same sum of weights. A range weighs the mean
+        of its classes' weights, and counts in equal parts for its classes.
     max_iter : int, default=300
         Rounds, at most. Each adds a tree to every booster.
     learning_rate : float, default=0.1
@@ -133,6 +144,7 @@ class OrderedBoosting(ProbabilityClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "classes": ["array-like", None],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_leaf_nodes": [Interval(Integral, 2, 1 << 16, closed="both")],
@@ -154,6 +166,7 @@ class OrderedBoosting(ProbabilityClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 300,
         learning_rate: float = 0.1,
         max_leaf_nodes: int = 31,
@@ -169,6 +182,7 @@ class OrderedBoosting(ProbabilityClassifier):
         verbose: int = 0,
     ) -> None:
         self.classes = classes
+        self.class_weight = class_weight
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.max_leaf_nodes = max_leaf_nodes
@@ -229,8 +243,14 @@ class OrderedBoosting(ProbabilityClassifier):
             raise InputError("sample_weight is zero for every row: nothing to learn from")
         with naming_rows(used):
             self.order_, intervals = ranking.encode(table.take(used), self.classes)
-        labelled = ranking.is_labelled(intervals)
-        used, intervals = used[labelled], intervals[labelled]
+        weight = weight[used]
+        by_class = class_weights(self.class_weight, self.order_, intervals)
+        if by_class is not None:
+            weight = weight * label_weights(by_class, intervals)
+            if not weight.any():
+                raise InputError("class_weight is zero for every row: nothing to learn from")
+        counts = ranking.is_labelled(intervals) & (weight > 0.0)
+        used, intervals, weight = used[counts], intervals[counts], weight[counts]
         n_classes = len(self.order_)
         if n_classes > MOST_CLASSES:
             raise InputError(
@@ -241,7 +261,6 @@ class OrderedBoosting(ProbabilityClassifier):
             raise InputError(
                 f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {len(used)}"
             )
-        weight = weight[used]
         return used, intervals, weight / weight.mean()
 
     def _read_features(self, X: Any, *, reset: bool) -> Array:
