@@ -152,5 +152,5 @@ def test_what_onnx_cannot_hold_is_refused():
     with pytest.raises(TypeError, match="KernelPRIL cannot be exported to ONNX"):
         to_onnx(KernelPRIL().fit(X, rank), X)
     ranges = PRIL().fit(X, pd.cut(rank, [-1, 1, 4]))
-    with pytest.raises(TypeError, match="labels of numbers and strings, not Interval"):
+    with pytest.raises(TypeError, match="labels in ONNX must be numbers or strings, not Interval"):
         to_onnx(ranges, X)
