@@ -44,7 +44,7 @@ def errors(share, rng):
     boosting = HistGradientBoostingClassifier(max_iter=50, random_state=0)
     ways = {
         "OrderedBoosting": (OrderedBoosting(max_iter=100, **known), X, ranges),
-        "OrderedLogit": (make_pipeline(landmarks, OrderedLogit(**known)), X, ranges),
+        "OrderedLogit, landmarks": (make_pipeline(landmarks, OrderedLogit(**known)), X, ranges),
         "PRIL": (PRIL(**known), X, ranges),
         "boosting, mid-points": (boosting, X, middles),
         "boosting, exact rows": (boosting, X[exact], y[exact]),
@@ -66,7 +66,7 @@ shares = [0.0, 0.01, 0.05, 0.25, 1.0]
 found = [errors(share, np.random.default_rng(1)) for share in shares]
 styles = {
     "OrderedBoosting": ("#d55e00", "o-"),
-    "OrderedLogit": ("#0072b2", "s-"),
+    "OrderedLogit, landmarks": ("#0072b2", "s-"),
     "PRIL": ("#009e73", "^-"),
     "boosting, mid-points": ("0.45", "x--"),
     "boosting, exact rows": ("0.45", "+:"),
