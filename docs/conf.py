@@ -133,7 +133,7 @@ def link_names(app, docname, source):
         linked.add(match[1])
         return f"{{py:obj}}`~pril.{match[1]}`"
 
-    parts = re.split(r"(^#.*$|^```.*?^```$)", source[0], flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(r"(^#[^\n]*$|^```.*?^```$)", source[0], flags=re.MULTILINE | re.DOTALL)
     source[0] = "".join(part if part[:1] in "#`" else NAME.sub(link, part) for part in parts)
 
 
