@@ -3,11 +3,13 @@
 import inspect
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 
 # The gallery's tables are small: threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).parent))  # thumbnails.py
 
 import pril
 from pril.core.registry import LEARNERS
@@ -64,6 +66,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "image_scrapers": ("thumbnails.scrape",),
     "ignore_pattern": r"(demo|river_stream)\.py",
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("pril",),

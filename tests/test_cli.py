@@ -126,7 +126,7 @@ def test_ranges_and_landmarks(good, bad, tmp_path, kind):
     write(tmp_path / "t.csv", rows)
     curved = ["--model", "ordered-logit", "--nonlinear", 10, "--coverage", 0.8]
     out = good("fit", "t.csv", *RANGES, *curved, "--guarantee", "contain")
-    assert re.search(r"ranges +coverage 0.8 \(contain\), calibrated on \d+ rows", out)
+    assert re.search(r"coverage +0.8 \(contain\), calibrated on \d+ rows", out)
     model, frame = pril.load("t.pril"), pd.DataFrame(rows)
     assert model.coverage == 0.8
     assert model.guarantee == "contain"

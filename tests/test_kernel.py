@@ -13,7 +13,7 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, make_blobs
 from sklearn.metrics.pairwise import (
     laplacian_kernel,
     pairwise_kernels,
@@ -598,3 +598,16 @@ def test_arrays_of_other_kinds_are_learned_from_where_they_live(module, where, d
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
     )
     assert done.stdout == "same\n", done.stderr
+
+
+def test_verbose_prints_a_line_a_pass(capsys):
+    X, y = make_blobs(centers=3, cluster_std=3.0, random_state=0)
+    quiet = KernelPRIL(max_iter=3, shuffle=False, average=False).fit(X, y)
+    assert capsys.readouterr().out == ""
+    model = KernelPRIL(max_iter=3, shuffle=False, average=False, verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["pass 1", "pass 2", "pass 3"]
+    assert sum(int(line.split()[2]) for line in lines) == model.n_mistakes_
+    first = progressive(KernelPRIL(average=False), X, y, classes=[0, 1, 2])
+    assert lines[0].endswith(f"in 100 rows, mean interval loss {first.losses.mean():.4f}")
+    np.testing.assert_array_equal(model.latent(X), quiet.latent(X))

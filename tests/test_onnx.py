@@ -4,6 +4,9 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -13,10 +16,13 @@ from pril import (
     PRIL,
     ColumnEncoder,
     KernelPRIL,
+    LandmarkFeatures,
     MulticlassPerceptron,
+    OrderedBoosting,
     OrderedLogit,
     PolynomialMap,
     PRank,
+    PredictionRanges,
     WidrowHoff,
 )
 from pril.onnx import to_onnx
@@ -109,6 +115,83 @@ def test_pipelines_and_the_polynomial_map(dtype, options):
     assert (found["label"] == model.predict(X))[clear].all()
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kernel", ["laplacian", "rbf", "cosine", "linear", "poly", "sigmoid"])
+def test_landmark_features(dtype, kernel):
+    X, _ = rows(dtype=dtype)
+    y = np.digitize((X**2).sum(axis=1), [0.7, 1.2, 1.8])
+    options = {"kernel": kernel, "gamma": None if kernel == "laplacian" else 0.3}
+    landmarks = LandmarkFeatures(10, random_state=0, **options)
+    model = make_pipeline(landmarks, PRIL(random_state=0)).fit(X, y)
+    X = rows(2000, seed=1, dtype=dtype)[0]
+    X[0] = 0.0  # a row without a direction
+    found = run(to_onnx(model, X), {"X": X})
+    X = X.astype(np.float64)  # the graph computes kernels in float64, scikit-learn some in float32
+    scores = model[-1].latent(landmarks.transform(X))
+    tolerance = 1e-9 if dtype == np.float64 else 1e-5
+    most = np.abs(scores).max()
+    np.testing.assert_allclose(found["scores"][:, 0], scores, rtol=0, atol=tolerance * most)
+    clear = np.abs(scores[:, None] - model[-1].thresholds_).min(axis=1) > tolerance * most
+    assert clear.mean() > 0.99
+    assert (found["label"] == model.predict(X))[clear].all()
+
+
+def test_landmarks_that_are_sparse_rows():
+    X, rank = rows()
+    sparse = csr_array(np.where(X > 0, X, 0.0))
+    model = make_pipeline(LandmarkFeatures(40, random_state=0), PRIL(random_state=0))
+    model.fit(sparse, rank)
+    found = run(to_onnx(model), {"X": sparse.toarray()})
+    np.testing.assert_array_equal(found["label"], model.predict(sparse))
+
+
+RANGES = {
+    "learner": lambda learner: PredictionRanges(learner, random_state=0),
+    "pipeline inside": lambda learner: PredictionRanges(
+        make_pipeline(StandardScaler(), learner), random_state=0
+    ),
+    "pipeline outside": lambda learner: make_pipeline(
+        StandardScaler(), PredictionRanges(learner, random_state=0)
+    ),
+    "few rows": lambda learner: PredictionRanges(learner, coverage=0.999, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:every range is the full scale")
+@pytest.mark.parametrize("wrapped", RANGES)
+@pytest.mark.parametrize(
+    "learner", [PRIL(), OrderedLogit(), OrderedLogit(decision="mode"), OrderedBoosting()], ids=repr
+)
+def test_ranges_have_two_more_outputs(learner, wrapped):
+    X, rank = rows(600)
+    noisy = np.clip(rank + np.random.default_rng(0).integers(-1, 2, len(rank)), 0, 3)
+    learner = clone(learner).set_params(random_state=0, classes=GRADES)
+    model = RANGES[wrapped](learner).fit(X, np.array(GRADES)[noisy])
+    X, _ = rows(2000, seed=1)
+    found = run(to_onnx(model, X), {"X": X})
+    if wrapped == "pipeline outside":
+        expected = model[-1].predict_range(model[0].transform(X))
+    else:
+        expected = model.predict_range(X)
+    assert list(found)[2:] == ["lower", "upper"]
+    np.testing.assert_array_equal(found["label"], model.predict(X))
+    np.testing.assert_array_equal(found["lower"], expected[:, 0])
+    np.testing.assert_array_equal(found["upper"], expected[:, 1])
+    assert (expected[:, 0] != expected[:, 1]).any()
+    if not isinstance(learner, PRIL):
+        columns = np.searchsorted(model.classes_, GRADES)
+        proba = model.predict_proba(X)[:, columns]
+        np.testing.assert_allclose(found["probabilities"], proba, atol=1e-9)
+
+
+def test_ranges_of_a_frozen_model_with_one_class():
+    X, _ = rows(40)
+    model = PredictionRanges(FrozenEstimator(PRIL().fit(X, np.zeros(40, dtype=int))))
+    model.fit(X, np.zeros(40, dtype=int))
+    found = run(to_onnx(model), {"X": X})
+    np.testing.assert_array_equal([found["lower"], found["upper"]], np.zeros((2, 40)))
+
+
 @pytest.mark.parametrize("options", [{}, {"scale": False}, {"bounded": True}])
 def test_columns_are_inputs(options):
     table = pd.DataFrame(make_rows(200, 0))[["size", "age", "town"]]
@@ -140,6 +223,29 @@ def test_the_command_writes_what_to_onnx_returns(tmp_path, good, bad):
     assert said.startswith("KernelPRIL cannot be exported to ONNX")
 
 
+def test_the_command_exports_what_it_fits_with_landmarks_and_ranges(tmp_path):
+    table = pd.DataFrame(make_rows(600, 0))
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "-o", "model.pril"]
+    fit += ["--classes", "poor,fair,good,great", "--nonlinear", "100", "--coverage", "0.9"]
+    for line in (fit, ["export", "model.pril", "-o", "model.onnx"]):
+        command = [sys.executable, "-c", "from pril.cli.main import main; main()", *line]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split()[-2:] == ["lower,", "upper"]
+    model = pril.load(tmp_path / "model.pril")
+    session = onnxruntime.InferenceSession((tmp_path / "model.onnx").read_bytes())
+    numbers = {i.name for i in session.get_inputs() if i.type == "tensor(double)"}
+    inputs = {
+        i.name: table[[i.name]].to_numpy(np.float64)
+        if i.name in numbers
+        else table[[i.name]].fillna("").to_numpy(object)
+        for i in session.get_inputs()
+    }
+    lower, upper = session.run(["lower", "upper"], inputs)
+    np.testing.assert_array_equal(np.column_stack([lower, upper]), model.predict_range(table))
+
+
 def test_one_class_two_classes_and_booleans():
     X, _ = rows(20)
     for y in (np.zeros(20, dtype=int), X[:, 0] > 0):
@@ -151,6 +257,11 @@ def test_what_onnx_cannot_hold_is_refused():
     X, rank = rows(20)
     with pytest.raises(TypeError, match="KernelPRIL cannot be exported to ONNX"):
         to_onnx(KernelPRIL().fit(X, rank), X)
+    with pytest.raises(TypeError, match="KernelPRIL cannot be exported to ONNX"):
+        to_onnx(PredictionRanges(KernelPRIL(), coverage=0.5).fit(X, rank), X)
+    chi = make_pipeline(LandmarkFeatures(5, kernel="chi2"), PRIL()).fit(np.abs(X), rank)
+    with pytest.raises(TypeError, match="kernel='chi2' cannot be exported to ONNX"):
+        to_onnx(chi, X)
     ranges = PRIL().fit(X, pd.cut(rank, [-1, 1, 4]))
     with pytest.raises(TypeError, match="labels in ONNX must be numbers or strings, not Interval"):
         to_onnx(ranges, X)

@@ -115,7 +115,7 @@ def test_the_command_and_the_function_show_the_numbers_of_evaluate(good, flats, 
     assert f"{first}." in one.texts
     assert f"{first}." in other.texts
     assert f"{evaluated['interval_accuracy']:.1%}" in first
-    assert "points better than the best constant" in " ".join(one.texts)
+    assert "percentage points more often (95% interval" in " ".join(one.texts)
 
 
 def test_tables_of_hits_and_of_the_worst_rows_against_loops(tmp_path):
@@ -147,6 +147,24 @@ def test_tables_of_hits_and_of_the_worst_rows_against_loops(tmp_path):
     wanted = sorted((-loss, -beyond, t) for loss, beyond, t, *_ in rows if loss)[:10]
     assert [int(row[0]) for row in worst] == [t for *_, t in wanted]
     assert [float(row[5]) for row in worst] == pytest.approx([X[t, 0] for *_, t in wanted], 1e-4)
+
+
+def test_it_says_how_the_model_was_learned(good, flats, tmp_path):
+    """In words, with the numbers that `pril fit` printed; no dicts of the file."""
+    said = good("fit", "flats.csv", *LEARN, "-o", "again.pril", "--coverage", "0.8").splitlines()
+    good("report", "again.pril", "more.csv", "-o", "r.html", "-q")
+    page = read(tmp_path / "r.html")
+    for line in said:
+        kind, fact = line[:10].strip(), line[10:]
+        if kind in ("read", "labels", "numbers", "learned", "held out", "coverage"):
+            fact = f"{kind.capitalize()}: {fact}"
+            assert any(text == fact or text.startswith(f"{fact}; ") for text in page.texts)
+    classes = [line.split() for line in said if line.strip().split(" ")[0] in GRADES]
+    assert page.tables["How the model was learned"][1:] == classes
+    options = next(text for text in page.texts if text.startswith("Options: "))
+    assert "epochs 10, holdout 0.2, seed 0, coverage 0.8, guarantee exact" in options
+    text = " ".join(page.texts)
+    assert not re.search(r"None|none|\{|interval_accuracy", text.replace("=None", ""))
 
 
 def test_the_worst_rows_of_blocks_are_those_of_all_rows():
@@ -223,9 +241,12 @@ def test_a_model_that_learned_nothing_is_told_so(tmp_path):
     X, y = rng.normal(size=(200, 2)), rng.choice([1, 2], 200, p=[0.1, 0.9])
     model = pril.PRIL(classes=[1, 2]).partial_fit(X[:2], [1, 2])
     pril.report(model, X, y, tmp_path / "report.html")
-    assert "points worse than the best constant, which always says 2" in " ".join(
-        read(tmp_path / "report.html").texts
-    )
+    text = " ".join(read(tmp_path / "report.html").texts)
+    found = re.search(r"points less often \(95% interval (\S+) to (\S+)\) than", text)
+    low, high = map(float, found.groups())
+    assert 0 < low < 100 * np.mean((y == 2) * 1 - (model.predict(X) == y)) < high
+    assert "The model is worse than a constant prediction: on average, its" in text
+    assert "than always predicting 2." in text
 
 
 def test_a_model_that_is_nearer_but_not_inside_more_often_helps(tmp_path):
@@ -239,9 +260,9 @@ def test_a_model_that_is_nearer_but_not_inside_more_often_helps(tmp_path):
     assert said["nearest_constant"] == 3
     assert said["nearest_constant_error"] == pytest.approx(4 / 3)
     text = " ".join(read(tmp_path / "report.html").texts)
-    assert "The features help" in text
+    assert "better than any constant" in text
     assert "always 3 1.3333" in text
-    found = re.search(r"ranks off is 0.6667 ranks better .*?: ([-0-9.]+) to ([-0-9.]+)\)", text)
+    found = re.search(r"0.67 ranks closer to the label \(95% interval (\S+) to (\S+)\)", text)
     gain = np.tile([1, 0, 1], 100)
     error = 1.96 * gain.std() / np.sqrt(len(gain))
     ends = [gain.mean() - error, gain.mean() + error]
@@ -253,7 +274,7 @@ def test_chance_is_not_called_a_gain(tmp_path):
     X, y = rng.normal(size=(60, 2)), rng.integers(1, 4, 60)
     model = pril.PRIL(random_state=0).fit(X[:30], y[:30])
     pril.report(model, X[30:], y[30:], tmp_path / "report.html")
-    assert "The features help" not in " ".join(read(tmp_path / "report.html").texts)
+    assert "better than any constant" not in " ".join(read(tmp_path / "report.html").texts)
 
 
 # --- Every model, every kind of rows ---
@@ -268,8 +289,8 @@ def test_every_learner_has_a_report(learner, tmp_path):
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
     headings = read(tmp_path / "one.html").headings
     assert ("Where the rows lie" in headings) == hasattr(model, "thresholds_")
-    has_shares = hasattr(model, "coef_") or hasattr(model, "feature_importances_")
-    assert ("What moves the score" in headings) == has_shares
+    has_weights = hasattr(model, "coef_") or hasattr(model, "feature_importances_")
+    assert ("What moves the score" in headings) == has_weights
     assert ("Can the probabilities be trusted?" in headings) == hasattr(model, "predict_proba")
 
 
@@ -438,4 +459,8 @@ def test_a_browser_shows_the_page(browser, good, flats, tmp_path, width):
         assert len(sizes) == pictures
         assert all(natural > 300 and 300 < shown <= width for natural, shown in sizes)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.emulate_media(media="print")
+        tab.set_viewport_size({"width": 680, "height": 1000})  # about that of a printed page
+        cut = "Array.from(document.querySelectorAll('.box'), box => box.scrollWidth > 680)"
+        assert not any(tab.evaluate(cut))
         tab.close()

@@ -112,6 +112,7 @@ def test_every_gallery_script_has_a_picture(pages):
     for script in scripts:
         page = pages[SITE / "auto_examples" / f"{script}.html"]
         assert any(f"sphx_glr_{script}_001" in link for link in page.loads), script
+        assert not any(f"sphx_glr_{script}_002" in link for link in page.loads)  # the thumbnail
 
 
 def test_search_finds_a_page_without_a_server(browser):

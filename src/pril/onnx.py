@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import normalize
 
 from pril.errors import InputTypeError, MissingExtraError
 
@@ -17,6 +19,7 @@ try:
     from onnx import helper as onnx_helper
     from skl2onnx import convert_sklearn, update_registered_converter
     from skl2onnx import to_onnx as convert_with_rows
+    from skl2onnx._parse import _parse_sklearn
     from skl2onnx.common.data_types import (
         BooleanTensorType,
         DoubleTensorType,
@@ -32,8 +35,9 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 from pril.core.classifier import ProbabilityClassifier, ThresholdClassifier
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
-from pril.features import PolynomialMap
+from pril.features import LandmarkFeatures, PolynomialMap
 from pril.learners.boosting.passes import MISSING_LEFT, Forest
+from pril.ranges import PredictionRanges
 
 __all__ = ["register", "to_onnx"]
 
@@ -60,9 +64,10 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     Parameters
     ----------
     model : estimator
-        A fitted linear learner of this package, alone or at the end of a
+        A fitted learner of this package other than `KernelPRIL`, alone or at the end of a
         :class:`~sklearn.pipeline.Pipeline` whose other steps skl2onnx knows, among them
-        `PolynomialMap` and, as the first step, `ColumnEncoder`.
+        `PolynomialMap`, `LandmarkFeatures` and, as the first step, `ColumnEncoder`; or a
+        `PredictionRanges` of such a model.
     X : array-like of shape (n_samples, n_features), default=None
         Rows of which the type is taken: float32 or float64. None: float64. It has no effect if the
         first step is a `ColumnEncoder`: each column is then an input of its own, of shape
@@ -73,7 +78,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     graph : onnx.ModelProto
         Its outputs are `label` and, for a learner with probabilities, `probabilities`, else
         `scores`: the score of `latent`, or one for each class if there are no thresholds. Classes
-        are in the order of the model's `order_`, from lowest to highest.
+        are in the order of the model's `order_`, from lowest to highest. A `PredictionRanges` also
+        has `lower` and `upper`, the ends of the range that `predict_range` predicts.
 
     Examples
     --------
@@ -123,13 +129,12 @@ def register() -> None:
     >>> from pril.onnx import register
     >>> register()
     """
-    for learner in LEARNERS:
-        kind = learner.load()
-        convert = _convert_learner if learner.exports else _refuse
+    for kind in (*(learner.load() for learner in LEARNERS), PredictionRanges):
         update_registered_converter(
-            kind, f"Pril{learner.name}", _shape_learner, convert, parser=_parse_learner
+            kind, f"Pril{kind.__name__}", _shape_learner, _convert_learner, parser=_parse_learner
         )
-    update_registered_converter(PolynomialMap, "PrilPolynomialMap", _shape_map, _convert_map)
+    for kind, convert in ((PolynomialMap, _convert_map), (LandmarkFeatures, _convert_landmarks)):
+        update_registered_converter(kind, f"Pril{kind.__name__}", _shape_map, convert)
     for encoder in _column_encoder():
         update_registered_converter(encoder, "PrilColumnEncoder", _shape_encoder, _convert_encoder)
 
@@ -175,6 +180,31 @@ class _Graph:
         """Return cells with other values in the place of NaN."""
         return self.add("Where", self.add("IsNaN", X), self.numbers(values), X)
 
+    def row_sums(self, values: str, **options: Any) -> str:
+        """Return the sum of each row."""
+        return self.add("ReduceSum", values, self.constant(INTEGER, [1]), **options)
+
+    def distances(self, X: str, points: Any, of: str) -> str:
+        """Return the sums over the columns of "Abs" or "Mul" (squares) of differences to points.
+
+        Columns are added one by one: all differences at once would take too much memory.
+        """
+        columns = self.add("Transpose", X, perm=[1, 0])
+        columns = self.add("Unsqueeze", columns, self.constant(INTEGER, [2]))
+        first = self.add("Gather", X, self.constant(INTEGER, [0]), axis=1)
+        zeros = self.add("Mul", first, self.numbers(np.zeros((1, len(points)))))
+        names = [self.scope.get_unique_variable_name(name) for name in ("sum", "x", "point")]
+        gap, part, total = map(self.scope.get_unique_variable_name, ("gap", "part", "total"))
+        nodes = [
+            onnx_helper.make_node("Sub", names[1:], [gap]),
+            onnx_helper.make_node(of, [gap] if of == "Abs" else [gap, gap], [part]),
+            onnx_helper.make_node("Add", [names[0], part], [total]),
+        ]
+        ends = [onnx_helper.make_tensor_value_info(name, DOUBLE, None) for name in [*names, total]]
+        body = onnx_helper.make_graph(nodes, "distances", ends[:3], ends[3:])
+        by_column = self.numbers(points.T)
+        return self.add("Scan", zeros, columns, by_column, num_scan_inputs=2, body=body)
+
     def joined(self, variables: Any) -> str:
         """Return the inputs of a step as one matrix of doubles."""
         parts = [self.add("Cast", variable.full_name, to=DOUBLE) for variable in variables]
@@ -192,51 +222,74 @@ def _output(model: Any) -> tuple[str, int]:
 
 
 def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    parts = Parts.of(model)
+    for _, step in parts.steps:  # of a Pipeline in a PredictionRanges
+        inputs = _parse_sklearn(scope, step, inputs, custom_parsers=custom_parsers)
     operator = scope.declare_local_operator(f"Pril{type(model).__name__}", model)
     operator.inputs.extend(inputs)
-    for name, kind in (("label", Int64TensorType()), (_output(model)[0], DoubleTensorType())):
-        operator.outputs.append(scope.declare_local_variable(name, kind))
+    names = ["label", _output(parts.learner)[0], *(["lower", "upper"] if parts.ranges else [])]
+    for name in names:
+        operator.outputs.append(scope.declare_local_variable(name, DoubleTensorType()))
     return operator.outputs
 
 
 def _shape_learner(operator: Any) -> None:
-    model = operator.raw_operator
-    kind = model.order_.dtype.kind
-    if kind not in TYPES or (kind == "O" and not isinstance(model.order_[0], str)):
+    learner = Parts.of(operator.raw_operator).learner
+    kind = learner.order_.dtype.kind
+    if kind not in TYPES or (kind == "O" and not isinstance(learner.order_[0], str)):
         raise InputTypeError(
-            f"labels in ONNX must be numbers or strings, not {type(model.order_[0]).__name__}"
+            f"labels in ONNX must be numbers or strings, not {type(learner.order_[0]).__name__}"
         )
-    operator.outputs[0].type = TYPES[kind][0]([None])
-    operator.outputs[1].type = DoubleTensorType([None, _output(model)[1]])
-
-
-def _refuse(scope: Any, operator: Any, container: Any) -> None:
-    raise InputTypeError(
-        f"{type(operator.raw_operator).__name__} cannot be exported to ONNX: use PolynomialMap and "
-        "PRIL for a polynomial kernel"
-    )
+    for output in operator.outputs:
+        output.type = TYPES[kind][0]([None])
+    operator.outputs[1].type = DoubleTensorType([None, _output(learner)[1]])
 
 
 def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
-    model = operator.raw_operator
+    parts = Parts.of(operator.raw_operator)
+    learner = parts.learner
+    if not any(isinstance(learner, known.load()) for known in LEARNERS if known.exports):
+        raise InputTypeError(
+            f"{type(learner).__name__} cannot be exported to ONNX: use LandmarkFeatures, or "
+            "PolynomialMap for a polynomial kernel, and PRIL"
+        )
     graph = _Graph(scope, container)
-    label, other = (output.full_name for output in operator.outputs)
-    score, cut, unit = _score(graph, model, graph.joined(operator.inputs))
+    label, other, *ends = (output.full_name for output in operator.outputs)
+    score, cut, unit = _score(graph, learner, graph.joined(operator.inputs))
     found, largest = graph.add("Div", score, graph.numbers([unit])), score
-    if isinstance(model, ProbabilityClassifier):
+    reported = found
+    if isinstance(learner, ProbabilityClassifier):
         found = largest = _chances(graph, found, cut / unit)
     graph.add("Identity", found, into=other)
-    by_size = not isinstance(model, ThresholdClassifier) or getattr(model, "decision", "") == "mode"
-    if by_size or len(cut) == 2:  # with one class, it is 0
+    by_size = not isinstance(learner, ThresholdClassifier)
+    if by_size or getattr(learner, "decision", "") == "mode" or len(cut) == 2:  # one class: 0
         rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
     else:
-        above = graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1]))
-        above = graph.add("Cast", above, to=INTEGER)
-        rank = graph.add("ReduceSum", above, graph.constant(INTEGER, [1]), keepdims=0)
-    classes, kind = model.order_, TYPES[model.order_.dtype.kind][1]
+        rank = _count(graph, graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1])))
+    classes, kind = learner.order_, TYPES[learner.order_.dtype.kind][1]
     if kind == TENSOR.STRING:
         classes = np.array([str(name).encode() for name in classes], dtype=object)
-    graph.add("Gather", graph.constant(kind, classes), rank, into=label, axis=0)
+    names = graph.constant(kind, classes)
+    ranks = [rank, *(_range(graph, rank, reported, cut / unit, parts.ranges) if ends else [])]
+    for into, chosen in zip([label, *ends], ranks, strict=True):
+        graph.add("Gather", names, chosen, into=into, axis=0)
+
+
+def _count(graph: _Graph, flags: str) -> str:
+    """Return how many flags of each row are set."""
+    return graph.row_sums(graph.add("Cast", flags, to=INTEGER), keepdims=0)
+
+
+def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple[str, str]:
+    """Return the lowest and the highest rank of each row's range, as `rank_ranges` has them."""
+    if len(cut) == 2:  # one class
+        return rank, rank
+    margin, inner = graph.numbers([ranges.margin_]), graph.numbers(cut[1:-1])
+    below = graph.add("Greater", graph.add("Sub", score, inner), margin)
+    above = graph.add("Greater", graph.add("Sub", inner, score), margin)
+    highest = graph.constant(INTEGER, [len(cut) - 2])
+    high = graph.add("Sub", highest, _count(graph, above))
+    return graph.add("Min", _count(graph, below), rank), graph.add("Max", high, rank)
 
 
 def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
@@ -322,7 +375,14 @@ def _chances(graph: _Graph, score: str, cut: Any) -> str:
 def _shape_map(operator: Any) -> None:
     kind = type(operator.inputs[0].type)
     kind = kind if kind in (FloatTensorType, DoubleTensorType) else DoubleTensorType
-    operator.outputs[0].type = kind([None, operator.raw_operator.n_output_features_])
+    n_features = len(operator.raw_operator.get_feature_names_out())
+    operator.outputs[0].type = kind([None, n_features])
+
+
+def _put_out(graph: _Graph, features: str, output: Any) -> None:
+    """Make features the output of a map, in the precision of its input."""
+    kind = DOUBLE if isinstance(output.type, DoubleTensorType) else TENSOR.FLOAT
+    graph.add("Cast", features, into=output.full_name, to=kind)
 
 
 def _convert_map(scope: Any, operator: Any, container: Any) -> None:
@@ -340,9 +400,44 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
     for columns in np.array(factors).T:
         index = graph.constant(INTEGER, columns)
         product = graph.add("Mul", graph.add("Gather", X, index, axis=1), product)
-    is_double = isinstance(operator.outputs[0].type, DoubleTensorType)
-    kind = DOUBLE if is_double else TENSOR.FLOAT
-    graph.add("Cast", product, into=operator.outputs[0].full_name, to=kind)
+    _put_out(graph, product, operator.outputs[0])
+
+
+def _convert_landmarks(scope: Any, operator: Any, container: Any) -> None:
+    model = operator.raw_operator
+    graph = _Graph(scope, container)
+    X = graph.joined(operator.inputs)
+    similar = graph.add("MatMul", _kernel_values(graph, X, model), graph.numbers(model._projection))
+    similar = graph.add("Sub", similar, graph.numbers(model._offset))
+    _put_out(graph, graph.add("Concat", X, similar, axis=1), operator.outputs[0])
+
+
+def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
+    """Return the kernel of rows and landmarks, as `pairwise_kernels` has it."""
+    kernel, gamma = model._learned_with["kernel"], model._learned_with["gamma"]
+    landmarks = model.landmarks_.toarray() if issparse(model.landmarks_) else model.landmarks_
+    landmarks = landmarks.astype(np.float64)
+    if kernel in ("laplacian", "rbf"):
+        distances = graph.distances(X, landmarks, "Abs" if kernel == "laplacian" else "Mul")
+        return graph.add("Exp", graph.add("Mul", distances, graph.numbers([-gamma])))
+    if kernel == "cosine":
+        landmarks, one = normalize(landmarks), graph.numbers([1.0])
+        length = graph.add("Sqrt", graph.row_sums(graph.add("Mul", X, X), keepdims=1))
+        is_zero = graph.add("Equal", length, graph.numbers([0.0]))
+        X = graph.add("Div", X, graph.add("Where", is_zero, one, length))
+    if kernel in ("cosine", "linear"):
+        return graph.add("MatMul", X, graph.numbers(landmarks.T))
+    if kernel not in ("poly", "polynomial", "sigmoid"):  # chi-squared kernels
+        raise InputTypeError(
+            f"LandmarkFeatures with kernel={kernel!r} cannot be exported to ONNX: a graph cannot "
+            "refuse negative features; use laplacian or rbf"
+        )
+    # Not a product with gamma: onnxruntime would make it the float32 factor of a MatMul.
+    products = graph.add("MatMul", X, graph.numbers(gamma * landmarks.T))
+    products = graph.add("Add", products, graph.numbers([1.0]))
+    if kernel == "sigmoid":
+        return graph.add("Tanh", products)
+    return graph.add("Mul", graph.add("Mul", products, products), products)
 
 
 def _shape_encoder(operator: Any) -> None:

@@ -13,7 +13,7 @@ from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
-from pril.reporting.words import count, evaluation_lines
+from pril.reporting.words import column_facts, learning_facts
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
@@ -99,46 +99,14 @@ def _cluster_run(
 
 def _lines(report: dict[str, Any], output: Path) -> list[str]:
     """Return what was learned, for people."""
-    from pril.tables.files import some_of
-
-    columns = report["columns"]
-    names = {
-        "labels": report["labels"],
-        "numbers": columns["numbers"],
-        "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
-        "sparse": [f"{name} ({count(n, 'feature')})" for name, n in columns["sparse"].items()],
-        "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
-    }
-    lines = [f"read      {count(report['rows'], 'row')} of {report['table']}"]
-    lines += [f"{kind:<10}{some_of(some)}" for kind, some in names.items() if some]
     width = max(8, *(len(str(entry["class"])) for entry in report["classes"]))
-    lines.append(f"{'classes':<{width + 2}}{'exact':>10}{'as lower end':>14}{'as upper end':>14}")
+    classes = [f"{'classes':<{width + 2}}{'exact':>10}{'as lower end':>14}{'as upper end':>14}"]
     for entry in report["classes"]:
         numbers = f"{entry['exact']:>10,}{entry['lower']:>14,}{entry['upper']:>14,}"
-        lines.append(f"  {entry['class']!s:<{width}}{numbers}")
-    ranges = [
-        f"{'exact' if size == '1' else f'{size} classes'} {n:,}"
-        for size, n in report["widths"].items()
-    ]
-    if report["unlabelled_rows"]:
-        ranges.append(f"no label {report['unlabelled_rows']:,}")
-    if report["zero_weight_rows"]:
-        ranges.append(f"weight zero {report['zero_weight_rows']:,}")
-    lines.append(f"ranges    {', '.join(ranges)}")
-    lines.append(
-        f"learned   from {count(report['learned_rows'], 'row')} in "
-        f"{count(report['passes'], 'pass')}, {count(report['mistakes'], 'mistake')}"
-    )
-    if report["ranges"]:
-        ranges = report["ranges"]
-        lines.append(
-            f"{'ranges':<10}coverage {ranges['coverage']:g} ({ranges['guarantee']}), calibrated on "
-            f"{count(ranges['calibration_rows'], 'row')}"
-        )
-    if report["holdout"]:
-        for k, line in enumerate(evaluation_lines(report["holdout"])):
-            lines.append(f"{'' if k else 'held out':<10}{line}")
-    return [*lines, f"model     {output}"]
+        classes.append(f"  {entry['class']!s:<{width}}{numbers}")
+    before = [f"{kind:<10}{fact}" for kind, fact in column_facts(report)]
+    after = [f"{kind:<10}{fact}" for kind, fact in learning_facts(report)]
+    return [*before, *classes, *after, f"model     {output}"]
 
 
 def demo(

@@ -413,7 +413,7 @@ class OnlineClassifier(OrdinalClassifier):
         """Learn in up to `max_iter` passes over a batch; return the memory."""
         memory = self._blank_memory(batch.rows)
         rng = check_random_state(self.random_state)
-        patience = Patience(self)
+        patience, verbose = Patience(self), getattr(self, "verbose", 0)
         labelled = batch.labelled()
         others, n_rounds = np.flatnonzero(~labelled), np.count_nonzero(labelled)
         for n_iter in range(1, self.max_iter + 1):
@@ -423,12 +423,16 @@ class OnlineClassifier(OrdinalClassifier):
                 # Rows without a label must be finite, too: visit them once.
                 order = frozen(np.concatenate([others, order], dtype=order.dtype))
             record = None
-            if self.tol is not None:
+            if self.tol is not None or verbose:
                 record = self._blank_record(len(batch) if order is None else len(order))
             mistakes = memory.integers[1]
             memory = self._learn(memory, batch, order, record)
             mistakes = memory.integers[1] - mistakes
-            if patience.ends(mistakes, batch.interval_loss(order, record) / n_rounds):
+            loss = batch.interval_loss(order, record) / n_rounds
+            if verbose:
+                wrong = f"{mistakes:,} mistakes in {n_rounds:,} rows"
+                print(f"pass {n_iter}: {wrong}, mean interval loss {loss:.4f}")
+            if patience.ends(mistakes, loss):
                 break
         return memory
 

@@ -93,6 +93,9 @@ class KernelPRIL(OnlineThresholdClassifier):
         Threads that compute kernel values on a CPU, as scikit-learn has it: None is one, unless
         within :func:`joblib.parallel_backend`, and -1 is all cores. The model does not depend on
         it.
+    verbose : int, default=0
+        Whether `fit` prints a line after each pass: how many mistakes it made, and its mean
+        interval loss, with each row predicted before it is learned.
 
     Attributes
     ----------
@@ -135,6 +138,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         "kernel_params": [dict, None],
         "budget": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
     }
     _parameter_constraints.pop("half_life")
     _fixed = ("average", "kernel", "gamma", "degree", "coef0", "kernel_params")
@@ -161,6 +165,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         tol: float | None = None,
         n_iter_no_change: int = 3,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.classes = classes
         self.class_weight = class_weight
@@ -177,6 +182,7 @@ class KernelPRIL(OnlineThresholdClassifier):
         self.kernel_params = kernel_params
         self.budget = budget
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _rule(self) -> loop.Pril:
         return loop.Pril(skip_correct=False)

@@ -18,7 +18,7 @@ from pril.plotting import (
 )
 from pril.plotting.drawing import INSIDE, OUTSIDE
 from pril.ranges import rank_ranges
-from pril.reporting.words import count, evaluation_lines
+from pril.reporting.words import column_facts, count, evaluation_lines, learning_facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,8 +53,8 @@ def contents(
         "reliability": _reliability(report),
         "coverage": _coverage(report),
         "worst": _worst_rows(report),
-        "facts": _facts(_provenance(report, versions)),
-        "notes": _facts({name.replace("_", " "): _note(note) for name, note in notes.items()}),
+        "facts": _sentences(_provenance(report, versions)),
+        "learning": _learning(notes),
     }
 
 
@@ -250,17 +250,38 @@ def _learned(learner: Any) -> str:
     return f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
 
 
-def _provenance(report: Report, versions: Mapping[str, str]) -> dict[str, str]:
+def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, str]]:
     learner = report.learner
     given = learner.get_params(deep=False).items()
-    return {
-        "model": model_name(report.model),
-        "parameters": ", ".join(f"{name}={_parameter(value)}" for name, value in given),
-        "classes": " < ".join(map(str, report.classes)),
-        "learned": _learned(learner),
-        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "rows here": f"{count(report.n_rows, 'row')} of {report.source}",
-    }
+    return [
+        ("rows on this page", f"{count(report.n_rows, 'row')} of {report.source}"),
+        ("model", model_name(report.model)),
+        ("classes", " < ".join(map(str, report.classes))),
+        ("parameters", ", ".join(f"{name}={_parameter(value)}" for name, value in given)),
+        ("learned", _learned(learner)),
+        ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
+    ]
+
+
+def _learning(notes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the model's file says of how it was learned; None if it says nothing.
+
+    `pril fit` writes all of it, a stream that began without a table only its labels.
+    """
+    facts, classes = [], []
+    if "table" in notes:
+        facts = [*column_facts(dict(notes)), *learning_facts(dict(notes))]
+        classes = [
+            [str(entry["class"]), *(f"{entry[end]:,}" for end in ("exact", "lower", "upper"))]
+            for entry in notes["classes"][:N_LISTED]
+        ]
+        options = (_option(name, value) for name, value in notes["options"].items())
+        facts.append(("options", ", ".join(filter(None, options))))
+    elif "labels" in notes:
+        facts = [("labels", ", ".join(notes["labels"]))]
+    if notes.get("streamed"):
+        facts.append(("streamed", count(notes["streamed"], "row")))
+    return {"facts": _sentences(facts), "classes": classes} if facts else None
 
 
 def _axes(height: float) -> Axes:
@@ -289,21 +310,27 @@ def _short(value: Any, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def _facts(facts: Mapping[str, str]) -> list[list[str]]:
-    return [[name, _short(fact, LONGEST_NOTE)] for name, fact in facts.items()]
+def _sentences(facts: list[tuple[str, str]]) -> list[str]:
+    """Return facts as the items of a list; one without a name goes on with the one before it."""
+    items: list[str] = []
+    for name, fact in facts:
+        if name:
+            items.append(f"{name.capitalize()}: {_short(fact, LONGEST_NOTE)}")
+        else:
+            items[-1] += f"; {_short(fact, LONGEST_NOTE)}"
+    return items
 
 
-def _note(note: Any) -> str:
-    """Return a note of a model file, any value of JSON, as text."""
-    if isinstance(note, dict):
-        return "; ".join(f"{name}: {_note(value)}" for name, value in note.items()) or "none"
-    if isinstance(note, list):
-        return ", ".join(map(_note, note)) or "none"
-    if isinstance(note, float):
-        return f"{note:.4g}"
-    if note is None or isinstance(note, bool):
-        return {None: "none", True: "yes", False: "no"}[note]
-    return str(note)
+def _option(name: str, value: Any) -> str:
+    """Return an option of `pril fit` in words, nothing if it was not used."""
+    if name == "classes" or value is None or value in ([], {}):
+        return ""
+    name = name.replace("_", " ")
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_parameter(one)}" for key, one in value.items())
+    return f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def _parameter(value: Any) -> str:

@@ -18,6 +18,51 @@ def count(n: int, thing: str) -> str:
     return f"{n:,} {thing if n == 1 else plural}"
 
 
+def some_of(names: list[str], most: int = 12) -> str:
+    """Return names separated by commas; a long list is shortened."""
+    more = [f"and {len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
+
+
+def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return which table and columns a model was learned from, as `Run.describe` has it."""
+    columns = learned["columns"]
+    names = {
+        "labels": learned["labels"],
+        "numbers": columns["numbers"],
+        "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
+        "sparse": [f"{name} ({count(n, 'feature')})" for name, n in columns["sparse"].items()],
+        "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
+    }
+    facts = [("read", f"{count(learned['rows'], 'row')} of {learned['table']}")]
+    return [*facts, *((kind, some_of(some)) for kind, some in names.items() if some)]
+
+
+def learning_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the labels were, how long the model learned, and how good it was then."""
+    widths = [
+        f"{'exact' if size == '1' else f'{size} classes'} {n:,}"
+        for size, n in learned["widths"].items()
+    ]
+    if learned["unlabelled_rows"]:
+        widths.append(f"no label {learned['unlabelled_rows']:,}")
+    if learned["zero_weight_rows"]:
+        widths.append(f"weight zero {learned['zero_weight_rows']:,}")
+    rows, passes = count(learned["learned_rows"], "row"), count(learned["passes"], "pass")
+    mistakes = count(learned["mistakes"], "mistake")
+    facts = [
+        ("ranges", ", ".join(widths)),
+        ("learned", f"from {rows} in {passes}, {mistakes}"),
+    ]
+    if ranges := learned["ranges"]:
+        calibrated = f"calibrated on {count(ranges['calibration_rows'], 'row')}"
+        facts.append(("coverage", f"{ranges['coverage']:g} ({ranges['guarantee']}), {calibrated}"))
+    if learned["holdout"]:
+        lines = evaluation_lines(learned["holdout"])
+        facts += [("" if k else "held out", line) for k, line in enumerate(lines)]
+    return facts
+
+
 def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
     """Return how good a model is, for people."""
     if not evaluation["rows"]:

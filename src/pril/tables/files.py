@@ -264,12 +264,6 @@ def quote_columns(names: tuple[str, ...]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-def some_of(names: list[str], most: int = 12) -> str:
-    """Return names separated by commas; a long list is shortened."""
-    more = [f"and {len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*names[:most], *more])
-
-
 def _partition_cells(file: Path, root: Path | None) -> dict[str, str]:
     """Return the cells that a file's folders name, as in Hive: state=AK, state=New%20York."""
     folder = file.parent if root is None else file.parent.relative_to(root)

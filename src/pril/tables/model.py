@@ -17,9 +17,10 @@ from pril.core.parts import Parts
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import rank_ranges
+from pril.reporting.words import some_of
 from pril.tables.cells import column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, some_of
+from pril.tables.files import Table, TableError
 from pril.tables.formats import JsonLines, Tsv
 from pril.tables.label_columns import LabelColumns
 from pril.tables.opening import format_of

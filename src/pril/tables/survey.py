@@ -15,6 +15,7 @@ import pyarrow as pa
 from pril.core import ranking
 from pril.core.registry import BY_COMMAND
 from pril.errors import ClassOrderWarning
+from pril.reporting.words import some_of
 from pril.tables.cells import (
     NUMBER,
     TEXT,
@@ -24,7 +25,7 @@ from pril.tables.cells import (
     with_numbers,
 )
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, TableWarning, quote_columns, some_of
+from pril.tables.files import Table, TableError, TableWarning, quote_columns
 from pril.tables.label_columns import LabelColumns
 from pril.tables.reservoir import Reservoir
 from pril.tables.task import Task
