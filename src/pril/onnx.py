@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 
 from pril.errors import InputTypeError, MissingExtraError
 
@@ -95,6 +96,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
 
 
 def _converted(model: Any, X: Any) -> Any:
+    if isinstance(model, Pipeline):  # skl2onnx does not know our subclass
+        model = Pipeline(model.steps)
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
     if isinstance(first, _column_encoder()):

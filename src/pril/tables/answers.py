@@ -11,14 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
 from pril.errors import RowError, shown
 from pril.tables.cells import TEXT, read_numbers
 from pril.tables.files import TableError, no_column
-from pril.tables.json_lines import NOT_READ, have_keys, read_objects, to_column, to_numbers
+from pril.tables.json_lines import NOT_READ, have_keys, read_objects, to_column, to_matrix
 from pril.tables.text import LONGEST_ROW, TOO_LONG
 
 if TYPE_CHECKING:
@@ -173,8 +172,7 @@ class JsonRows(StreamFormat):
 
     def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""
-        numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
-        return np.frombuffer(numbers).reshape(len(rows), len(names))
+        return to_matrix(rows, names)
 
     def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
         """Return cells as a column."""

@@ -119,9 +119,7 @@ class LoadedModel:
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
         if self.encoder is not None:
-            features = self.encoder.transform(batch)
-            with refusing():
-                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
+            return self.further_features(self.encoder.transform(batch))
         try:
             import pandas as pd
         except ImportError as error:
@@ -136,6 +134,13 @@ class LoadedModel:
         frame = pd.DataFrame(columns)
         with refusing():  # steps of other libraries
             return self.steps.transform(frame) if self.steps else frame
+
+    def further_features(self, features: Any) -> Any:
+        """Return what the steps after the encoder make of its features."""
+        if len(self.steps) == 1:
+            return features
+        with refusing():
+            return self.steps[1:].transform(features)
 
     # --- Whole tables ---
 
