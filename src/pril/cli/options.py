@@ -180,7 +180,7 @@ class TaskOptions(LabelOptions):
         if not given["labels"]:
             raise InputError(NO_LABELS)
         for name in ("classes", "features", "drop", "text"):
-            given[name] = _split_names(given[name])
+            given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["edges"] = _split_edges(given["edges"])
         given["parameters"] = _split_assignments(given["parameters"] or [])
@@ -231,7 +231,7 @@ ADVICE = {
 # --- Reading values ------------------------------------------------------------------------------
 
 
-def _split_names(text: str | None) -> tuple[str, ...] | None:
+def split_names(text: str | None) -> tuple[str, ...] | None:
     """Return the names in a list with commas; quotes protect commas and spaces, as in CSV."""
     if text is None:
         return None
@@ -243,7 +243,7 @@ def _split_names(text: str | None) -> tuple[str, ...] | None:
 
 def _split_edges(text: str | None) -> tuple[float, ...] | None:
     """Return ascending numbers in a list with commas."""
-    names = _split_names(text)
+    names = split_names(text)
     if names is None:
         return None
     try:

@@ -56,9 +56,9 @@ class Predictions(NamedTuple):
 class LoadedModel:
     """A model, what its file says of it, and how it reads a table."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: tuple[Any, model_files.About] | None = None) -> None:
         self.path = path
-        self.model, self.about = model_files.read(path, kind="model")
+        self.model, self.about = content or model_files.read(path, kind="model")
         self.use(self.model)
 
     def use(self, model: Any) -> None:

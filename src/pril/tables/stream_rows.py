@@ -45,6 +45,10 @@ class CellEncoder:
         """Whether the encoder has not learned since."""
         return self._encoder._moments is self._moments
 
+    def renewed(self) -> CellEncoder:
+        """Return this for the encoder as it is now."""
+        return CellEncoder(self._encoder)
+
     def __call__(self, cells: Cells, to_numbers: Callable[[Cells, list[str]], Array]) -> Any:
         """Return the features; the function turns cells into a matrix of numbers."""
         n = len(self._numbers)
@@ -95,6 +99,8 @@ class StreamRows:
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
         model = self._model
         if self._encode is not None:
+            if not self._encode.is_current:
+                self._encode = self._encode.renewed()
             return model.further_features(self._encode(cells, format.numbers))
         numbers = format.numbers([row[: len(self._features_in)] for row in cells], model.columns)
         if model.steps is None and hasattr(model.learner, "stream"):
