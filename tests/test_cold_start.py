@@ -126,7 +126,7 @@ def test_a_column_with_too_many_words_is_left_out(good, feed):
 def test_mistakes_are_named(bad, good, feed):
     feed(json_lines(late_rows(5)))
     assert bad("stream", "new.pril").endswith(
-        "new.pril: no such file; to begin a new model pass --classes, lowest first"
+        "new.pril: No such file or directory; to begin a new model pass --classes, lowest first"
     )
     assert bad("stream", "new.pril", "--classes", "a,b").startswith("where are the labels?")
     said = bad("stream", "new.pril", *BEGIN, "--model", "kernel")

@@ -296,7 +296,8 @@ def _load_or_begin(
     if not model.exists():
         if classes is None:
             raise InputError(
-                f"{model}: no such file; to begin a new model pass --classes, lowest first"
+                f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
+                "first"
             )
         if not labels.columns():
             raise InputError(opt.NO_LABELS)
