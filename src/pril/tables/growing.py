@@ -50,6 +50,14 @@ def blank_model(
     return LoadedModel(path, (model, about))
 
 
+def grows(model: LoadedModel) -> bool:
+    """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
+    encoder = model.encoder
+    is_plain = encoder is not None and not (encoder.ranks_ or encoder.widths_)
+    is_linear = len(model.steps or ()) == 1 and hasattr(model.learner, "stream")
+    return model.about.notes.get(GROWS) is True and is_plain and is_linear
+
+
 @contextmanager
 def unchanged_on_failure(model: LoadedModel) -> Iterator[None]:
     """Undo what a row that is refused has added to a model."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -140,5 +141,5 @@ def _explained(url: str) -> Iterator[None]:
         yield
     except TableError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, HTTPException) as error:
         raise TableError(f"{url} cannot be read: {error}") from None

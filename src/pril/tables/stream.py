@@ -20,7 +20,7 @@ from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import TableError, quote_columns
-from pril.tables.growing import GROWS, add_cells, add_columns, unchanged_on_failure
+from pril.tables.growing import add_cells, add_columns, grows, unchanged_on_failure
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.stream_rows import StreamRows
@@ -125,7 +125,7 @@ class Stream:
         self._n_waiting = 0
         self._check_columns()
         self._use(model.model)
-        self._grows = bool(names) and model.about.notes.get(GROWS) is True
+        self._grows = bool(names) and grows(model)
         holds = f"{model.path} holds {type(model.learner).__name__}"
         if options.chances and not hasattr(model.learner, "predict_proba"):
             raise InputError(f"{holds}, which has no probabilities")
