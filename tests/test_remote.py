@@ -181,3 +181,17 @@ def test_a_folder_in_an_object_store(bucket, good, bad, tmp_path):
     said = bad("fit", "s3://flats/bad/", *FIT)
     assert said.startswith("s3://flats/bad/b.csv, row 101: 1 cells where the header has 7")
     assert bad("fit", "s3://flats/none.csv", *FIT).startswith("s3://flats/none.csv: no such file")
+
+
+@pytest.mark.slow
+def test_workers_read_an_object_store(bucket, good, tmp_path):
+    """They get the delimiter, too."""
+    (tmp_path / "t").mkdir()
+    for name in ("a", "b"):
+        path = write(tmp_path / "t" / f"{name}.csv", make_rows(100, seed=ord(name)))
+        text = write(tmp_path / "t.tsv", make_rows(100, seed=ord(name))).read_text()
+        bucket(f"parts/{name}.csv", text.replace("\t", ";").encode())
+    workers = ("--workers", "2", "-q", "-o")
+    good("fit", "s3://flats/parts", *FIT, "--delimiter", ";", *workers, "there.pril")
+    good("fit", path.parent, *FIT, *workers, "here.pril")
+    assert same_model("there.pril", "here.pril")
