@@ -20,6 +20,7 @@ import orjson
 import psutil
 from river import linear_model, multiclass
 
+import pril
 from pril import PRIL, OrderedLogit
 from workloads import K, best_times, table, with_labels
 
@@ -157,6 +158,16 @@ def read_the_same_file():
         table(
             ["", "rows a second", "µs a row", "of `pril stream`"],
             [[name, f"{LINES / s:,.0f}", s / LINES * 1e6, s / ours] for name, s in best.items()],
+        )
+        served = pril.load("m.pril").stream()
+        rows = [orjson.loads(line) for line in lines[:N]]
+        taught = [(row["low"], row["high"]) for row in rows]
+        calls = {"learn": repeat(served.learn_one, rows, taught)}
+        calls["predict"] = repeat(served.predict_one, rows)
+        seconds = best_times(calls, clock=time.thread_time)
+        table(
+            ["a dict, `pril.load(...).stream()`", "µs"],
+            [[name, s / N * 1e6] for name, s in seconds.items()],
         )
         alone = min(stream_seconds(lines[:ALONE], alone=True) for _ in range(5))
         print(f"A line that comes to `pril stream` alone: {alone / ALONE * 1e6:.1f} µs.\n")

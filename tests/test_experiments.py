@@ -200,6 +200,25 @@ def test_a_figure_by_command(tmp_path, good):
     assert good("reproduce", "figure1", "--quiet", "--out", "again") == ""
 
 
+def test_without_a_network_the_synthetic_part_runs(tmp_path, call, monkeypatch):
+    nowhere = dict.fromkeys(["HTTPS_PROXY", "https_proxy"], "http://127.0.0.1:9")
+    nowhere |= {"PRIL_DATA": "", "PRIL_CACHE": str(tmp_path), "NO_PROXY": "", "no_proxy": ""}
+    for name, value in nowhere.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = call("reproduce", "--runs", "1", "--jobs", "1", "--out", "new")
+    assert code == 0, err
+    said = [line for line in err.splitlines() if line.startswith("pril: ")]
+    assert len(said) == 1
+    for data, name in (("Parkinsons", "parkinsons_updrs.data"), ("Abalone", "abalone.data")):
+        assert f"{data} was left out: could not fetch {name}" in said[0]
+        assert f"{data} was left out" in (tmp_path / "new" / "report.md").read_text()
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("C")] == [
+        "C1", "C2", "C3", "C4", "C6",
+    ]  # fmt: skip
+    with (tmp_path / "new" / "figure3.csv").open(newline="") as file:
+        assert {row["data"] for row in csv.DictReader(file)} == {"Synthetic"}
+
+
 def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path, bad, monkeypatch):
     (tmp_path / "abalone.data").write_text("damaged")
     (tmp_path / "parkinsons_updrs.data").write_text("damaged")

@@ -547,12 +547,6 @@ def test_words_among_the_features_of_a_learner_are_named():
         model.predict(table.assign(x="big")[["x"]])
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/t.csv", "https://example.org/t.parquet"])
-def test_tables_elsewhere_are_not_read(bad, place):
-    said = bad("fit", place, "--label", "y")
-    assert said == f"{place}: only local files are read: copy the table to this machine first"
-
-
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "CSV.GZ"])
 def test_byte_order_marks_are_no_part_of_a_name(good, tmp_path, suffix):
     table = pd.DataFrame({"x": np.arange(40) % 7, "y": np.arange(40) % 2})

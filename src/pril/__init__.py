@@ -17,6 +17,7 @@ Around them:
 
 - PredictionRanges: predicted ranges with a guaranteed coverage
 - LandmarkFeatures, PolynomialMap: non-linear features; ColumnEncoder: columns of a table
+- Pipeline: scikit-learn's, which also serves one row at a time
 - save, load: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, plotting, datasets, theory,
@@ -50,12 +51,14 @@ if _typing.TYPE_CHECKING:
     from pril.ranges import *
     from pril.reporting.model_report import report as report
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
+    from pril.tables.pipeline import Pipeline as Pipeline
 
 __version__ = "0.1.0"
 
 _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",
     "LandmarkFeatures": "pril.features",
+    "Pipeline": "pril.tables.pipeline",
     "PolynomialMap": "pril.features",
     "PredictionRanges": "pril.ranges",
     "load": "pril.io",

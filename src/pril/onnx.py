@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from pril.errors import InputTypeError, MissingExtraError
@@ -102,6 +103,8 @@ def to_onnx(model: Any, X: Any = None) -> Any:
 
 
 def _converted(model: Any, X: Any) -> Any:
+    if isinstance(model, Pipeline):  # skl2onnx does not know our subclass
+        model = Pipeline(model.steps)
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
     if isinstance(first, _column_encoder()):

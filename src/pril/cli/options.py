@@ -85,7 +85,10 @@ class TableOptions:
 
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="A file, a folder, a glob in quotes, or - for stdin."),
+        typer.Argument(
+            metavar="TABLE",
+            help="A file, a folder, a glob in quotes, a URL (s3, gs, abfs, https), or - for stdin.",
+        ),
     ]
     format: Annotated[
         Format | None,
@@ -94,12 +97,18 @@ class TableOptions:
     max_features: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of features of an svmlight file.")
     ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the cells of CSV, if not a comma: ';'.")
+    ] = None
 
     def open(self) -> Table:
         """Open the table."""
         from pril.tables.opening import open_table
 
-        return open_table(self.table, self.format, self.max_features)
+        mark = self.delimiter
+        if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n'):
+            raise InputError(f"--delimiter {mark!r}: expected one ASCII character, such as ';'")
+        return open_table(self.table, self.format, self.max_features, mark)
 
 
 @dataclass
@@ -171,7 +180,7 @@ class TaskOptions(LabelOptions):
         if not given["labels"]:
             raise InputError(NO_LABELS)
         for name in ("classes", "features", "drop", "text"):
-            given[name] = _split_names(given[name])
+            given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["edges"] = _split_edges(given["edges"])
         given["parameters"] = _split_assignments(given["parameters"] or [])
@@ -208,6 +217,7 @@ class FitOptions(TaskOptions):
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
     "again": "to learn them once more pass --again",
+    "delimiter": "for another separator pass --delimiter ';'",
     "drop": "leave it out with --drop",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(get_args(Format))}",
@@ -221,7 +231,7 @@ ADVICE = {
 # --- Reading values ------------------------------------------------------------------------------
 
 
-def _split_names(text: str | None) -> tuple[str, ...] | None:
+def split_names(text: str | None) -> tuple[str, ...] | None:
     """Return the names in a list with commas; quotes protect commas and spaces, as in CSV."""
     if text is None:
         return None
@@ -233,7 +243,7 @@ def _split_names(text: str | None) -> tuple[str, ...] | None:
 
 def _split_edges(text: str | None) -> tuple[float, ...] | None:
     """Return ascending numbers in a list with commas."""
-    names = _split_names(text)
+    names = split_names(text)
     if names is None:
         return None
     try:
@@ -295,6 +305,8 @@ def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -
 
     Such a file is an input or, without --overwrite, a file of another kind.
     """
+    if re.match(r"\w\w+:/", str(output)):  # a Path keeps one slash of a URL
+        raise InputError(f"{output} is a URL: only local files are written")
     if output.is_dir():
         raise InputError(f"{output} is a folder, not a file to write")
     if output.exists() and not output.is_file():
@@ -307,7 +319,8 @@ def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -
     except OSError as error:
         reason = f"{output}: the folder {folder} is not writable: {error.strerror}"
         raise InputError(reason) from None
-    if output.exists() and any(output.samefile(path) for path in inputs):
+    local = [path for path in inputs if isinstance(path, Path)]
+    if output.exists() and any(output.samefile(path) for path in local):
         raise InputError(f"{output} is the input: writing there would destroy it")
     if output.exists() and not overwrite and not _is_kind(output, kind):
         raise InputError(

@@ -212,9 +212,20 @@ def export(
 def stream(
     model: opt.ModelArgument,
     labels: opt.LabelOptions,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
+    ] = None,
+    learner: Annotated[
+        opt.Learner, typer.Option("--model", help="Which learner, for a new MODEL.")
+    ] = "ordered-logit",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Model file to write; may be MODEL itself."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Model file to write; may be MODEL itself, and is with --classes.",
+        ),
     ] = None,
     checkpoint: opt.CheckpointOption = None,
     every: opt.EveryOption = 100_000,
@@ -250,13 +261,14 @@ def stream(
     from pril.tables.stream_run import run_stream
 
     printer.stream = sys.stderr
+    output = model if output is None and classes is not None else output
     if output:
         opt.check_output(output, [], opt.MODEL, overwrite)
     with ExitStack() as stack:
         saved = stack.enter_context(opt.checkpoint_in(checkpoint, every, output))
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
-        loaded = _load(model)
+        loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
         columns = labels.columns() or loaded.labels
         if half_life is not None:
             loaded.set_half_life(half_life)
@@ -273,6 +285,31 @@ def stream(
             raise typer.Exit(1) from None
     result = done.to_dict(loaded.learner.order_)
     printer.result(result, evaluation_lines(result))
+
+
+def _load_or_begin(
+    model: Path, classes: tuple[str, ...] | None, labels: opt.LabelOptions, learner: str
+) -> LoadedModel:
+    """Return a model from a file or, if there is none and classes are given, a new one."""
+    from pril.tables.growing import blank_model
+
+    if not model.exists():
+        if classes is None:
+            raise InputError(
+                f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
+                "first"
+            )
+        if not labels.columns():
+            raise InputError(opt.NO_LABELS)
+        return blank_model(model, classes, labels.columns(), learner)
+    loaded = _load(model)
+    known = tuple(map(str, loaded.learner.order_))
+    if classes not in (None, known):
+        raise InputError(
+            f"{model} exists, and has the classes {', '.join(known)}: leave out --classes, or "
+            "choose another name for a new model"
+        )
+    return loaded
 
 
 class _LossTable:

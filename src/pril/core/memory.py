@@ -179,6 +179,15 @@ class Memory:
                 part[:] = mine[name][: len(part)]
         return memory
 
+    def rearranged(self, places: list[int]) -> Memory:
+        """Return a copy for other features: the place of each here, -1 for one that is new."""
+        memory = self.with_layout(self.layout._replace(n_features=len(places)))
+        mine, others = self.parts(), memory.parts()
+        for name in ("u", "mean_u"):
+            zero = np.zeros((len(mine[name]), 1))
+            others[name][:, :-1] = np.hstack([mine[name][:, :-1], zero])[:, places]
+        return memory
+
     def without_mean(self) -> Memory:
         """Return a copy that predicts with the last iterate."""
         return self.with_layout(self.layout._replace(average=False))

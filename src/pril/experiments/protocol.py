@@ -10,6 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
+from pril.errors import MissingFileError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
@@ -81,10 +82,17 @@ def _table(data: str, variant: str) -> tuple[Array, Array]:
     )
 
 
-def check_data() -> None:
-    """Load the real data sets, so that a missing one is an error at once."""
+def available_data() -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the data sets that can be used, and why others cannot be fetched."""
+    reasons = {}
     for data in (PARKINSONS, ABALONE):
-        _table(data, "")
+        try:
+            _table(data, "")
+        except MissingFileError:  # of a folder that the user has named
+            raise
+        except UnavailableError as error:
+            reasons[data] = str(error)
+    return tuple(data for data in DATA_SETS if data not in reasons), reasons
 
 
 def _generator(seed: list[int]) -> np.random.RandomState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from pril.experiments.protocol import (
     VARIANTS,
     Curve,
     Settings,
-    check_data,
+    available_data,
     comparison_trials,
     curves,
     figure1,
@@ -43,6 +44,9 @@ def reproduce(
     progress: Callable[[int], Callable[[], None]] | None = None,
 ) -> list[Verdict]:
     """Rerun the paper's experiments and write all results into a folder.
+
+    A data set that cannot be downloaded is left out, with a warning; the synthetic one needs no
+    download.
 
     Parameters
     ----------
@@ -71,21 +75,26 @@ def reproduce(
     template("paper.html")  # a missing package is an error before anything is run
     settings = settings or Settings()
     wanted = ("figure1", "figure2", "figure3") if which == "all" else (which,)
-    runs = len(DATA_SETS) * sum(name in wanted for name in ("figure2", "figure3"))
-    runs += len(VARIANTS) if which == "all" else 0
-    if runs:
-        check_data()  # a missing file is an error before anything is run or written
+    sets: tuple[str, ...] = DATA_SETS
+    left_out = ""
+    n_figures = sum(name in wanted for name in ("figure2", "figure3"))
+    if n_figures:  # a wrong file is an error before anything is run or written
+        sets, reasons = available_data()
+        left_out = "; ".join(f"{data} was left out: {why}" for data, why in reasons.items())
+    if left_out:
+        warnings.warn(left_out, stacklevel=2)
+    variants = [one for one in VARIANTS if one[0] in sets and which == "all"]
+    runs = len(sets) * n_figures + len(variants)
     advance = progress(runs * settings.runs) if progress else None
 
     points = figure1(settings) if "figure1" in wanted else None
-    second = figure2(settings, advance=advance) if "figure2" in wanted else None
-    third = figure3(settings, advance=advance) if "figure3" in wanted else None
+    second = figure2(settings, sets, advance=advance) if "figure2" in wanted else None
+    third = figure3(settings, sets, advance=advance) if "figure3" in wanted else None
     others: list[Curve] = []
-    if which == "all":
-        trials = [trial for trial in comparison_trials() if trial.name in CORE]
-        for data, variant, meaning in VARIANTS:
-            ran = curves(data, trials, settings, variant, advance=advance)
-            others += [curve._replace(data=meaning) for curve in ran]
+    trials = [trial for trial in comparison_trials() if trial.name in CORE]
+    for data, variant, meaning in variants:
+        ran = curves(data, trials, settings, variant, advance=advance)
+        others += [curve._replace(data=meaning) for curve in ran]
     verdicts = judge(second, third) if second and third else []
 
     folder = Path(out)
@@ -101,6 +110,7 @@ def reproduce(
     shown = {
         "title": "PRIL, rerun",
         "settings": settings,
+        "left_out": left_out,
         "verdicts": verdicts,
         "claims": [[v.claim, v.text, v.verdict] for v in verdicts],
         "figures": drawn,

@@ -436,8 +436,8 @@ TYPES = {
             },
         ),
         Type(
-            "Pipeline",
-            "sklearn.pipeline",
+            "Pipeline",  # of scikit-learn, or ours
+            "pril.tables.pipeline",
             parameters={
                 "steps": steps,
                 "transform_input": list[str] | None,

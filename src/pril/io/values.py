@@ -173,7 +173,7 @@ class File:
                 raise InputTypeError(f"it holds a RandomState of {kind}, not of MT19937")
             return RandomStateNode(self._member(key), *rest)
         described = self.types.get(type(value).__name__)
-        if described is not None and type(value) is described.load():
+        if described is not None and issubclass(described.load(), type(value)):
             return described.pack(value, self)
         if hasattr(value, "get_params") and not isinstance(value, type):
             self.foreign.append(value)

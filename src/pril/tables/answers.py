@@ -6,19 +6,25 @@ import csv
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
 from pril.errors import RowError, shown
-from pril.tables.cells import TEXT, read_numbers
+from pril.tables.cells import TEXT, kind_of, read_numbers, written_type
 from pril.tables.files import TableError, no_column
-from pril.tables.json_lines import NOT_READ, have_keys, read_objects, to_column, to_numbers
+from pril.tables.json_lines import (
+    NOT_READ,
+    first_types,
+    have_keys,
+    read_objects,
+    to_column,
+    to_matrix,
+)
 from pril.tables.text import LONGEST_ROW, TOO_LONG
 
 if TYPE_CHECKING:
@@ -66,10 +72,18 @@ class StreamFormat(ABC):
     ) -> None:
         """Prepare to read columns; those of labels come after those that are needed."""
         self._keys = [] if options.key is None else [options.key]
-        self._columns = [*columns, *self._keys]
-        self._needed = [*columns[:n_needed], *self._keys]
+        self.use_columns(columns, n_needed)
         self._classes = [self.write(ranking.plain(name)) for name in classes]
         self._write_forms(classes, options)
+
+    def use_columns(self, columns: list[str], n_needed: int) -> None:
+        """Read other columns from now on."""
+        self._columns = [*columns, *self._keys]
+        self._needed = [*columns[:n_needed], *self._keys]
+
+    @abstractmethod
+    def new_columns(self, line: bytes, known: Collection[str]) -> dict[str, str]:
+        """Return what the columns of a line hold that are not known; not those that are missing."""
 
     @abstractmethod
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
@@ -114,6 +128,18 @@ class JsonRows(StreamFormat):
     no_key = "null"
     _decode: Callable[[bytes], Any] | None = None
     _n_keys = 0
+
+    def use_columns(self, columns: list[str], n_needed: int) -> None:
+        """Read other columns from now on."""
+        super().use_columns(columns, n_needed)
+        self._decode = None
+
+    def new_columns(self, line: bytes, known: Collection[str]) -> dict[str, str]:
+        """Return what the columns of a line hold that are not known; not those that are missing."""
+        types: dict[str, pa.DataType] = {}
+        [row] = read_objects([line])
+        first_types([{name: row[name] for name in row if name not in known}], types)
+        return {name: kind_of(kind) for name, kind in types.items() if kind != pa.null()}
 
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
         fields = {"prediction": "%s", "score": "%s"}
@@ -173,8 +199,7 @@ class JsonRows(StreamFormat):
 
     def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""
-        numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
-        return np.frombuffer(numbers).reshape(len(rows), len(names))
+        return to_matrix(rows, names)
 
     def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
         """Return cells as a column."""
@@ -196,6 +221,24 @@ class CsvRows(StreamFormat):
     """CSV with a header, in and out; a row is one line."""
 
     _names: tuple[str, ...] = ()  # of the columns, as in the header
+
+    def use_columns(self, columns: list[str], n_needed: int) -> None:
+        """Read other columns from now on."""
+        super().use_columns(columns, n_needed)
+        self._find_columns()
+
+    def _find_columns(self) -> None:
+        names = {name: j for j, name in enumerate(self._names)}
+        self._at = [names.get(name, len(names)) for name in self._columns]
+
+    def new_columns(self, line: bytes, known: Collection[str]) -> dict[str, str]:
+        """Return what the columns of a line hold that are not known; not those that are missing."""
+        found = {}
+        for name, cell in zip(self._names, _csv_cells(line, 0), strict=False):
+            kind = pa.null() if name in known else written_type(pa.array([cell], TEXT), name)
+            if kind != pa.null():
+                found[name] = kind_of(kind)
+        return found
 
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
         chances = [f"probability of {name}" for name in classes] if options.chances else []
@@ -222,7 +265,7 @@ class CsvRows(StreamFormat):
             if name not in names:
                 raise TableError(f"{NAME}: {no_column(name, names)}")
         self._names = tuple(names)
-        self._at = [names.index(name) if name in names else len(names) for name in self._columns]
+        self._find_columns()
         return f"{self._header}\n".encode(), rest
 
     def read(self, lines: list[bytes]) -> Cells:

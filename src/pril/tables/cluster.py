@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 class Piece(NamedTuple):
     """Rows of a table that one task reads."""
 
-    kind: type[Table]
+    kind: Callable[..., Table]
     file: Path
     name: str  # what the user calls the file
     first: int
@@ -154,7 +154,7 @@ class ClusterRun(Run):
         self.files = [file for file, _, _ in pieces]
         self.pieces = [
             Piece(
-                kind=type(table),
+                kind=table.kind,
                 file=file.resolve(),
                 name=table.name_of(file),
                 first=first,

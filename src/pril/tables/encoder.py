@@ -273,12 +273,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self.numbers_ = [name for name in kind if kind[name] == "number"]
         self.words_: dict[str, list[str]] = {name: [] for name in kind if kind[name] == "text"}
         self._sparse = {
-            name: _no_moments(int(schema.field(name).metadata[b"width"]))
+            name: no_moments(int(schema.field(name).metadata[b"width"]))
             for name in kind
             if kind[name] == "sparse"
         }
         self.left_out_: list[str] = []
-        self._moments = _no_moments(len(self.numbers_))
+        self._moments = no_moments(len(self.numbers_))
 
     # --- Copies and files ---
 
@@ -462,7 +462,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return unseen
 
 
-def _no_moments(n: int) -> Moments:
+def no_moments(n: int) -> Moments:
+    """Return the moments of columns without a number."""
     none = np.zeros(n)
     return Moments(none, none, none, none + np.inf, none - np.inf)
 
@@ -473,6 +474,4 @@ def _sparse_moments(cells: sparse.csr_array) -> Moments:
     mean = np.bincount(index, cells.data, width) / rows
     squares = np.bincount(index, (cells.data - mean[index]) ** 2, width)
     squares += (rows - np.bincount(index, minlength=width)) * mean**2
-    return _no_moments(width)._replace(
-        count=np.full(width, float(rows)), mean=mean, squares=squares
-    )
+    return no_moments(width)._replace(count=np.full(width, float(rows)), mean=mean, squares=squares)

@@ -77,6 +77,11 @@ class Table(ABC):
         self._check_names(self.schema.names)
         self.partitions = self._find_partitions()
 
+    @property
+    def kind(self) -> Callable[..., Table]:
+        """Make other tables that are read in the same way."""
+        return type(self)
+
     def _find_partitions(self) -> dict[str, list[str]]:
         """Return the columns that the folders' names hold, as in state=AK: a cell for each file.
 

@@ -8,6 +8,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,7 +62,8 @@ class Parquet(Table):
     def _open(self, file: Path) -> pa.parquet.ParquetFile:
         with explaining(lambda: f"{self.name_of(file)} is damaged, or not a Parquet file"):
             # Read pages one by one: a row group may be larger than memory.
-            return pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=READ_BYTES)
+            source = file if isinstance(file, Path) else file.open()
+            return pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=READ_BYTES)
 
     def _infer(self) -> pa.Schema:
         self._counts: dict[Path, int] = {}
@@ -162,6 +164,15 @@ class Csv(TextTable):
     delimiter = ","
     about = "CSV with commas, the first value of a column tells numbers from words"
 
+    def __init__(self, *arguments: Any, delimiter: str | None = None, **named: Any) -> None:
+        self.delimiter = delimiter or self.delimiter
+        super().__init__(*arguments, **named)
+
+    @property
+    def kind(self) -> Callable[..., Table]:
+        """Make other tables that are read in the same way."""
+        return partial(type(self), delimiter=self.delimiter)
+
     def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
         blocks = csv_blocks(stream, self.delimiter)
         self._header = self._rows(next(blocks, b""))
@@ -243,7 +254,8 @@ class Csv(TextTable):
         if len(header) == 1 and re.search("[;\t|]", header[0]):
             raise TableError(
                 f"{name}: the header is one name, {shown(header[0])}; cells must be separated by "
-                "commas, or by tabs in .tsv"
+                "commas, or by tabs in .tsv",
+                hint="delimiter",
             )
         return header
 

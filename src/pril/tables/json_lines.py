@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from struct import error, pack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,9 @@ except ImportError as missing:  # pragma: no cover - the extra is missing
 
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NOT_READ = (msgspec.MsgspecError, RecursionError, ValueError)  # what msgspec raises at bad lines
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
@@ -118,7 +122,7 @@ def to_numbers(values: Sequence[Any], names: Sequence[str], row: int) -> bytes:
     except (error, OverflowError):  # a cell is missing, or wrong
         numbers = []
         for k, value in enumerate(values):
-            if value is not None and not isinstance(value, int | float):
+            if value is not None and not isinstance(value, Real):
                 t, name = (row, names[k]) if len(names) > 1 else (row + k, names[0])
                 reason = f"column {name!r} is {shown(value)}, not a number"
                 raise RowError("X", t, reason, hint="text") from None
@@ -126,11 +130,17 @@ def to_numbers(values: Sequence[Any], names: Sequence[str], row: int) -> bytes:
         return np.array(numbers).tobytes()
 
 
-def _float(value: float) -> float:
+def to_matrix(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the cells of rows as a matrix of floats."""
+    numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
+    return np.frombuffer(numbers).reshape(len(rows), len(names))
+
+
+def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:  # an integer of hundreds of digits
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def to_text(value: Any, name: str, row: int, *, nested: bool = False) -> str | None:

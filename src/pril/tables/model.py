@@ -57,9 +57,9 @@ class Predictions(NamedTuple):
 class LoadedModel:
     """A model, what its file says of it, and how it reads a table."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: tuple[Any, model_files.About] | None = None) -> None:
         self.path = path
-        self.model, self.about = model_files.read(path, kind="model")
+        self.model, self.about = content or model_files.read(path, kind="model")
         self.use(self.model)
 
     def use(self, model: Any) -> None:
@@ -120,9 +120,7 @@ class LoadedModel:
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
         if self.encoder is not None:
-            features = self.encoder.transform(batch)
-            with refusing():
-                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
+            return self.further_features(self.encoder.transform(batch))
         try:
             import pandas as pd
         except ImportError as error:
@@ -137,6 +135,13 @@ class LoadedModel:
         frame = pd.DataFrame(columns)
         with refusing():  # steps of other libraries
             return self.steps.transform(frame) if self.steps else frame
+
+    def further_features(self, features: Any) -> Any:
+        """Return what the steps after the encoder make of its features."""
+        if len(self.steps) == 1:
+            return features
+        with refusing():
+            return self.steps[1:].transform(features)
 
     # --- Whole tables ---
 

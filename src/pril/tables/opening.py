@@ -11,11 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pril.errors import MissingFileError, naming_file
 from pril.tables.files import STDIN_SUFFIX, Table, TableError
 from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
+from pril.tables.remote import is_url, open_url
 from pril.tables.text import READ_BYTES, is_zipped, without_marks
 
 log = logging.getLogger(__name__)
@@ -52,16 +53,22 @@ def open_table(
     place: str,
     format: str | None = None,  # noqa: A002
     most_features: int | None = None,
+    delimiter: str | None = None,
 ) -> Table:
-    """Open a table: a file, a folder, a glob, or - for standard input; read its columns' types.
+    """Open a table: a file, a folder, a glob, a URL, or - for standard input; read its columns.
 
     Standard input is copied to a temporary file, since it is read more than once. Without a format,
     the suffix decides or, for standard input, the first bytes. `most_features` is a limit for
-    svmlight files, in which one number can make a model of any size.
+    svmlight files, in which one number can make a model of any size. `delimiter` is that of CSV.
     """
     name = "<stdin>" if place == "-" else place
+    files: list[Any]
+    root: Any = None
     if place == "-":
         files = [_copy_of(sys.stdin.buffer)]
+    elif is_url(place):
+        files, root = open_url(place)
+        files = files if root is None else _tables_in(place, files, root)
     elif Path(place).is_fifo():
         with open(place, "rb") as pipe:
             files = [_copy_of(pipe)]
@@ -81,15 +88,19 @@ def open_table(
                 hint="format",
             )
         format = str(formats.pop())  # noqa: A001
-    kind = FORMATS[format].about
+    kind = FORMATS[format].about if delimiter is None else f"CSV with {delimiter!r}"
     log.info("table: %s, files: %d; read, %s, as %s", name, len(files), source, kind)
-    root = _root(Path(place), files)
+    root = root or _root(Path(place), files)
     if format == "svmlight" and most_features is not None:
         return Svmlight(files, name, root=root, most_features=most_features)
+    if delimiter is not None:
+        if format != "csv":
+            raise TableError(f"{name}: a delimiter is for CSV, and this is {format}")
+        return Csv(files, name, root=root, delimiter=delimiter)
     return FORMATS[format](files, name, root=root)
 
 
-def _root(path: Path, files: list[Path]) -> Path:
+def _root(path: Path, files: list[Any]) -> Any:
     """Return the folder that a user named: a folder, what a glob begins with, or a file's own."""
     if path.is_dir():
         return path
@@ -101,24 +112,25 @@ def _root(path: Path, files: list[Path]) -> Path:
 def _files(place: str) -> list[Path]:
     path = Path(place)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and format_of(file))
-        files = [file for file in files if not _is_hidden(file.relative_to(path).parts)]
-        if not files:
-            raise TableError(f"{place}: no file in this folder is a table, by its suffix")
-        return files
+        return _tables_in(place, sorted(filter(Path.is_file, path.rglob("*"))), path)
     if path.exists():
         return [path]
     files = sorted(map(Path, glob.glob(place, recursive=True)))
     # Skip hidden files that a star matches: they may be a writer's temporary files.
     files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
     files = [file for file in files if file.is_file()]
-    if not files and "://" in place:
-        raise TableError(
-            f"{place}: only local files are read: copy the table to this machine first"
-        )
     if not files:
         raise MissingFileError(f"{place}: no such file")
     return files
+
+
+def _tables_in(place: str, files: list[Any], root: Any) -> list[Any]:
+    """Return those files of a folder that are tables and not hidden."""
+    tables = [file for file in files if format_of(file)]
+    tables = [file for file in tables if not _is_hidden(file.relative_to(root).parts)]
+    if not tables:
+        raise TableError(f"{place}: no file in this folder is a table, by its suffix")
+    return tables
 
 
 def _is_hidden(parts: Iterable[str]) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import TableError, quote_columns
+from pril.tables.growing import add_cells, add_columns, grows, unchanged_on_failure
 from pril.tables.json_lines import split_lines
 from pril.tables.model import LoadedModel
 from pril.tables.stream_rows import StreamRows
@@ -123,6 +125,7 @@ class Stream:
         self._n_waiting = 0
         self._check_columns()
         self._use(model.model)
+        self._grows = bool(names) and grows(model)
         holds = f"{model.path} holds {type(model.learner).__name__}"
         if options.chances and not hasattr(model.learner, "predict_proba"):
             raise InputError(f"{holds}, which has no probabilities")
@@ -265,11 +268,13 @@ class Stream:
         """Answer some lines; one that is wrong is refused, after those before it."""
         at, size = 0, len(lines)  # of a part that is read at once: bad lines often come together
         while at < len(lines):
+            size = 1 if self._grows else size
             part = lines[at : at + size]
             done, size = len(part), 2 * size
             try:
-                batch, keys = self._read(rows, part)
-                answers = self._learn(batch, keys)
+                with self._grown(rows, part):
+                    batch, keys = self._read(rows, part)
+                    answers = self._learn(batch, keys)
             except RowError as error:
                 if error.row:
                     self._answer(rows, part[: error.row])
@@ -288,6 +293,31 @@ class Stream:
                 self._write(rows.answer(answers))
                 self._advance(before, part)
             at += done
+
+    @contextmanager
+    def _grown(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> Iterator[None]:
+        """Widen a model that grows by the columns and words of a line, unless it is refused."""
+        if not self._grows:
+            yield
+            return
+        with unchanged_on_failure(self.model):
+            self._check_lines(lines)
+            encoder: Any = self.model.encoder
+            known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *self.names}
+            if self.options.key is not None:
+                known.add(self.options.key)
+            if new := rows.new_columns(lines[0], known):
+                add_columns(self.model, new)
+            self._follow_columns(rows)
+            add_cells(self.model, rows, rows.read(lines))
+            self._follow_columns(rows)  # one may have too many words now
+            yield
+
+    def _follow_columns(self, rows: JsonRows | CsvRows) -> None:
+        """Read the columns that the model has now."""
+        if self._rows.columns != [*self.model.columns, *self.names]:
+            self._use(self.model.model)
+            rows.use_columns(self._rows.columns, len(self.model.columns))
 
     def _advance(self, before: int, lines: list[bytes]) -> None:
         self.position.advance(lines)
@@ -308,18 +338,21 @@ class Stream:
 
     def _read(self, rows: JsonRows | CsvRows, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
-        if len(lines[0]) > LONGEST_ROW:
-            raise RowError("X", 0, TOO_LONG)
-        if self.options.skip:
-            for t, line in enumerate(lines):
-                if not line.strip():
-                    raise RowError("X", t, "the line is blank")
+        self._check_lines(lines)
         cells = rows.read(lines)
         keys = []
         if self.options.key is not None:
             at = len(self._rows.columns)
             keys = [rows.key(row[at], t) for t, row in enumerate(cells)]
         return self._rows.read(rows, cells), keys
+
+    def _check_lines(self, lines: list[bytes]) -> None:
+        if len(lines[0]) > LONGEST_ROW:
+            raise RowError("X", 0, TOO_LONG)
+        if self.options.skip:
+            for t, line in enumerate(lines):
+                if not line.strip():
+                    raise RowError("X", t, "the line is blank")
 
     def _learn(self, batch: Batch, keys: list[str]) -> Answers:
         """Return what the model says of each row before it learns it."""

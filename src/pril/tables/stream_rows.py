@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pril.tables.answers import Cells, CsvRows, JsonRows
+    from pril.tables.encoder import ColumnEncoder
     from pril.tables.model import LoadedModel
 
     Array = NDArray[Any]
@@ -26,20 +28,50 @@ if TYPE_CHECKING:
 MOST_SPELLINGS = 10_000  # of labels that are remembered
 
 
-class StreamRows:
-    """The columns that a model and its labels need, and how their cells become rows.
+class CellEncoder:
+    """How the cells of a few rows become the features of a ColumnEncoder.
 
     It goes around `ColumnEncoder.transform`, which takes long for a single row.
     """
 
+    def __init__(self, encoder: ColumnEncoder) -> None:
+        self._encoder, self._moments = encoder, encoder._moments
+        self._numbers, self._scales = encoder.numbers_, encoder._scales()
+        self._ranks, self._words = _places(encoder.ranks_), _places(encoder.words_)
+        self.columns = [*self._numbers, *self._words]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the encoder has not learned since."""
+        return self._encoder._moments is self._moments
+
+    def renewed(self) -> CellEncoder:
+        """Return this for the encoder as it is now."""
+        return CellEncoder(self._encoder)
+
+    def __call__(self, cells: Cells, to_numbers: Callable[[Cells, list[str]], Array]) -> Any:
+        """Return the features; the function turns cells into a matrix of numbers."""
+        n = len(self._numbers)
+        rows = [row[:n] for row in cells]
+        for name, places in self._ranks.items():
+            j = self._numbers.index(name)
+            for t, row in enumerate(rows):
+                rows[t] = (*row[:j], places.get(to_text(row[j], name, t)), *row[j + 1 :])
+        codes = [
+            np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
+            for j, (name, places) in enumerate(self._words.items(), n)
+        ]
+        return self._encoder._encode(to_numbers(rows, self._numbers), codes, self._scales)
+
+
+class StreamRows:
+    """The columns that a model and its labels need, and how their cells become rows."""
+
     def __init__(self, model: LoadedModel, labels: LabelColumns) -> None:
-        encoder = model.encoder
         self._model, self._labels = model, labels
-        self._numbers = model.columns if encoder is None else encoder.numbers_
-        self._ranks = {} if encoder is None else _places(encoder.ranks_)
-        self._words = {} if encoder is None else _places(encoder.words_)
-        self._scales: Any = None if encoder is None else encoder._scales()
-        self.columns = [*self._numbers, *self._words, *labels.names]
+        self._encode = None if model.encoder is None else CellEncoder(model.encoder)
+        self._features_in = model.columns if self._encode is None else self._encode.columns
+        self.columns = [*self._features_in, *labels.names]
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
         self._constant = float(getattr(model.learner, "fit_intercept", False))
 
@@ -48,7 +80,7 @@ class StreamRows:
         learner: Any = self._model.learner
         order = learner.order_
         X = self._features(format, cells)
-        start, intervals = len(self._numbers) + len(self._words), []
+        start, intervals = len(self._features_in), []
         try:
             for row in cells:
                 intervals.append(self._interval(format, *row[start : len(self.columns)]))
@@ -65,23 +97,16 @@ class StreamRows:
         return Batch(rows, np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2))
 
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
-        n, encoder = len(self._numbers), self._model.encoder
-        rows = [row[:n] for row in cells]
-        for name, places in self._ranks.items():
-            j = self._numbers.index(name)
-            for t, row in enumerate(rows):
-                rows[t] = (*row[:j], places.get(to_text(row[j], name, t)), *row[j + 1 :])
-        numbers = format.numbers(rows, self._numbers)
-        if encoder is not None:
-            codes = [
-                np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
-                for j, (name, places) in enumerate(self._words.items(), n)
-            ]
-            return encoder._encode(numbers, codes, self._scales)
-        if self._model.steps is None and hasattr(self._model.learner, "stream"):
+        model = self._model
+        if self._encode is not None:
+            if not self._encode.is_current:
+                self._encode = self._encode.renewed()
+            return model.further_features(self._encode(cells, format.numbers))
+        numbers = format.numbers([row[: len(self._features_in)] for row in cells], model.columns)
+        if model.steps is None and hasattr(model.learner, "stream"):
             return numbers
-        batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), self._numbers)
-        return self._model.features(batch, batch.schema)
+        batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), model.columns)
+        return model.features(batch, batch.schema)
 
     def _read_label(self, format: JsonRows | CsvRows, *spelling: Any) -> bytes:  # noqa: A002
         """Return the interval of a label."""

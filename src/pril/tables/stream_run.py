@@ -32,7 +32,8 @@ def run_stream(
     notes = {"labels": labels, **loaded.about.notes}
     last = Finished.of(notes.pop("finished", None), loaded.path)
     begun = {
-        "checksum": sha256(loaded.path.read_bytes()).hexdigest(),
+        # A model that begins with this stream has no file yet.
+        "checksum": sha256(loaded.path.read_bytes() if loaded.path.exists() else b"").hexdigest(),
         "streamed": notes.get("streamed", 0),
     }
     origin: dict[str, Any] = {"model": begun, "labels": labels, "half-life": half_life}

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from pril import __version__
@@ -30,6 +29,7 @@ from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.model import Progress, read_batch
+from pril.tables.pipeline import Pipeline
 from pril.tables.survey import Survey, choose_columns, row_numbers, select_rows
 from pril.tables.task import CALIBRATION_SIZE, Task, Uses
 

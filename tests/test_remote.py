@@ -1,0 +1,197 @@
+"""Tables on web servers and in object stores, read by the command."""
+
+import functools
+import http.server
+import json
+import threading
+
+import pytest
+
+import pril
+from tables import GRADES, make_rows, write
+
+LABELS = ("--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade")
+FIT = (*LABELS, "--epochs", "2")
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Serve the files of a folder; yield the folder and its URL."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    folder = tmp_path / "www"
+    folder.mkdir()
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield folder, f"http://localhost:{running.server_port}"
+        running.shutdown()
+
+
+def same_model(one, other):
+    return pril.load(one)[-1].coef_.tolist() == pril.load(other)[-1].coef_.tolist()
+
+
+@pytest.mark.parametrize("name", ["flats.csv.gz", "flats.parquet"])
+def test_a_table_on_a_web_server(server, good, name):
+    """It gives the model and the predictions of the same table on this machine."""
+    folder, url = server
+    write(folder / name, make_rows(200))
+    good("fit", f"{url}/{name}", *FIT, "-q")  # the model is named after the table
+    good("fit", folder / name, *FIT, "-q", "-o", "local.pril")
+    assert same_model("flats.pril", "local.pril")
+    there, here = (
+        good("predict", "flats.pril", place) for place in (f"{url}/{name}", folder / name)
+    )
+    assert there == here
+    there = json.loads(good("evaluate", "flats.pril", f"{url}/{name}", "--json"))
+    assert there["rows"] > 0
+
+
+def test_errors_name_the_url_and_the_row(server, bad, tmp_path):
+    folder, url = server
+    rows = make_rows(20)
+    rows[11]["low"] = "splendid"
+    write(folder / "flats.csv", rows)
+    said = bad("fit", f"{url}/flats.csv", *FIT)
+    assert said.startswith(f"{url}/flats.csv, row 12: ")
+    assert "splendid" in said
+    assert bad("fit", f"{url}/none.csv", *FIT) == (
+        f"{url}/none.csv cannot be read: HTTP Error 404: File not found"
+    )
+    assert "cannot be read: " in bad("fit", "http://localhost:9/flats.csv", *FIT)
+
+
+def _stop(_):
+    raise KeyboardInterrupt
+
+
+def test_a_run_goes_on_with_the_same_remote_table(server, good, call):
+    """A checkpoint knows the table again, though each run has a copy of its own."""
+    folder, url = server
+    rows = make_rows(200)
+    write(folder / "flats.csv", rows)
+    stopped = ("--checkpoint", "saved", "--every", "1", "-q", "-o", "m.pril")
+    command = ("fit", f"{url}/flats.csv", *FIT, *stopped)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pril.tables.training.Run.describe", _stop)
+        assert call(*command)[0] == 130
+    said = call(*command, "--verbose")[2]
+    assert "continued at row" in said
+    good("fit", folder / "flats.csv", *FIT, "-q", "-o", "local.pril")
+    assert same_model("m.pril", "local.pril")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "s3://key:secret@flats/t.csv",
+            "s3://flats/t.csv: the URL has a user, a password or a query",
+        ),
+        ("https://key@host/t.csv", "https://host/t.csv: the URL has a user"),
+        ("https://host/t.csv?X-Amz-Signature=secret", "https://host/t.csv: the URL has a user"),
+        (
+            "ftp://key:secret@host/t.csv",
+            "ftp://host/t.csv: tables are read from local files, and from s3",
+        ),
+    ],
+)
+def test_credentials_in_a_url_are_refused_and_not_repeated(bad, url, said):
+    found = bad("fit", url, *FIT)
+    assert found.startswith(said)
+    assert "secret" not in found.replace("may be secret", "")
+    assert "key" not in found
+
+
+def test_outputs_are_local(bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows(20))
+    said = bad("fit", "t.csv", *FIT, "-o", "s3://flats/m.pril")
+    assert said == "s3:/flats/m.pril is a URL: only local files are written"
+
+
+def test_cells_separated_by_semicolons(good, bad, tmp_path):
+    rows = make_rows(100)
+    write(tmp_path / "commas.csv", rows)
+    text = write(tmp_path / "tabs.tsv", rows).read_text()
+    (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
+    assert bad("fit", "t.csv", *FIT).endswith("; for another separator pass --delimiter ';'")
+    assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", ";;")
+    assert bad("fit", "tabs.tsv", *FIT, "--delimiter", ";").endswith("is for CSV, and this is tsv")
+    good("fit", "t.csv", *FIT, "--delimiter", ";", "-q", "-o", "t.pril")
+    good("fit", "commas.csv", *FIT, "-q", "-o", "commas.pril")
+    assert same_model("t.pril", "commas.pril")
+    good("predict", "t.pril", "t.csv", "--delimiter", ";", "-q", "-o", "rated.csv")
+    good("predict", "t.pril", "commas.csv", "-q", "-o", "again.csv")
+    assert (tmp_path / "rated.csv").read_text() == (tmp_path / "again.csv").read_text()
+
+
+# --- Object stores -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """A bucket of a real S3 server on this machine; the environment names the server."""
+    moto = pytest.importorskip("moto.server", reason="pip install 'moto[server]'")
+    boto3 = pytest.importorskip("boto3")
+    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="flats")
+        yield lambda key, data: client.put_object(Bucket="flats", Key=key, Body=data)
+    server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["csv.gz", "parquet", "jsonl"])
+def test_a_table_in_an_object_store(bucket, good, tmp_path, suffix):
+    path = write(tmp_path / f"t.{suffix}", make_rows(200))
+    bucket(f"one/t.{suffix}", path.read_bytes())
+    url = f"s3://flats/one/t.{suffix}"
+    good("fit", url, *FIT, "-q", "-o", "there.pril")
+    good("fit", path, *FIT, "-q", "-o", "here.pril")
+    assert same_model("there.pril", "here.pril")
+    assert good("predict", "here.pril", url) == good("predict", "here.pril", path)
+    for secret in (b"AKIDEXAMPLE", b"wJalrXUtnFEMI"):
+        assert secret not in (tmp_path / "there.pril").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_folder_in_an_object_store(bucket, good, bad, tmp_path):
+    """Folders name columns, hidden files are skipped, errors name the file and its row."""
+    for state in ("AK", "NY"):
+        (tmp_path / "t" / f"state={state}").mkdir(parents=True)
+        path = write(tmp_path / "t" / f"state={state}" / "t.csv", make_rows(100, seed=len(state)))
+        bucket(f"many/state={state}/t.csv", path.read_bytes())
+    bucket("many/_temporary/t.csv", b"not,a,table\n")
+    good("fit", "s3://flats/many", *FIT, "-q", "-o", "there.pril")
+    good("fit", "t", *FIT, "-q", "-o", "here.pril")
+    assert same_model("there.pril", "here.pril")
+    bucket("bad/a.csv", path.read_bytes())
+    bucket("bad/b.csv", path.read_bytes() + b"one cell\n")
+    said = bad("fit", "s3://flats/bad/", *FIT)
+    assert said.startswith("s3://flats/bad/b.csv, row 101: 1 cells where the header has 7")
+    assert bad("fit", "s3://flats/none.csv", *FIT).startswith("s3://flats/none.csv: no such file")
+
+
+@pytest.mark.slow
+def test_workers_read_an_object_store(bucket, good, tmp_path):
+    """They get the delimiter, too."""
+    (tmp_path / "t").mkdir()
+    for name in ("a", "b"):
+        path = write(tmp_path / "t" / f"{name}.csv", make_rows(100, seed=ord(name)))
+        text = write(tmp_path / "t.tsv", make_rows(100, seed=ord(name))).read_text()
+        bucket(f"parts/{name}.csv", text.replace("\t", ";").encode())
+    workers = ("--workers", "2", "-q", "-o")
+    good("fit", "s3://flats/parts", *FIT, "--delimiter", ";", *workers, "there.pril")
+    good("fit", path.parent, *FIT, *workers, "here.pril")
+    assert same_model("there.pril", "here.pril")
