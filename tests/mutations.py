@@ -29,6 +29,8 @@ OTHERS = {
 TESTS = {
     "core/loop": "loop linear one_row posterior in_place",
     "core/one_row": "one_row in_place river",
+    "core/brackets": "bracket_texts",
+    "core/spellings": "labels",
     "core/rank": "labels class_order linear",
     "core/label": "labels class_order linear",
     "core": "linear labels batches class_order one_row loop in_place orders",
@@ -38,7 +40,7 @@ TESTS = {
     "learners/ordered_logit": "ordered_logit loop posterior linear",
     "learners": "linear loop batches one_row",
     "kernels": "kernel fused",
-    "labels": "labels brackets",
+    "labels": "labels bracket_texts brackets",
     "metrics": "metrics class_order",
     "evaluate": "evaluate loop",
     "features": "features kernel",
