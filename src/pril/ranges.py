@@ -66,10 +66,10 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     guarantee : {"exact", "contain", "touch"}, default="exact"
         What is guaranteed for that share of the rows:
 
-        - "exact": the predicted range contains the row's class. Only rows with exact labels
-          calibrate, and whether a label is exact must not depend on the row;
-        - "contain": it contains the row's label, and so the row's class, if the label does;
-        - "touch": it has a class in common with the row's label.
+        - "exact": the predicted range contains the true class. Only rows with exact labels are
+          used for calibration, and whether a label is exact must not depend on the row;
+        - "contain": it contains the whole label, and so the true class if the label does;
+        - "touch": it shares at least one class with the label.
     calibration_size : float, default=0.2
         Share of the rows of `fit` that are set aside for calibration.
     random_state : int, RandomState instance or None, default=None
