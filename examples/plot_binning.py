@@ -2,9 +2,9 @@
 Binning a number
 ================
 
-A number that is known only roughly can be cut into bins: each row then has the range of bins that
-it may lie in. The bins need no assumption about how errors are spread, and a reading "over 250"
-is just an open range.
+If you know a number only roughly, cut it into bins. The label of a row is then the range of bins
+that the number may lie in. You need no assumption about the distribution of the errors, and a
+reading such as "over 250" is simply an open range.
 
 Data: 442 diabetes patients (Efron and others, 2004), which come with scikit-learn (BSD-3-Clause).
 """
@@ -26,7 +26,8 @@ X, progression = load_diabetes(return_X_y=True)
 # Rough readings
 # --------------
 #
-# Two in three patients are read only up to 40 units, and nothing above 250 is told apart.
+# For two patients in three, we know the number only to within 40 units. Beyond 250, we know only
+# that it is above 250.
 
 rng = np.random.default_rng(0)
 rough = rng.random(len(X)) < 2 / 3
@@ -36,8 +37,8 @@ upper = np.where(rough, progression - shift + 40, progression)
 lower, upper = np.minimum(lower, 250), np.where(upper > 250, np.inf, upper)
 
 # %%
-# Six bins with about equally many patients; `from_bounds` gives the lowest and the highest bin
-# that a reading touches.
+# We choose six bins with about as many patients each. `from_bounds` returns the lowest and the
+# highest bin that a reading overlaps.
 
 edges = np.quantile(progression, [1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6]).round()
 y = from_bounds(lower, upper, edges=edges)
@@ -56,8 +57,8 @@ print(f"off by {error:.2f} bins on patients not seen, the best constant by {cons
 # The score, and the number behind it
 # -----------------------------------
 #
-# The model never saw a number, only bins, and yet its score rises with the number. Its thresholds
-# are where one bin ends and the next begins.
+# The model has seen only bins, never a number, and yet its score rises with the number. Its
+# thresholds separate one bin from the next.
 
 model.fit(X, y)
 score = model[-1].latent(model[:-1].transform(X))

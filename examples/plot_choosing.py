@@ -2,13 +2,13 @@
 Which learner, by the share of exact labels
 ===========================================
 
-How many of your labels are exact decides more than anything else. Here that share goes from none to
-all, and every learner gets the same rows: `OrderedBoosting`, `OrderedLogit` (on landmark features)
-and `PRIL` learn from the ranges. Beside them is what people do without pril: gradient boosting on
-the mid-points of the ranges, and on the exact rows alone.
+Nothing matters more for the choice of a learner than the share of exact labels. Here that share
+goes from none to all, and every learner gets the same rows. `OrderedBoosting`, `OrderedLogit` (on
+landmark features) and `PRIL` learn from the ranges. For comparison, there is what you would do
+without pril: gradient boosting on the mid-points of the ranges, or on the exact rows alone.
 
-Data: made in this script, with steps and interactions, as tables of people often have them. Ranges
-hold two neighbouring classes.
+Data: simulated in this script, with steps and interactions, as in many tables about people. A
+range spans two neighbouring classes.
 """
 
 import warnings
@@ -58,8 +58,8 @@ def errors(share, rng):
 
 # %%
 # Without any exact label, nothing tells the two lowest classes apart, nor the two highest. A few
-# exact labels mend that. From one in twenty on, learning from the ranges is far better than
-# mid-points, and than throwing them away.
+# exact labels fix that. As soon as one label in twenty is exact, learning from the ranges is far
+# better than using their mid-points or throwing them away.
 
 warnings.simplefilter("ignore")  # OrderedBoosting warns if no label is exact
 shares = [0.0, 0.01, 0.05, 0.25, 1.0]

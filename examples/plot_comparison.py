@@ -2,13 +2,13 @@
 Comparison with other packages
 ==============================
 
-Of these packages, only pril learns from ranges. The others get what one can give them: the exact
-quarter of the labels, or the middles of the ranges. The last lines are what they would reach if
-every label were exact.
+Of these packages, only pril learns from ranges. The others get the next best thing: the exact
+quarter of the labels, or the mid-points of the ranges. The last lines show what they would reach
+if every label were exact.
 
 Data: the American National Election Study of 1996, 944 people, which comes with statsmodels;
-public domain. The target is the party identification in seven steps. A quarter of the answers
-stays exact, three quarters become the step and its neighbours.
+public domain. The target is the party identification in seven steps. A quarter of the answers stay
+exact; the others become a range of the step and its neighbours.
 """
 
 import matplotlib.pyplot as plt
@@ -31,9 +31,9 @@ X = people[["selfLR", "age", "educ", "income", "TVnews", "logpopul", "ClinLR", "
 rank = people["PID"].to_numpy().astype(int)
 
 # %%
-# Each learner is a function from features and labels to a function that predicts. statsmodels and
-# boosting give probabilities; their median, the class at which the probabilities add up to a
-# half, has the smallest absolute error.
+# To compare the packages, we write each learner as a function that takes features and labels, and
+# returns a function that predicts. From the probabilities of statsmodels and boosting we predict
+# the median, the class at which they add up to a half, because it has the smallest absolute error.
 
 
 def median(proba):
@@ -83,7 +83,7 @@ for labels in ("exact quarter", "middles", "all exact"):
     trials |= {(name, labels): fit for name, fit in others.items()}
 
 # %%
-# Five folds, judged on the exact answers.
+# We use five folds, and judge all models on the exact answers.
 
 y = make_intervals(rank, kind=2, fraction=0.75, random_state=0)
 middle = y.sum(axis=1) // 2
@@ -103,10 +103,10 @@ table = pd.DataFrame(result, columns=["learner", "labels", "absolute error", "ac
 table
 
 # %%
-# From ranges, `OrderedLogit` is as good as the ordered logits on all exact labels, and on
-# landmark features as good as boosting on all exact labels. Here all models predict the median,
-# which keeps the absolute error small. A model that predicts the most probable class is more
-# often exactly right, and further off when it is not.
+# Trained on ranges, `OrderedLogit` is as good as the other ordered logits trained on all exact
+# labels. With landmark features it is as good as boosting on all exact labels. All models here
+# predict the median class, which keeps the absolute error small. A model that predicts the most
+# probable class would be exactly right more often, but further off when it is wrong.
 
 figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
 colors = {

@@ -2,11 +2,11 @@
 A stream with drift
 ===================
 
-Rows come one at a time, each with a range, and after 4000 rows the world changes. A learner that
-averages over all it has seen goes on believing in the old world. With ``half_life=300``, what it
-learned 300 rows ago counts half.
+Rows arrive one at a time, each with a range as its label. After 4000 rows, the relation between
+features and labels changes. A learner that averages over everything it has seen adapts slowly.
+With ``half_life=300``, what it learned 300 rows ago counts half, and it recovers quickly.
 
-Data: made in this script.
+Data: simulated in this script.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ upper = np.minimum(rank + rng.integers(0, 2, 8000), 4)
 y = np.column_stack([lower, upper])
 
 # %%
-# `progressive` predicts each row before it learns it, so every prediction is an honest one. The
-# curve is the mean loss of the last 400 rows: by how many classes a prediction missed its range.
+# `progressive` predicts each row before it learns from it, so every prediction is a fair test. The
+# curve is the mean loss of the last 400 rows: by how many classes a prediction misses its range.
 
 learners = {
     "OrderedLogit": OrderedLogit(),

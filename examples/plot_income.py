@@ -2,9 +2,9 @@
 Income brackets with open ends
 ==============================
 
-Two surveys ask for the household income, each with its own brackets. Neither gives a number, and
-the brackets of the second one fit no class of the first. `from_bounds` turns both into ranges of
-one scale, open ends included.
+Two questionnaires ask for the household income, each with its own brackets. Neither gives you a
+number, and the brackets of the second do not match the classes of the first. `from_bounds` turns
+both into ranges on one scale, including brackets with an open end.
 
 Data: the American National Election Study of 1996, 944 people, which comes with statsmodels;
 public domain.
@@ -30,8 +30,8 @@ X = people[["age", "educ", "TVnews", "logpopul", "selfLR", "vote"]].assign(
 # Two questionnaires
 # ------------------
 #
-# The study has 24 brackets (in thousands of dollars). We want six classes. Suppose that one
-# person in ten answered this questionnaire, and the others one with four wide brackets.
+# The study has 24 brackets (in thousands of dollars), and we want six classes. Suppose that one
+# person in ten answered this questionnaire, and the others answered one with four wide brackets.
 
 fine = np.array(
     [3, 5, 7, 9, 10, 11, 12, 13, 14, 15, 17, 20, 22, 25, 30, 35, 40, 45, 50, 60, 75, 90, 105]
@@ -66,10 +66,11 @@ for row in (0, 300, 600, 900):
 # What the wide brackets are worth
 # --------------------------------
 #
-# Five folds, four draws of who answers what, judged on the classes that the study knows. The
-# ranges are as good as if everyone had answered the 24 brackets. Their middles are worse, and so
-# is learning from the few exact answers alone. Ranges help most where exact answers are few: with a
-# third of the people on the fine brackets, the exact answers alone do as well.
+# We use five folds, draw four times who answers which questionnaire, and judge on the classes that
+# the study knows. Learning from the ranges is as good as if everyone had answered the 24 brackets.
+# Their mid-points are worse, and so are the few exact answers alone. Ranges help most if exact
+# answers are few: if a third of the people answer the fine brackets, the exact answers alone do as
+# well.
 
 errors = {}
 for seed in range(4):

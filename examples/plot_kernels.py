@@ -2,9 +2,9 @@
 Kernels, landmark features and the feature map
 ==============================================
 
-The score of a linear model is a plane. Three ways to bend it: a kernel (`KernelPRIL`),
-similarities to landmark rows (`LandmarkFeatures`), and the exact feature map of a polynomial
-kernel (`PolynomialMap`).
+The score of a linear model is a plane. If that does not fit your data, you have three options: a
+kernel (`KernelPRIL`), similarities to landmark rows (`LandmarkFeatures`), or the exact feature map
+of a polynomial kernel (`PolynomialMap`).
 
 Data: the synthetic set of the PRIL paper, a saddle over the unit square cut into five ranks;
 `pril.datasets.make_synthetic` makes it.
@@ -41,8 +41,8 @@ models = {
 }
 
 # %%
-# Each picture shows what the model predicts on the square, with 300 rows that it never saw. The
-# error is the mean absolute error in classes on 2000 such rows.
+# Each picture shows what a model predicts on the square, and 300 new rows. The error is the mean
+# absolute error in classes on 2000 new rows.
 
 side = np.linspace(0, 1, 120)
 grid = np.column_stack([values.ravel() for values in np.meshgrid(side, side)])

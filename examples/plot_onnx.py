@@ -2,10 +2,10 @@
 From notebook to ONNX
 =====================
 
-A model that was fitted in a notebook becomes a file that a web service or a phone can run without
-Python: fit, save, export, compare.
+Turn a model that you fitted in a notebook into a file that a web service or a phone can run
+without Python: fit it, save it, export it, and check that it gives the same answers.
 
-Data: flats and what two raters say of them, made in this script.
+Data: flats and the grades that two raters give them, simulated in this script.
 """
 
 import tempfile
@@ -39,8 +39,8 @@ votes = np.array(GRADES)[np.digitize(opinion, [-0.2, 1.6, 3.4])]
 # Fit and save
 # ------------
 #
-# `ColumnEncoder` scales numbers and turns words into indicators. A ``.pril`` file is data, not a
-# pickle: loading it runs no code.
+# `ColumnEncoder` scales numbers and one-hot encodes words. A ``.pril`` file contains only data, no
+# pickle, so loading it runs no code.
 
 model = make_pipeline(ColumnEncoder(), OrderedLogit(classes=GRADES, random_state=0))
 model.fit(flats, from_votes(votes, classes=GRADES))
@@ -52,7 +52,7 @@ model = pril.load(folder / "flats.pril")
 # Export
 # ------
 #
-# The whole pipeline becomes one graph. Each column is an input of its own, by name.
+# The whole pipeline becomes one ONNX graph, with one named input for each column.
 
 (folder / "flats.onnx").write_bytes(to_onnx(model).SerializeToString())
 for file in sorted(folder.iterdir()):
@@ -79,7 +79,8 @@ expected = model.predict_proba(flats)[:, np.searchsorted(model.classes_, GRADES)
 print("largest difference: ", f"{np.abs(proba - expected).max():.0e}")
 
 # %%
-# What the file says of flats with medium light, by year and heating:
+# The probabilities of the grades for flats with medium light, by year and heating, computed from
+# the ONNX file:
 
 years = np.linspace(1890, 2023, 100)
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.8), layout="constrained", sharey=True)

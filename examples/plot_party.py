@@ -2,9 +2,9 @@
 Party identification, give or take one
 ======================================
 
-People place themselves between two parties on seven steps, from strong Democrat to strong
-Republican. A neighbouring step would often do as well. Here most answers are taken as "this step,
-give or take one", and the model still learns who stands where.
+People place themselves on a scale of seven steps, from strong Democrat to strong Republican. Many
+could as well have chosen a neighbouring step. So we read most answers as "this step, give or take
+one", and the model still learns who stands where.
 
 Data: the American National Election Study of 1996, 944 people, which comes with statsmodels;
 public domain.
@@ -30,7 +30,7 @@ steps = [
 party = np.array(steps)[people["PID"].astype(int)]
 
 # %%
-# Three answers of four become ranges of up to three steps; a quarter stays exact.
+# Three answers in four become ranges of up to three steps; a quarter stay exact.
 
 y = make_intervals(party, kind=2, fraction=0.75, classes=steps, random_state=0)
 print(
@@ -51,8 +51,8 @@ for name, guess in (("OrderedLogit from ranges", predicted), ("always 'leans Dem
 # Who stands where
 # ----------------
 #
-# The probabilities of the seven steps by how people place themselves from left (1) to right (7),
-# all else at its mean.
+# The probabilities of the seven steps, by where people place themselves from left (1) to right
+# (7), with all other features at their mean.
 
 model.fit(X, y)
 place = np.linspace(1, 7, 100)

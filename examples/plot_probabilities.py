@@ -2,10 +2,10 @@
 Probabilities and guaranteed ranges
 ===================================
 
-`OrderedLogit` gives the probability of each class. `PredictionRanges` gives a range of classes
-that holds the right one in at least nine rows of ten, whatever the learner.
+`OrderedLogit` predicts the probability of each class. `PredictionRanges` works with any learner,
+and predicts a range of classes that contains the true one for at least nine rows in ten.
 
-Data: made in this script.
+Data: simulated in this script.
 """
 
 import matplotlib.pyplot as plt
@@ -28,7 +28,8 @@ learn, new = slice(0, 3000), slice(3000, None)
 # Probabilities
 # -------------
 #
-# A probability is right if, of all rows that get 0.3, three in ten turn out so.
+# Probabilities are calibrated if, of all rows with a predicted probability of 0.3 for a class,
+# three in ten are in that class.
 
 model = OrderedLogit(classes=GRADES, random_state=0).fit(X[learn], labels[learn])
 proba = model.predict_proba(X[new])
@@ -41,7 +42,8 @@ print(
 # Ranges
 # ------
 #
-# A fifth of the rows is kept apart to find out how far a class may lie from the score.
+# `PredictionRanges` sets aside a fifth of the rows to find out how far the true class can be from
+# the score.
 
 ranges = PredictionRanges(
     OrderedLogit(classes=GRADES, random_state=0), coverage=0.9, random_state=0
@@ -51,8 +53,8 @@ report = ranges.coverage_report(X[new], grade[new])
 print(f"range holds the grade     {report['exact']:.3f} of {len(grade[new])} new rows")
 
 # %%
-# Left: observed shares against probabilities. Right: 60 new rows by score, each with its
-# predicted range and its grade. Ranges are wide where the classes overlap.
+# Left: observed shares against predicted probabilities. Right: 60 new rows, sorted by score, each
+# with its predicted range and its grade. Ranges are wide where the classes overlap.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
 ReliabilityDisplay.from_estimator(model, X[new], grade[new], ax=left)

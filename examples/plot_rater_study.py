@@ -2,10 +2,10 @@
 A rater study, from votes to a figure
 =====================================
 
-Four radiologists grade 300 scans, and not all of them see every scan. How far do they agree? What
+Four radiologists grade 300 scans, and not all of them see every scan. How well do they agree? What
 drives the grade, and how sure can you be of that? Which grade would a new scan get?
 
-Data: made in this script.
+Data: simulated in this script.
 """
 
 import matplotlib.pyplot as plt
@@ -37,8 +37,8 @@ votes = pd.DataFrame(
 votes.head()
 
 # %%
-# How far do they agree?
-# ----------------------
+# How well do they agree?
+# -----------------------
 
 print(f"Krippendorff's alpha: {krippendorff_alpha(votes, classes=GRADES):.2f}")
 
@@ -47,8 +47,8 @@ print(f"Krippendorff's alpha: {krippendorff_alpha(votes, classes=GRADES):.2f}")
 # ----------------------
 #
 # The label of a scan is the range from its lowest to its highest vote. The bootstrap repeats the
-# whole fit on 200 samples of the scans. An interval that holds zero means that the study does not
-# show an effect: here, that of the age.
+# whole fit on 200 samples of the scans. If an interval contains zero, the study does not show an
+# effect of that feature. Here, that is the case for the age.
 
 y = from_votes(votes, classes=GRADES)
 model = make_pipeline(StandardScaler(), OrderedLogit(classes=GRADES, random_state=0)).fit(scans, y)

@@ -5,9 +5,9 @@ Raters who disagree
 Several raters judge the same case and do not agree. Is it better to learn from the range of their
 votes, from the middle half of it, or from their median?
 
-That depends on how many raters there are. Two votes have no median, and their range is better
-than one of them. With three, the median is a little better. With more raters, the range of *all*
-votes grows until it says little: then take the middle half of it, or the median.
+That depends on how many raters you have. Two votes have no median, and their range is better than
+either of them. With three votes, the median is a little better. With more, the range of *all*
+votes gets so wide that it tells you little. Then use the middle half of the votes, or the median.
 
 Data: LEV (students rate lecturers) and SWD (social workers rate risks), donated by Arie
 Ben-David, which come with the package skordinal (BSD-3-Clause). Rows with equal features are one
@@ -25,7 +25,7 @@ from pril.labels import from_votes
 # Cases and votes
 # ---------------
 #
-# A case needs at least 12 votes: up to nine to learn from, the others to judge with.
+# We keep cases with at least 12 votes: up to nine to learn from, and the others to judge with.
 
 
 def cases_of(load):

@@ -2,11 +2,11 @@
 A survey with brackets
 ======================
 
-Some people tell you which of your eight income brackets they are in. Most give a wider one:
-"under 50k", "35-100k", "75k+". The usual fix is to replace each bracket by its mid-point. Here is
-what that costs, and what learning from the brackets themselves gives you.
+Some people tell you which of your eight income brackets they are in. Most give a wider one: "under
+50k", "35-100k", "75k+". The usual fix is to replace each bracket by its mid-point. Here you see
+what that costs, and what you gain by learning from the brackets themselves.
 
-Data: made in this script, so that every person's true income is known.
+Data: simulated in this script, so that every person's true income is known.
 """
 
 import tempfile
@@ -67,7 +67,7 @@ print(names)
 print(y[:5])
 
 # %%
-# Learn from the brackets, and from their mid-points. Both are the same ordered logit.
+# Train the same ordered logit twice: on the brackets, and on their mid-points.
 
 answered = ~np.isnan(y[:, 0])
 X, y = people.loc[answered, ["age", "schooling", "hours"]], y[answered]
@@ -77,9 +77,9 @@ middles = make_pipeline(StandardScaler(), OrderedLogit(classes=range(8), random_
 middles.fit(X, middle)
 
 # %%
-# Two thousand new people, whose true income we know. Each square counts people by their true and
-# their predicted bracket: on the diagonal, the prediction is right. Mid-points pull everybody
-# towards the middle of the scale. The brackets do not.
+# Test both on two thousand new people, whose true income we know. Each square counts people by
+# their true and their predicted bracket; on the diagonal, the prediction is right. Mid-points pull
+# everybody towards the middle of the scale. The brackets do not.
 
 new, truth = ask(2000, rng)
 new = new[["age", "schooling", "hours"]]
@@ -99,12 +99,13 @@ axes[0].set_ylabel("predicted income from")
 plt.show()
 
 # %%
-# And how sure is it? A probability for each bracket.
+# How sure is the model? It predicts a probability for each bracket:
 
 pd.DataFrame(model.predict_proba(new[:3]), columns=names).round(2)
 
 # %%
-# For your colleagues: one HTML file with the score, the pictures and the worst rows.
+# For your colleagues, write a report: one HTML file with the score, the pictures and the worst
+# rows.
 
 with tempfile.TemporaryDirectory() as folder:
     pril.report(model, new, truth, path=f"{folder}/income.html")

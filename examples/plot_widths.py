@@ -2,15 +2,15 @@
 How wide may ranges be?
 =======================
 
-If some labels are exact, very wide: a quarter of exact labels makes up for ranges of six classes
-out of eight, and one exact label in twenty is enough for ranges of three. If no label is exact,
-keep ranges narrow.
+Very wide, if some labels are exact. With a quarter of exact labels, the other labels can be ranges
+of six classes out of eight. With one exact label in twenty, they can be ranges of three. If no
+label is exact, keep ranges narrow.
 
-Exact labels are widened here until a range spans six of eight classes. `OrderedLogit` and `PRIL`
-learn from the ranges; for comparison, `OrderedLogit` also learns from the middles of the ranges,
-which is what people do without pril.
+Here we widen exact labels step by step, until a range spans six of eight classes. `OrderedLogit`
+and `PRIL` learn from the ranges. For comparison, `OrderedLogit` also learns from the mid-points of
+the ranges, as you would without pril.
 
-Data: made in this script.
+Data: simulated in this script.
 """
 
 import matplotlib.pyplot as plt
@@ -39,8 +39,8 @@ def widen(rank, width, share_exact, rng):
 
 
 # %%
-# A range that would reach beyond the scale is moved back into it, so that every range has the
-# same width. Where two classes are in the middle, one of them is drawn.
+# A range that would extend beyond the scale is shifted back into it, so that every range has the
+# same width. If two classes are in the middle of a range, one of them is drawn at random.
 
 widths = range(1, 7)
 results = {}
@@ -64,10 +64,10 @@ for share_exact in (0.0, 0.05, 0.25):
                 results.setdefault((share_exact, name), []).append(error)
 
 # %%
-# Without any exact label, the ends of the scale are lost: every range that holds the lowest class
-# holds others too, and nothing says which of them is meant. There the middles are better. A few
-# exact labels tell the classes apart, and from then on the ranges win: they never say anything
-# wrong, while a middle often does.
+# Without any exact label, the model cannot find the ends of the scale: every range that contains
+# the lowest class contains others too, and nothing tells them apart. There, mid-points are better.
+# A few exact labels are enough to tell the classes apart, and then the ranges win. A range always
+# contains the true class, but the mid-point often is not the true class.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 4), layout="constrained", sharey=True)
 titles = {0.0: "no exact label", 0.05: "one label in twenty exact", 0.25: "a quarter exact"}

@@ -37,14 +37,15 @@ class Progress:
     predictions : ndarray of shape (n_samples,)
         Predicted labels.
     scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        Scores behind them; those of classes in the order of the estimator's `classes_`.
+        The scores behind the predictions. Scores of classes are in the order of the estimator's
+        `classes_`.
     losses : ndarray of shape (n_samples,)
         Ranks by which each prediction missed its interval; 0 for a row without a label.
     hinge_losses : ndarray of shape (n_samples,)
         The convex surrogate L_I^IMC of each row (for the multiclass perceptron: by how much the
         winner outscored the best class inside the interval); 0 for a row without a label.
     labelled : ndarray of shape (n_samples,)
-        Which rows have a label: only these were learned from, and only these count in the means.
+        Which rows have a label. Only these were learned from, and only these count in the means.
     """
 
     predictions: NDArray[Any]
@@ -75,10 +76,10 @@ def progressive(
 ) -> Progress:
     """Predict each row, score the prediction, then learn from the row.
 
-    The estimator learns exactly as with ``partial_fit(X, y, classes)``, and goes on from what it
-    knows if it is fitted. The predictions are those of `predict` before each row, from the mean of
-    the iterates where the estimator averages; before the very first row they come from the zero
-    start.
+    The estimator learns exactly as with ``partial_fit(X, y, classes)``; if it is already fitted,
+    it continues from there. Each prediction is what `predict` would return before the row is
+    learned: from the mean of the iterates if the estimator averages, and from a model of zeros
+    before the very first row.
 
     Parameters
     ----------
@@ -132,10 +133,10 @@ def progressive(
 
 
 def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: Any = None) -> Any:
-    """Return out-of-fold probabilities: of each row, by a model that has not learned from it.
+    """Return out-of-fold probabilities: each row is predicted by a model not trained on it.
 
-    scikit-learn's ``cross_val_predict(method="predict_proba")`` numbers the labels, and so cannot
-    take ranges, nor words whose order is not the alphabet's.
+    Use it instead of scikit-learn's ``cross_val_predict(method="predict_proba")``, which numbers
+    the labels and so accepts neither ranges nor strings whose order is not alphabetical.
 
     Parameters
     ----------
@@ -146,8 +147,8 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     y : array-like of shape (n_samples,) or (n_samples, 2)
         Exact labels or intervals. A row without a label is predicted, but not learned from.
     cv : int, splitter or iterable, default=None
-        As in scikit-learn; None is five folds. A number of folds is stratified if all labels are
-        exact. Every row must be in one test fold.
+        As in scikit-learn; None means five folds. If you pass a number and all labels are exact,
+        folds are stratified. Every row must be in exactly one test fold.
     groups : array-like of shape (n_samples,), default=None
         Groups for the splitter.
 
@@ -202,10 +203,10 @@ def _fit_rows(estimator: Any, X: Any, y: Any, rows: NDArray[np.int64], classes: 
 def bootstrap(
     estimator: Any, X: Any, y: Any, *, n: Any = 200, level: Any = 0.95, random_state: Any = None
 ) -> pd.DataFrame:
-    """Estimate how certain weights, thresholds and marginal effects are, by the bootstrap.
+    """Return bootstrap confidence intervals of weights, thresholds and marginal effects.
 
-    The model learns from `n` samples of the rows, drawn with replacement. The marginal effect of a
-    feature on a class is the change of the class's probability per unit of the feature, the mean
+    The model is fitted to `n` samples of the rows, drawn with replacement. The marginal effect of
+    a feature on a class is the change of the class's probability per unit of the feature, averaged
     over all rows.
 
     Parameters
@@ -219,17 +220,17 @@ def bootstrap(
     n : int, default=200
         Number of samples.
     level : float, default=0.95
-        Share of the samples inside each interval.
+        Confidence level: the share of the samples inside each interval.
     random_state : int, RandomState instance or None, default=None
-        Draws the samples.
+        Seed for drawing the samples.
 
     Returns
     -------
     table : DataFrame
         A row for each weight, threshold and marginal effect. `term` is "weight", "threshold" or
-        "effect"; `feature` and `class` say whose it is (a threshold belongs to the class below it);
-        `estimate` is that of a model of all rows, `std_error` the standard deviation over the
-        samples, `lower` and `upper` are the ends of the interval.
+        "effect"; `feature` and `class` say whose it is (a threshold belongs to the class below
+        it); `estimate` comes from a model of all rows, `std_error` is the standard deviation over
+        the samples, and `lower` and `upper` are the ends of the interval.
 
     Notes
     -----

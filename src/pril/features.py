@@ -62,10 +62,10 @@ class _FeatureMap(TransformerMixin, BaseEstimator):
 class PolynomialMap(_FeatureMap):
     """The exact feature map of the polynomial kernel ``(gamma x.x' + coef0) ** degree``.
 
-    Inner products of mapped rows are kernel values, so `PRIL` on mapped rows is `KernelPRIL` with
-    that kernel. Its cost per row does not grow with the number of rows. The map has
-    ``C(n_features + degree, degree)`` features, fewer if `coef0` is 0. Prefer the map when that is
-    less than `n_features` times the number of support rows, else the kernel.
+    Inner products of mapped rows are kernel values, so `PRIL` on mapped rows is the same as
+    `KernelPRIL` with that kernel, but its cost per row does not grow with the number of rows. The
+    map has ``C(n_features + degree, degree)`` features, fewer if `coef0` is 0. Use the map if that
+    is less than `n_features` times the number of support rows, and the kernel otherwise.
 
     Parameters
     ----------
@@ -185,12 +185,12 @@ class PolynomialMap(_FeatureMap):
 
 
 class LandmarkFeatures(_FeatureMap):
-    """The features and, beside them, how similar each row is to some rows of the training set.
+    """Add similarities to some rows of the training set to the features.
 
     A linear learner on these features is non-linear in the original ones. The similarities are
-    :class:`~sklearn.kernel_approximation.Nystroem` features at landmarks, rows that `fit` samples.
-    They are centred, and then multiplied by one number, so that their squared length is on average
-    three times that of the features.
+    :class:`~sklearn.kernel_approximation.Nystroem` features. The rows to compare with, the
+    landmarks, are sampled by `fit`. The similarities are centred, and then multiplied by one
+    number, so that their squared norm is on average three times that of the features.
 
     The features must be standardised, for example with
     :class:`~sklearn.preprocessing.StandardScaler`: the kernel adds up differences over all of them,
@@ -205,7 +205,7 @@ class LandmarkFeatures(_FeatureMap):
     gamma : float, default=None
         Parameter of the kernel, if it has one. None: ``0.6 / n_features``.
     random_state : int, RandomState instance or None, default=None
-        Chooses the landmarks.
+        Seed for the choice of the landmarks.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ class LandmarkFeatures(_FeatureMap):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Put the similarities to the landmarks beside the features.
+        """Append the similarities to the landmarks to the features.
 
         Parameters
         ----------

@@ -40,10 +40,10 @@ def __dir__() -> list[str]:
 
 
 def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
-    """Turn labels into ranks, whole numbers from 0 for the lowest class.
+    """Turn labels into ranks: integers, starting with 0 for the lowest class.
 
-    scikit-learn's meta-estimators number the labels in alphabetical order before they hand them to
-    a learner, and some of its splitters refuse open ends. Ranks survive both.
+    Some of scikit-learn's meta-estimators number the labels in alphabetical order before a learner
+    sees them, and some of its splitters refuse open ends. Ranks work with both.
 
     Parameters
     ----------
@@ -53,20 +53,20 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     exact : bool, default=False
         Whether to return one rank for each row, and to refuse ranges and missing labels.
-        `BaggingClassifier`, `VotingClassifier`, `StackingClassifier` and `StratifiedKFold` take
-        nothing else.
+        `BaggingClassifier`, `VotingClassifier`, `StackingClassifier` and `StratifiedKFold` need
+        this.
 
     Returns
     -------
     ranks : ndarray of shape (n_samples, 2), or (n_samples,) if `exact`
-        Lowest and highest rank. An open end reaches to the end of the scale. A row without a label
-        has two NaN, and the ranks are then floats: `fit`, `score` and the metrics read them as
-        any other label, and leave that row out.
+        Lowest and highest rank. An open end extends to the end of the scale. A row without a label
+        has two NaN, and the ranks are then floats; `fit`, `score` and the metrics accept them and
+        ignore such rows.
 
     Notes
     -----
-    Give the learner ``classes=range(n_classes)``. Meta-estimators number the labels that occur,
-    so every class must occur in y.
+    Set ``classes=range(n_classes)`` on the learner. Meta-estimators number only the labels that
+    occur, so every class must occur in y.
 
     Examples
     --------
@@ -100,16 +100,16 @@ def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]
 
 
 def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
-    """Turn a table of ratings into intervals, lowest to highest vote of each row.
+    """Turn a table of ratings into intervals, from the lowest to the highest vote of each row.
 
     Parameters
     ----------
     votes : array-like or DataFrame of shape (n_samples, n_raters)
-        One column a rater; a missing value (None, NaN) is a rater who did not vote.
+        One column per rater. A missing value (None, NaN) means that the rater did not vote.
     trim : float, default=0.0
-        Share of the votes to leave out at each end, below 0.5. With 0.25 an interval reaches from
-        the lower to the upper quartile; it always begins and ends at a vote that was cast. Trim if
-        there are many raters, see the notes.
+        Share of the votes to leave out at each end, below 0.5. With 0.25, an interval extends from
+        the lower to the upper quartile. It always begins and ends at a vote that was cast. Use it
+        if there are many raters; see the notes.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from the votes, as `fit` does.
 
@@ -120,10 +120,10 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
 
     Notes
     -----
-    The more raters there are, the wider their whole range. On four public sets of ratings, with 3
-    raters the whole range teaches as much as their median. With 9 to 23 raters it is clearly worse,
-    by 0.05 to 0.47 ranks of mean absolute error, and ``trim=0.25``, the middle half of the votes,
-    recovers most of it.
+    The more raters there are, the wider the range of all votes. On four public sets of ratings,
+    the range of 3 raters is about as good a label as their median. With 9 to 23 raters it is
+    clearly worse, by 0.05 to 0.47 ranks of mean absolute error. ``trim=0.25``, the middle half of
+    the votes, recovers most of that.
 
     Examples
     --------
@@ -163,21 +163,22 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
 
 
 def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
-    """Return how far raters agree: Krippendorff's alpha for ordered classes.
+    """Return how well raters agree: Krippendorff's alpha for ordered classes.
 
-    1 is full agreement, 0 what chance would give. 0.8 is a usual limit for reliable ratings.
+    1 is perfect agreement, 0 is what chance would give. Ratings are usually called reliable from
+    0.8 on.
 
     Parameters
     ----------
     votes : array-like or DataFrame of shape (n_samples, n_raters)
-        One column a rater, as `from_votes` takes them. Rows with fewer than two votes are left out.
+        One column per rater, as for `from_votes`. Rows with fewer than two votes are ignored.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from the votes, as `fit` does.
 
     Returns
     -------
     alpha : float
-        At most 1. NaN if all votes are equal, since then nothing tells agreement from chance.
+        At most 1. NaN if all votes are equal, because agreement and chance are then the same.
 
     References
     ----------
@@ -220,24 +221,27 @@ def _spell(ranks: Ranks, classes: Array) -> Array:
 def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     """Turn numeric ranges into intervals of ordered bins.
 
-    Bin 0 holds what is below ``edges[0]``, bin k what is in ``[edges[k - 1], edges[k])``, the last
-    bin everything from the last edge on. A range, like a bin, holds its lower end and not its
-    upper one, unless the two are equal: 30-40 on edges at 30 and 40 is one bin.
+    Bin 0 contains everything below ``edges[0]``, bin k everything in ``[edges[k - 1], edges[k])``,
+    and the last bin everything from the last edge on. Like a bin, a range includes its lower end
+    but not its upper one, unless the two are equal. So with edges at 30 and 40, the range 30-40 is
+    one bin.
 
     Parameters
     ----------
     lower, upper : array-like of shape (n_samples,)
-        Ends of each range; a missing or infinite one is open. In place of both, `lower` may hold
-        Intervals of pandas, such as `pandas.cut` returns; their `closed` says which ends they hold.
+        Ends of each range; a missing or infinite end is open. Instead of both, you can pass pandas
+        Intervals as `lower`, such as `pandas.cut` returns; their `closed` says which ends they
+        include.
     edges : array-like of shape (n_bins - 1,)
-        The cut points between the bins, ascending. Infinite ones change nothing.
+        The cut points between the bins, ascending. Infinite ones are ignored.
 
     Returns
     -------
     y : ndarray of shape (n_samples, 2)
-        Lowest and highest bin that the range touches, from 0. Pass ``classes=range(n_bins)`` to
-        the estimator, since a bin may never be an end. A row whose ends are both missing has no
-        label: two NaN, and the bins are then floats. From minus to plus infinity is a label.
+        Lowest and highest bin that the range overlaps, from 0. Pass ``classes=range(n_bins)`` to
+        the estimator, because some bins may not occur as an end. A row whose ends are both missing
+        has no label: it has two NaN, and the bins are then floats. A range from minus to plus
+        infinity is a label.
 
     Examples
     --------
@@ -303,9 +307,10 @@ def _numbers(values: Any, name: str) -> Array:
 
 
 def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
-    """Read brackets of a number that people wrote as text, such as incomes and ages.
+    """Turn brackets written as text, such as incomes or ages, into intervals of classes.
 
-    These forms are read, with thousands separators, currencies, units and dashes of any kind:
+    These forms are understood, with thousands separators, currencies, units and dashes of any
+    kind:
 
     - ``20-50k``, ``20 to 50``, ``between 20 and 50``, ``$25,000 to under $50,000``: a range;
     - ``100k+``, ``65 or older``, ``at least 60``, ``> 60``, ``over 60``: open above;
@@ -317,8 +322,8 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     Parameters
     ----------
     text : array-like of shape (n_samples,)
-        The brackets; numbers are allowed, too. A missing value, an empty text, "don't know",
-        "no answer", "not sure", "prefer not to say", "refused", "unknown" and "n/a" are no label.
+        The brackets; numbers are allowed, too. A missing value, an empty text, "don't know", "no
+        answer", "not sure", "prefer not to say", "refused", "unknown" and "n/a" mean no label.
     edges : array-like of shape (n_classes - 1,), default=None
         The cut points between the classes, ascending. None takes those at which the brackets
         start and end, as `find_edges` returns them.
@@ -434,10 +439,10 @@ def _texts(column: Any, name: str) -> list[str]:
 
 
 def from_strings(y: Any, classes: Any) -> Array:
-    """Read ranges that people wrote as text.
+    """Turn ranges written as text into intervals.
 
-    Text that is equal to a class is that class, whatever characters it has ("A+", "BBB-").
-    Otherwise these forms are read, in which 3 and 4 stand for any two classes:
+    If the text is one of the classes, it means that class, whatever characters it has ("A+",
+    "BBB-"). Otherwise, these forms are understood, where 3 and 4 stand for any two classes:
 
     - ``3-4``, ``3 to 4``, ``3..4``, ``3 or 4``: a range;
     - ``4+``, ``>= 4``, ``\u2265 4``, ``at least 4``, ``4 or more``: that class or a higher one;
@@ -448,8 +453,8 @@ def from_strings(y: Any, classes: Any) -> Array:
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Text; a missing value is no label. Capital and small letters are the same, unless there are
-        classes that differ in nothing else.
+        Text; a missing value means no label. Upper and lower case are the same, unless two classes
+        differ only in case.
     classes : array-like
         The ordered classes, lowest first: strings or numbers.
 
@@ -497,13 +502,13 @@ def make_intervals(
 ) -> Array:
     """Widen a share of exact labels to intervals, as in the paper's experiments.
 
-    Type 1 is ``[y - 1, y]`` or ``[y, y + 1]`` with equal chance, Type 2 is ``[y - 1, y + 1]``; at
-    both ends of the scale the interval is the outermost two ranks.
+    Type 1 is ``[y - 1, y]`` or ``[y, y + 1]`` with equal probability, Type 2 is ``[y - 1, y +
+    1]``. At both ends of the scale, the interval is the outermost two ranks.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Exact labels. A row without a label stays one.
+        Exact labels. A row without a label stays without one.
     kind : {1, 2}, default=1
         The paper's label type.
     fraction : float, default=0.75
@@ -511,8 +516,7 @@ def make_intervals(
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     random_state : int, RandomState instance or None, default=None
-        Chooses the rows and the sides. The draws of a number are not those of a learner with the
-        same number.
+        Seed for the choice of rows and sides. A learner with the same seed makes other draws.
 
     Returns
     -------

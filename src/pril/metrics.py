@@ -46,7 +46,8 @@ def interval_absolute_error(
 ) -> float:
     """Return the mean number of ranks by which a prediction misses its interval.
 
-    The paper's interval-insensitive loss L_I^MAE; for exact labels the mean absolute error.
+    This is the paper's interval-insensitive loss L_I^MAE. For exact labels it is the mean absolute
+    error.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def interval_absolute_error(
         Predicted labels.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes all that occur in either argument, as `fit`
-        would; a class that does not occur then does not count as a rank.
+        would. A class that does not occur is then not counted as a rank.
     %(sample_weight)
 
     Returns
@@ -81,7 +82,7 @@ def interval_accuracy(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the share of predictions inside their interval; for exact labels the accuracy.
+    """Return the share of predictions inside their interval; for exact labels, the accuracy.
 
     Parameters
     ----------
@@ -116,9 +117,10 @@ def interval_hinge_loss(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the mean of the convex surrogate that PRIL descends on, the paper's L_I^IMC.
+    """Return the mean of the convex surrogate loss that PRIL minimises, the paper's L_I^IMC.
 
-    For each row, the distances by which the score lies on the wrong side of thresholds, summed.
+    The loss of a row is the sum of the distances by which its score is on the wrong side of
+    thresholds.
 
     Parameters
     ----------
@@ -173,10 +175,10 @@ def interval_log_loss(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the mean of minus the logarithm of the probability of a row's range.
+    """Return the mean negative log-probability of the rows' ranges.
 
-    For exact labels it is the log-loss. The longer a range, the less it says: the loss of the full
-    scale is 0 whatever is predicted.
+    For exact labels it is the log-loss. Wide ranges tell less: for a range over the full scale,
+    the loss is 0 whatever the prediction.
 
     Parameters
     ----------
@@ -213,12 +215,12 @@ def ranked_probability_score(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the mean squared error of the probabilities to be at or below each class, summed.
+    """Return the mean squared error of the cumulative probabilities, summed over the classes.
 
-    For a row of class y it is the sum over all classes i but the last of
-    ``(P(y <= i) - [y <= i]) ** 2``. A range lo..hi determines the terms below lo and from hi on,
-    and not those between. So only rows with exact labels are scored: a mean over ranges would
-    favour models that are wrong where the ranges are long.
+    For a row of class y, it is the sum over all classes i except the last of ``(P(y <= i) - [y <=
+    i]) ** 2``. A range lo..hi determines the terms below lo and from hi on, but not those between.
+    So only rows with exact labels are scored: a mean over ranges would favour models that are
+    wrong where ranges are wide.
 
     Parameters
     ----------
@@ -255,10 +257,10 @@ def calibration_error(
     classes: Any = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return how far the probabilities are from the observed shares.
+    """Return how far predicted probabilities are from observed shares.
 
-    For each class i but the last, rows are put into ten bins by their P(y <= i). In a bin, the mean
-    probability is compared with the share of rows for which y <= i is true. The result is the mean
+    For each class i except the last, rows are put into ten bins by their P(y <= i). In each bin,
+    the mean probability is compared with the share of rows with y <= i. The result is the mean
     absolute difference over all rows and all i.
 
     Parameters
@@ -348,24 +350,24 @@ def mean_difference(curves: list[Reliability]) -> float:
 class IntervalScorer(BaseEstimator):
     """A scorer for model selection that takes the order of the classes from the estimator.
 
-    The order is the `order_` of a learner of this package, alone or inside of a Pipeline, a search
-    or another meta-estimator. Of other classifiers, it is that of their `classes_`.
+    The order is the `order_` of a learner of this package, alone or inside a Pipeline, a search or
+    another meta-estimator. For other classifiers, it is the order of their `classes_`.
 
     Parameters
     ----------
     metric : callable
         A function of this module, called as ``metric(y, predicted, classes=, sample_weight=)``.
     sign : int, default=1
-        -1 where a smaller value of the metric is better.
+        -1 if a smaller value of the metric is better.
     response : str, default="predict"
-        The method of the estimator that gives what the metric takes.
+        The method of the estimator whose result is passed to the metric.
 
     Notes
     -----
-    It is called as any scorer, ``scorer(estimator, X, y, sample_weight=None)``. With scikit-learn's
-    metadata routing, ``clone(scorer).set_score_request(sample_weight=True)`` asks for the weights
-    of the rows. A label that the estimator does not know is an error here: name all classes on the
-    estimator. For labels with open ends pass a splitter such as ``cv=KFold(5)``.
+    Call it like any scorer, ``scorer(estimator, X, y, sample_weight=None)``. With scikit-learn's
+    metadata routing, ``clone(scorer).set_score_request(sample_weight=True)`` requests sample
+    weights. A label that the estimator does not know is an error, so pass all classes to the
+    estimator. If labels have open ends, pass a splitter such as ``cv=KFold(5)``.
 
     Examples
     --------

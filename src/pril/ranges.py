@@ -49,31 +49,31 @@ def _known_by_estimator(name: str, doc: str) -> Any:
 
 
 class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Predict a range of classes, wide enough for a coverage that is guaranteed.
+    """Predict a range of classes with guaranteed coverage.
 
-    Split conformal prediction: some rows are not learned from; they show how far from its score the
-    class of a row may lie. Nothing is assumed about the learner. New rows must be exchangeable with
-    the calibration rows, as rows drawn in the same way are.
+    This is split conformal prediction: some rows are set aside, and show how far the class of a
+    row can be from its score. It makes no assumption about the learner. New rows must be
+    exchangeable with the calibration rows, for example because all were drawn in the same way.
 
     Parameters
     ----------
     estimator : estimator
-        A learner with thresholds, or a Pipeline that ends in one. If that learner, or the whole, is
-        a :class:`~sklearn.frozen.FrozenEstimator`, it does not learn, and all rows of `fit`
-        calibrate.
+        A learner with thresholds, or a Pipeline that ends in one. If the learner, or the whole
+        Pipeline, is a :class:`~sklearn.frozen.FrozenEstimator`, it is not trained again, and all
+        rows of `fit` are used for calibration.
     coverage : float, default=0.9
-        Share of the rows for which the guarantee holds, at least.
+        Smallest share of the rows for which the guarantee holds.
     guarantee : {"exact", "contain", "touch"}, default="exact"
         What is guaranteed for that share of the rows:
 
-        - "exact": the predicted range contains the row's class. Only rows with exact labels
-          calibrate, and whether a label is exact must not depend on the row;
-        - "contain": it contains the row's label, and so the row's class, if the label does;
-        - "touch": it has a class in common with the row's label.
+        - "exact": the predicted range contains the true class. Only rows with exact labels are
+          used for calibration, and whether a label is exact must not depend on the row;
+        - "contain": it contains the whole label, and so the true class if the label does;
+        - "touch": it shares at least one class with the label.
     calibration_size : float, default=0.2
-        Share of the rows of `fit` that are set aside to calibrate.
+        Share of the rows of `fit` that are set aside for calibration.
     random_state : int, RandomState instance or None, default=None
-        Chooses these rows.
+        Seed for the choice of these rows.
 
     Attributes
     ----------
@@ -84,9 +84,10 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     order_ : ndarray of shape (n_classes,)
         The classes, lowest first.
     margin_ : float
-        How far beyond its score the range of a row reaches; infinite if too few rows calibrated.
+        How far the range of a row extends beyond its score; infinite if there were too few
+        calibration rows.
     n_calibration_ : int
-        Rows that calibrated.
+        Number of calibration rows.
     n_features_in_ : int
         Number of features, if the estimator knows it.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -94,9 +95,9 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The guarantee is about rows drawn together with those that calibrate: of all such draws and
-    rows, the share is at least `coverage`. It holds for all rows taken together, not for each
-    class, and it ends when the estimator goes on learning.
+    The guarantee is marginal: it holds on average over draws of the calibration rows and of new
+    rows, not for each class or each row. It no longer holds once the estimator learns further
+    rows.
 
     Every range contains the prediction, and the class in which the row's score lies.
 
@@ -145,14 +146,14 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from some of the rows, and calibrate with the others.
+        """Learn from some of the rows, and calibrate on the others.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features, as the estimator takes them.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. A row without a label does not calibrate.
+            Exact labels or intervals. Rows without a label are not used for calibration.
 
         Returns
         -------

@@ -65,20 +65,22 @@ class OnlineClassifier(OrdinalClassifier):
         The ordered labels, lowest first. None takes them from y.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, which multiplies the weights of its rows. A dict may leave out classes
-        of weight 1. "balanced" gives all classes the same sum of weights, and needs `fit`. A range
-        weighs the mean of its classes' weights, and counts in equal parts for its classes.
+        of weight 1. "balanced" gives all classes the same total weight, and needs `fit`. The
+        weight of a range is the mean of its classes' weights, and it counts in equal parts for
+        each of them.
     max_iter : int, default=10
-        Passes of `fit` over the rows, at most.
+        Largest number of passes of `fit` over the rows.
     shuffle : bool, default=True
-        Whether each pass of `fit` takes the rows in a new order.
+        Whether to shuffle the rows before each pass of `fit`.
     random_state : int, RandomState instance or None, default=None
-        Chooses the orders.
+        Seed for shuffling the rows.
     average : bool, default=True
-        Predict with the mean of all iterates instead of the last one. Learning goes on from the
+        Predict with the mean of all iterates instead of the last one. Learning continues from the
         last one.
     half_life : float, default=None
-        Rounds after which a round counts half as much in the mean, so that the model follows a
-        stream that changes. None: all rounds count the same. It has no effect without `average`.
+        Number of rounds after which a round counts half as much in the mean, so that the model
+        adapts to a stream that changes. None: all rounds count the same. It has no effect without
+        `average`.
     tol : float, default=None
         Stop `fit` when the mean interval loss of a pass, with each row predicted before it is
         learned, has not improved by `tol` for `n_iter_no_change` passes. None: stop only after a

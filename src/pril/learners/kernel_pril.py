@@ -57,8 +57,8 @@ class KernelPRIL(OnlineThresholdClassifier):
     """Kernel PRIL: the score is a weighted sum of kernel values with past mistakes.
 
     This is `PRIL` in the feature space of a kernel. A row that violates constraints becomes a
-    support row. Its coefficient s is the number of violated constraints that ask for a higher
-    score, less the number of those that ask for a lower one:
+    support row. Its coefficient s is the number of violated constraints that require a higher
+    score, minus the number of those that require a lower one:
 
         ``f(x) = sum_t s_t kernel(x_t, x)``,  ``theta_i -= z`` for each violated constraint i
 
@@ -70,8 +70,8 @@ class KernelPRIL(OnlineThresholdClassifier):
     ----------
     %(classes class_weight max_iter shuffle random_state)
     average : bool, default=True
-        Predict with the mean of all iterates instead of the last one. The mean needs all support
-        rows of all iterates: once a budget has dropped one, the last iterate predicts.
+        Predict with the mean of all iterates instead of the last one. The mean needs the support
+        rows of all iterates, so once a budget has dropped a row, the last iterate predicts.
     kernel : str or callable, default="rbf"
         A name that :func:`~sklearn.metrics.pairwise.pairwise_kernels` knows; "precomputed", where
         `fit` takes the square matrix of kernel values and `predict` the values with the rows of
@@ -86,13 +86,13 @@ class KernelPRIL(OnlineThresholdClassifier):
     kernel_params : dict, default=None
         Other keyword arguments of the kernel.
     budget : int, default=None
-        Largest number of support rows, None for no limit. A round that would exceed it drops the
-        row with the smallest coefficient, of equal ones the oldest. Thresholds do not change.
+        Largest number of support rows; None for no limit. A round that would exceed it drops the
+        row with the smallest coefficient; among equal ones, the oldest. Thresholds do not change.
     %(tol n_iter_no_change)
     n_jobs : int, default=None
-        Threads that compute kernel values on a CPU, as scikit-learn has it: None is one, unless
-        within :func:`joblib.parallel_backend`, and -1 is all cores. The model does not depend on
-        it.
+        Number of threads that compute kernel values on a CPU. As in scikit-learn, None means one,
+        unless within :func:`joblib.parallel_backend`, and -1 means all cores. It does not change
+        the model.
     verbose : int, default=0
         Whether `fit` prints a line after each pass: how many mistakes it made, and its mean
         interval loss, with each row predicted before it is learned.

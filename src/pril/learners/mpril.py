@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 class MPRIL(StreamMixin, OnlineThresholdClassifier):
     """Multiplicative PRIL, for many features of which few matter.
 
-    The sums are PRIL's, ``u += z x`` and ``n_i += z`` for each violated constraint; the model is
+    It adds up the same sums as `PRIL`, ``u += z x`` and ``n_i += z`` for each violated constraint.
+    The model is
 
         ``w_j = exp(rate u_j) / Z``,  ``theta_i = exp(-rate n_i) / Z``
 
     or, signed, twice the hyperbolic sine of the same exponents. Z makes the positive parts add up
-    to one; no prediction and no update depends on it. There is no averaged version: a mean of
-    normalised iterates cannot be kept lazily, since every weight moves with Z in every update.
+    to one; no prediction and no update depends on it. There is no averaged version: every weight
+    changes with Z in every update, so that the mean of the iterates could not be updated cheaply.
 
     Parameters
     ----------
@@ -35,8 +36,8 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
     rate : float, default=0.05
         Step size.
     signed : bool, default=True
-        Whether weights and thresholds may be negative. False is the paper's algorithm, which
-        needs a good model with non-negative weights and thresholds.
+        Whether weights and thresholds may be negative. False is the paper's algorithm, which works
+        only if a model with non-negative weights and thresholds fits well.
     %(tol n_iter_no_change)
 
     Attributes

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class MulticlassPerceptron(StreamMixin, OnlineClassifier):
-    """The multiclass perceptron, one score a class: a baseline that ignores the order.
+    """The multiclass perceptron: a baseline with one score per class that ignores the order.
 
-    The class with the largest score wins. If it lies outside the label ``lo..hi``, the best class
-    inside is promoted and the winner demoted:
+    The class with the largest score is predicted. If it lies outside the label ``lo..hi``, its
+    score is lowered, and that of the best class inside the label is raised:
 
         ``w_best += x``,  ``w_winner -= x``
 
@@ -104,7 +104,7 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            In the order of `classes_`; for two classes the second score less the first.
+            In the order of `classes_`; for two classes, the second score minus the first.
         """
 
         def compare(rated: Ratings, _: slice) -> Array:
@@ -115,10 +115,10 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
 
     @property
     def coef_(self) -> Array:
-        """Weights of the features, one row a class."""
+        """Weights of the features, one row per class."""
         return self._by_class(super().coef_.T).T
 
     @property
     def intercept_(self) -> Array:
-        """Weights of the constant feature, one a class."""
+        """Weights of the constant feature, one per class."""
         return self._by_class(self._parameters()[0][:, -1]).copy()

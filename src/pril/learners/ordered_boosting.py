@@ -36,17 +36,18 @@ if TYPE_CHECKING:
 
 
 class OrderedBoosting(ProbabilityClassifier):
-    """Gradient boosting learned from ranges: the least error on tables.
+    """Gradient boosting that learns from ranges: the lowest error on most tables.
 
-    The model is that of `OrderedLogit`, with the score of a linear model and boosted trees:
+    The model is that of `OrderedLogit`, but its score f is the sum of a linear model and boosted
+    trees:
 
         ``P(y <= i) = 1 / (1 + exp(f(x) - theta_i))``
 
-    It learns all rows at once, exact labels and ranges, and it also learns how ranges come about:
-    rows with exact labels show which ranges each class is given. The rows are split into folds, and
-    one booster for each fold learns from the others. What ranges mean, the thresholds and the
-    number of rounds are learned from the scores of rows that a booster has not seen. The mean of
-    the boosters' scores predicts.
+    It learns from all rows at once, with exact labels and ranges. It also learns how ranges come
+    about. The rows are split into folds, and one booster is trained for each fold, on the rows of
+    all other folds. The held-out scores then determine the thresholds, the number of rounds, and
+    how likely each class is to be given each range. Predictions use the mean of the boosters'
+    scores.
 
     Features need no scaling. Missing values and categories are used as they are.
 
@@ -55,38 +56,39 @@ class OrderedBoosting(ProbabilityClassifier):
     classes : array-like of shape (n_classes,), default=None
         The ordered labels, lowest first. None takes them from y.
     class_weight : dict, "balanced" or None, default=None
-        Weight of each class, which multiplies the weights of its rows. A dict may leave out classes
-        of weight 1; "balanced" gives all classes the same sum of weights. A range weighs the mean
-        of its classes' weights, and counts in equal parts for its classes.
+        Weight of each class, which multiplies the weights of its rows. A dict may leave out
+        classes of weight 1; "balanced" gives all classes the same total weight. The weight of a
+        range is the mean of its classes' weights, and it counts in equal parts for each of them.
     max_iter : int, default=300
-        Rounds, at most. Each adds a tree to every booster.
+        Largest number of rounds. Each round adds a tree to every booster.
     learning_rate : float, default=0.1
-        Factor of what a tree adds to the score.
+        Factor by which each tree's contribution to the score is multiplied.
     max_leaf_nodes : int, default=31
-        Leaves of a tree, at most.
+        Largest number of leaves of a tree.
     min_samples_leaf : int, default=5
-        Rows in a leaf, at least; LightGBM estimates their number.
+        Smallest number of rows in a leaf, as LightGBM estimates it.
     l2_regularization : float, default=1.0
-        Pulls what a leaf adds to the score towards zero.
+        L2 penalty that shrinks the values of the leaves towards zero.
     n_folds : int, default=8
-        Folds, and boosters. With fewer rows there are fewer.
+        Number of folds and of boosters. If there are fewer rows than folds, it is lowered.
     n_iter_no_change : int, default=20
-        Stop when the held-out loss has not improved for so many rounds. The best round is kept.
+        Stop when the held-out loss has not improved for this many rounds. The best round is kept.
     trust : float, default=30.0
-        Number of rows with an exact label of a class after which what they show about ranges counts
-        half. Until then, all classes of a range are taken to be given it equally often.
+        How many exact labels of a class it takes until what they show about ranges counts half.
+        The other half is the prior that each class of a range is given that range equally often.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which features are categories: those of a DataFrame whose dtype says so, or a mask, indices
-        or names; None: no feature. A category that was not seen counts as missing.
+        Which features are categorical: columns of a DataFrame with a categorical dtype
+        ("from_dtype"), or a mask, indices or names of features; None: no feature. A category that
+        `fit` has not seen counts as missing.
     decision : {"median", "mode"}, default="median"
-        Which class to predict: the median of the probabilities, which has the least expected
-        absolute error, or the class with the largest one.
+        Which class to predict: the median class, which has the lowest expected absolute error, or
+        the most probable class.
     n_jobs : int, default=None
-        Boosters that learn side by side, in threads. None: one, or what a
-        :class:`joblib.parallel_config` says; -1: as many as there are processors. It changes no
-        bit of the model.
+        Number of boosters that are trained in parallel, in threads. None means one, unless a
+        :class:`joblib.parallel_config` says otherwise; -1 means all processors. The model is the
+        same, bit for bit.
     random_state : int, RandomState instance or None, default=None
-        Chooses the folds.
+        Seed for the choice of the folds.
     verbose : int, default=0
         Whether to print a line of progress every ten seconds.
 
@@ -101,11 +103,11 @@ class OrderedBoosting(ProbabilityClassifier):
     n_iter_ : int
         Rounds that were kept.
     validation_loss_ : ndarray of shape (n_rounds,)
-        Held-out loss after each round, those that were not kept included: the mean of
-        ``-log P(label)``.
+        Held-out loss after each round, including rounds that were not kept: the mean of ``-log
+        P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in what the splits of all trees gained. The linear score that the
-        trees start from does not count.
+        Share of each feature in the total gain of all splits. The linear model that the trees
+        start from does not count.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

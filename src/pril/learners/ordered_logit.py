@@ -26,40 +26,43 @@ MOST_CLASSES = 64  # the counts of ranges grow with their cube
 
 
 class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
-    """Ordered logit learned online from ranges: a learner with probabilities.
+    """Ordered logit that learns online from ranges and predicts probabilities.
 
     The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
 
         ``P(y <= i) = 1 / (1 + exp(f - theta_i))``
 
     Each round takes a gradient step on the negative log-likelihood of the row's label. The learner
-    also learns how ranges come about: rows with exact labels show which ranges each class is given,
-    and the likelihood of a range weighs its classes by that.
+    also learns how ranges come about: it estimates from the rows with exact labels how often each
+    class is given as which range, and weights the classes in the likelihood of a range
+    accordingly.
 
     Parameters
     ----------
     %(classes class_weight max_iter shuffle random_state)
     average : bool, default=True
-        Predict with a mean of all iterates instead of the last one; iterate t weighs t. Learning
-        goes on from the last one.
+        Predict with a mean of all iterates instead of the last one; iterate t has the weight t.
+        Learning continues from the last one.
     half_life : float, default=None
-        Rounds after which a round counts half as much, in the mean and in all that the learner
-        counts, so that the model follows a stream that changes. None: it counts in full for ever.
+        Number of rounds after which a round counts half as much, in the mean and in the counts
+        that the learner keeps, so that the model adapts to a stream that changes. None: all rounds
+        count the same.
     rate : float, default=10.0
         Step size of the weights. It does not depend on the scale of the features.
     cut_rate : float, default=2.0
         Step size of the thresholds.
     trust : float, default=30.0
-        Number of rows with an exact label of a class after which what they show about ranges counts
-        half. Until then, all classes of a range are taken to be given it equally often.
+        How many exact labels of a class it takes until what they show about ranges counts half.
+        The other half is the prior that each class of a range is given that range equally often.
     noise : float, default=0.0
-        Relative chance of a label that does not hold the true class, between 0 and 1.
+        Relative probability of a label that does not contain the true class, between 0 and 1.
     decision : {"median", "mode"}, default="median"
-        Which class to predict: the median of the probabilities, which has the least expected
-        absolute error, or the class with the largest one.
+        Which class to predict: the median class, which has the lowest expected absolute error, or
+        the most probable class.
     tol : float, default=None
-        Stop `fit` when a pass's mean interval loss, each row judged before it is learned, has not
-        improved by `tol` for `n_iter_no_change` passes. None: make all `max_iter` passes.
+        Stop `fit` when the mean interval loss of a pass, with each row predicted before it is
+        learned, has not improved by `tol` for `n_iter_no_change` passes. None: make all `max_iter`
+        passes.
     %(n_iter_no_change)
 
     Attributes

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class PRank(StreamMixin, OnlineThresholdClassifier):
     """PRank (Crammer and Singer), the baseline for exact labels.
 
-    `PRIL` on exact labels, except at ties: a round whose predicted rank is right is left alone
-    even if the score touches a threshold.
+    It is `PRIL` on exact labels, except at ties: if the predicted rank is right, the model does
+    not change, even if the score lies exactly on a threshold.
 
     Parameters
     ----------

@@ -10,13 +10,13 @@ from pril.core.one_row import StreamMixin
 class PRIL(StreamMixin, OnlineThresholdClassifier):
     """Perceptron ranking from interval labels, the learner of the paper.
 
-    A row with score ``f = w . x`` and label ``lo..hi`` asks every threshold below rank `lo` to lie
-    below f and every threshold from rank `hi` on to lie above it. Each violated constraint i, with
-    z = +1 in the first case and -1 in the second, moves the model one step:
+    For a row with score ``f = w . x`` and label ``lo..hi``, every threshold below rank `lo` should
+    lie below f, and every threshold from rank `hi` on should lie above it. Each violated
+    constraint i, with z = +1 in the first case and -1 in the second, moves the model one step:
 
         ``w += z x``,  ``theta_i -= z``
 
-    There is no step size: from the zero start it would only rescale the model.
+    There is no step size: learning starts at zero, so a step size would only rescale the model.
 
     Parameters
     ----------

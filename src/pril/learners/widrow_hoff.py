@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
     """Least-mean-squares regression on the ranks, rounded to the nearest: a baseline.
 
-    The residual is taken to the nearest end of the label, ``r = clip(f, lo, hi) - f`` in ranks
-    1..K, and is zero inside. The thresholds are fixed half-way between the ranks.
+    The residual is the distance to the nearest end of the label, ``r = clip(f, lo, hi) - f`` in
+    ranks 1..K, and zero inside the label. The thresholds are fixed half-way between the ranks.
 
         ``w += rate r x / (1 + |x|^2)``
 
@@ -28,10 +28,11 @@ class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
     rate : float, default=0.1
         Step size.
     normalize : bool, default=True
-        Whether to divide the step by ``1 + |x|^2``, so that unscaled data cannot blow it up. False
-        is the paper's rule.
+        Whether to divide the step by ``1 + |x|^2``, so that learning does not diverge on unscaled
+        data. False is the paper's rule.
     fit_intercept : bool, default=True
-        Whether to add a constant feature of value 1; it counts in ``|x|^2`` as any other.
+        Whether to add a constant feature of value 1. It counts in ``|x|^2`` like any other
+        feature.
     %(tol n_iter_no_change)
 
     Attributes

@@ -19,11 +19,11 @@ MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its 
 
 
 class IntervalConfusionDisplay:
-    """The confusion matrix of predictions and ranges.
+    """A confusion matrix for labels that are ranges.
 
-    A row counts as the class of its range that is nearest to its prediction. So the diagonal holds
-    the predictions inside their range, and the distance from it is the interval loss. For exact
-    labels it is the usual matrix. Rows without a label are ignored.
+    Each row counts as the class of its range that is nearest to its prediction. So predictions
+    inside their range are on the diagonal, and the distance from the diagonal is the interval
+    loss. For exact labels it is the usual confusion matrix. Rows without a label are ignored.
 
     Parameters
     ----------

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def plot_bootstrap(
     table: Any, *, term: Literal["weight", "threshold", "effect"] = "weight", ax: Axes | None = None
 ) -> Axes:
-    """Plot estimates with their intervals.
+    """Plot bootstrap estimates with their confidence intervals.
 
     Parameters
     ----------
     table : DataFrame
         What `pril.evaluate.bootstrap` returned. Select some of its rows to draw only those.
     term : {"weight", "threshold", "effect"}, default="weight"
-        What to draw. Effects are drawn in a group for each feature, a colour for each class.
+        What to draw. Effects are grouped by feature, with one colour for each class.
     ax : matplotlib Axes, default=None
         Where to draw. None makes a new figure.
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class ReliabilityDisplay:
-    """Probabilities against observed shares, a curve for each class but the last.
+    """Observed shares against predicted probabilities, one curve for each class except the last.
 
-    Rows are put into ten bins by their probability to be at or below a class. A point is a bin: its
-    mean probability, and the share of its rows that are at or below the class, with its 95 %
-    interval. The closer to the diagonal, the better.
+    For each class, rows are put into ten bins by their probability of being in that class or a
+    lower one. Each point is a bin: its mean probability, and the share of its rows that are in
+    that class or a lower one, with a 95 % interval. The closer the points are to the diagonal, the
+    better.
 
     Parameters
     ----------

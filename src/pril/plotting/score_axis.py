@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class ScoreAxisDisplay:
-    """The scores of rows, between the thresholds, and how many are predicted inside their range.
+    """A histogram of the scores, with the thresholds, coloured by whether predictions are inside.
 
-    Areas are numbers of rows. No bar crosses a threshold, so the colours above a class show which
-    share of the rows predicted so is right. Rows without a label are ignored.
+    The area of a bar is its number of rows. No bar crosses a threshold, so the colours above a
+    class show which share of its predictions are inside the row's range. Rows without a label are
+    ignored.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class WeightsDisplay:
     """The largest weights of a model on its score axis, with its thresholds.
 
-    A bar shows what one unit of a feature, such as one standard deviation, adds to the score. The
-    shaded bands are the score ranges of the classes, so a bar shows how many classes its feature
-    can move a row.
+    A bar shows how much one unit of a feature, such as one standard deviation, adds to the score.
+    The shaded bands are the score ranges of the classes, so you can see by how many classes a
+    feature can move a row.
 
     Parameters
     ----------
