@@ -145,7 +145,15 @@ class TaskOptions(LabelOptions):
     ] = None
     edges: Annotated[
         str | None,
-        typer.Option(help="Labels are numbers: learn the brackets between these edges, 2,5,20."),
+        typer.Option(help="Learn the brackets of a number between these edges: 2,5,20."),
+    ] = None
+    brackets: Annotated[
+        bool,
+        typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+."),
+    ] = False
+    no_answer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
     model: Annotated[Learner, typer.Option(help="Which learner.")] = "pril"
     parameters: Annotated[
@@ -174,6 +182,11 @@ class TaskOptions(LabelOptions):
             given[name] = _split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["edges"] = _split_edges(given["edges"])
+        given["no_answer"] = tuple(given["no_answer"] or ())
+        if given["no_answer"] and not self.brackets:
+            raise InputError("--no-answer is for brackets as text: pass --brackets too")
+        if self.brackets and not self.label:
+            raise InputError("--brackets reads one column of texts: pass it by --label")
         given["parameters"] = _split_assignments(given["parameters"] or [])
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -108,13 +109,21 @@ class LoadedModel:
         """Return how labels are read from columns, as when the model learned."""
         classes = self.learner.order_
         options = self.about.notes.get("options")
-        edges = options.get("edges") if isinstance(options, dict) else None
-        if edges is None:
+        options = options if isinstance(options, dict) else {}
+        if options.get("edges") is None:
             return LabelColumns(names, text=classes.dtype.kind not in "biuf")
         try:
-            return LabelColumns.in_brackets(names, edges, tuple(classes))
+            columns = LabelColumns(names, True, tuple(classes)).in_brackets(options["edges"])
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.path} is damaged: its edges: {error}") from None
+        if not options.get("brackets"):
+            return columns
+        if len(names) > 1:
+            raise InputError(f"{self.path} has learned brackets as text, which are in one column")
+        missing = options.get("no_answer")
+        if not isinstance(missing, list) or not all(isinstance(text, str) for text in missing):
+            raise InputError(f"{self.path} is damaged: its texts that are no answer: {missing}")
+        return columns._replace(no_answer=tuple(missing))
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -210,12 +219,14 @@ class LoadedModel:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
+        if columns.no_answer is not None:
+            table.read_as_words(labels)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0
         for first, block in table.blocks([*self.columns, *labels]):
             with table.naming_rows(first, labels):
-                y = columns.read(block)
+                y = columns.read(block, partial(table.other_place, first=first))
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
                 rank, scores, _ = self.learner._rate_rows(batch.rows)
             yield first, block, Outcomes(batch.intervals, rank, pick_scores(rank, scores))

@@ -50,7 +50,9 @@ class Task:
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
     nonlinear: int | None = None  # number of landmarks
-    edges: tuple[float, ...] | None = None  # labels are numbers, classes their brackets
+    edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
+    brackets: bool = False  # labels are brackets as people write them, not numbers
+    no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
 
     @property
     def columns(self) -> tuple[str, ...]:

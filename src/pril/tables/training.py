@@ -148,13 +148,13 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words(task.text)
+        table.read_as_words((*task.text, *(task.labels if task.brackets else ())))
         self.columns = choose_columns(table, task)
-        self.labels = LabelColumns.in_table(table, task)
+        labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             task.ranges(self.model)
-        self.survey = Survey(table, task, self.columns, self.labels)
+        self.survey = Survey(table, task, self.columns, labels)
         self.landmarks: Any = None
         self.rng = check_random_state(task.seed)
         self.phase, self.epoch = "survey", 0
@@ -223,6 +223,11 @@ class Run:
         self._log_decisions(classes, width)
 
     @cached_property
+    def labels(self) -> LabelColumns:
+        """How labels are read; known after the survey."""
+        return self.survey.counts.settle(self.table)
+
+    @cached_property
     def encoded_labels(self) -> tuple[Array, Array, Array]:
         """The classes, and the different labels as ranks, with their counts."""
         return self.survey.counts.encode(self.table)
@@ -233,6 +238,9 @@ class Run:
         log.info("rows: %d in blocks of %d", self.survey.rows, self.table.block_rows)
         log.info("labels: %s", ", ".join(task.labels))
         log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
+        if task.brackets and self.labels.edges:
+            where = "from the texts" if task.edges is None else "as given"
+            log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
         for name, words in encoder.words_.items():
             log.info("one-hot: %s, %d words", name, len(words))
         for name in encoder.left_out_:
@@ -359,6 +367,8 @@ class Run:
         task, encoder, check = self.task, self.survey.encoder, self.check
         order, ranks, counts = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
+        options = {name: value for name, value in task.to_dict().items() if name != "labels"}
+        edges = self.labels.edges  # perhaps found in the table
         return {
             "table": self.table.name,
             "labels": list(task.labels),
@@ -381,7 +391,7 @@ class Run:
                 "guarantee": task.guarantee,
                 "calibration_rows": len(check.scores),
             },
-            "options": {name: value for name, value in task.to_dict().items() if name != "labels"},
+            "options": options | {"edges": None if edges is None else list(edges)},
         }
 
     def gather(self) -> tuple[Any, ranking.Labels]:
