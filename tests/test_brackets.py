@@ -359,18 +359,15 @@ def test_a_checkpoint_keeps_texts(tmp_path):
     task = Task(("income",), brackets=True, no_answer=("none of your business",), seed=1)
     stops = iter(range(1000))
 
-    class Killed(Exception):
-        pass
-
     def progress(*_):
         if next(stops) == 2:  # in the second pass
-            raise Killed
+            raise KeyboardInterrupt
 
     table = open_table(str(tmp_path / "t.csv"))
     whole = Run(table, task, lambda *_: None)
     wanted = whole()
     checkpoint = Checkpoint(tmp_path / "c.pril", 50)
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         Run(open_table(str(tmp_path / "t.csv")), task, progress)(checkpoint)
     run = Run(open_table(str(tmp_path / "t.csv")), task, lambda *_: None)
     assert_same_model(run(checkpoint)[-1], wanted[-1])

@@ -31,6 +31,33 @@ COMMANDS = sorted(get_command(app).commands)
 # --- Commands ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_predict_adds_probabilities(good, bad, tmp_path, suffix):
+    rows = make_rows()
+    write(tmp_path / f"t.{suffix}", rows)
+    good("fit", f"t.{suffix}", *RANGES, "--model=ordered-logit", "--coverage=0.8")
+    good("predict", "t.pril", f"t.{suffix}", "--proba", "-o", f"out.{suffix}")
+    again = read_table(tmp_path / f"out.{suffix}")
+    names = [f"probability of {grade}" for grade in GRADES]
+    assert list(again[0]) == [*rows[0], "prediction", "score", "lower", "upper", *names]
+    model = pril.load("t.pril").estimator
+    expected = model.predict_proba(pd.DataFrame(rows))[:, np.argsort(np.argsort(GRADES))]
+    found = [[float(row[name]) for name in names] for row in again]
+    np.testing.assert_array_equal(found, expected)
+    write(tmp_path / f"has.{suffix}", [row | {names[1]: 0.5} for row in rows])
+    good("predict", "t.pril", f"has.{suffix}", "-o", f"out.{suffix}")
+    said = bad("predict", "t.pril", f"has.{suffix}", "--proba", "-o", f"out2.{suffix}")
+    assert said == f"has.{suffix}: there is a column 'probability of fair' already; rename it first"
+
+
+def test_predict_refuses_probabilities_that_a_model_lacks(good, bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    good("fit", "t.csv", *RANGES, "--model=pril")
+    said = bad("predict", "t.pril", "t.csv", "--proba")
+    assert said.startswith("t.pril holds PRIL, which has no probabilities; learn with --model ")
+    assert "ordered-logit" in said
+
+
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
 def test_fit_predict_evaluate(good, tmp_path, suffix):
     rows = make_rows()

@@ -32,6 +32,9 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
     ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the probability of each class, a column each.")
+    ] = False,
     overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
@@ -57,7 +60,7 @@ def predict(
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
-            rows, unseen = loaded.predict(opened, stream, written, progress)
+            rows, unseen = loaded.predict(opened, stream, written, progress, proba=proba)
             stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)

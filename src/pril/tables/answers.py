@@ -19,6 +19,7 @@ from pril.errors import RowError, shown
 from pril.tables.cells import TEXT, read_numbers
 from pril.tables.files import TableError, no_column
 from pril.tables.json_lines import NOT_READ, have_keys, read_objects, to_column, to_numbers
+from pril.tables.model import probability_columns
 from pril.tables.text import LONGEST_ROW, TOO_LONG
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class CsvRows(StreamFormat):
     _names: tuple[str, ...] = ()  # of the columns, as in the header
 
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
-        chances = [f"probability of {name}" for name in classes] if options.chances else []
+        chances = probability_columns(classes) if options.chances else []
         errors = ["error", "line"] if options.skip else []
         said = [*self._keys, "prediction", "score", *chances]
         self._header = _csv_line([*said, *errors])

@@ -15,6 +15,7 @@ from pril.core import ranking
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.learner import Batch
 from pril.core.parts import Parts
+from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import rank_ranges
@@ -39,6 +40,11 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, int, "int | None"], None]  # what is done, rows done, rows in all
 ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
+
+
+def probability_columns(classes: Array) -> list[str]:
+    """Return the names of the columns with the probabilities of the classes."""
+    return [f"probability of {name}" for name in classes]
 
 
 def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
@@ -80,6 +86,17 @@ class LoadedModel:
             )
         if self.is_frozen:
             raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
+
+    def check_probabilities(self) -> None:
+        """Refuse a model without probabilities."""
+        if not hasattr(self.learner, "predict_proba"):
+            with_some = [
+                name for name, own in BY_COMMAND.items() if hasattr(own.load(), "predict_proba")
+            ]
+            raise InputError(
+                f"{self.path} holds {type(self.learner).__name__}, which has no probabilities; "
+                f"learn with --model {' or '.join(with_some)}"
+            )
 
     def set_half_life(self, half_life: float) -> None:
         """Let what was learned count half after so many rows."""
@@ -154,12 +171,18 @@ class LoadedModel:
         stream: IO[bytes],
         format: str,  # noqa: A002
         progress: Progress,
+        *,
+        proba: bool = False,
     ) -> Predictions:
         """Write a table to a stream, with the columns prediction and score added.
 
-        A model with ranges adds the columns lower and upper.
+        A model with ranges adds the columns lower and upper. `proba` adds the probability of each
+        class, lowest first.
         """
-        for name in (*ADDED, *(ENDS if self.ranges else ())):
+        if proba:
+            self.check_probabilities()
+        chances = probability_columns(self.learner.order_) if proba else []
+        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -179,6 +202,9 @@ class LoadedModel:
                 if self.ranges:
                     ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
+                if proba:
+                    columns = np.exp(self.learner._log_probabilities(scores, cut)).T
+                    added |= dict(zip(chances, map(pa.array, columns), strict=True))
                 writer.write(block, added)
                 rows += len(rank)
                 progress("predicting", rows, table.n_rows)

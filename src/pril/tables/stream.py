@@ -123,10 +123,10 @@ class Stream:
         self._n_waiting = 0
         self._check_columns()
         self._use(model.model)
-        holds = f"{model.path} holds {type(model.learner).__name__}"
-        if options.chances and not hasattr(model.learner, "predict_proba"):
-            raise InputError(f"{holds}, which has no probabilities")
+        if options.chances:
+            model.check_probabilities()
         if names and not hasattr(model.learner, "partial_fit"):
+            holds = f"{model.path} holds {type(model.learner).__name__}"
             raise InputError(f"{holds}, which cannot learn a stream")
 
     def _check_columns(self) -> None:
