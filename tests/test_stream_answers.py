@@ -389,7 +389,7 @@ def test_the_command_has_these_options(path, logit):
     assert b"<stdin>, row 2: column 'size' is 'big', not a number" in done.stderr
     done = run(path, "--proba")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"holds PRIL, which has no probabilities; learn with --model" in done.stderr
+    assert b"holds PRIL, which has no probabilities; these models have them" in done.stderr
 
 
 def test_a_bad_line_that_no_step_can_name_is_answered(tmp_path):

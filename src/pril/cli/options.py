@@ -155,7 +155,7 @@ class TaskOptions(LabelOptions):
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
-    model: Annotated[Learner, typer.Option(help="Which learner.")] = "pril"
+    model: Annotated[Learner, typer.Option(help="Which learner.")] = "ordered-logit"
     parameters: Annotated[
         list[str] | None,
         typer.Option(
@@ -226,6 +226,7 @@ ADVICE = {
     "format": f"pass --format {'|'.join(get_args(Format))}",
     "holdout": "make --holdout smaller",
     "label": "for exact labels pass --label",
+    "model": "for example --model pril",
     "max_features": "to allow more pass --max-features",
     "text": "if the column holds words, pass --text",
 }

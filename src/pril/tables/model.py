@@ -95,7 +95,7 @@ class LoadedModel:
             ]
             raise InputError(
                 f"{self.path} holds {type(self.learner).__name__}, which has no probabilities; "
-                f"learn with --model {' or '.join(with_some)}"
+                f"these models have them: {', '.join(with_some)}"
             )
 
     def set_half_life(self, half_life: float) -> None:

@@ -34,7 +34,7 @@ class Task:
 
     labels: tuple[str, ...]  # one column, or the lower and the upper end
     classes: tuple[str, ...] | None = None
-    model: str = "pril"
+    model: str = "ordered-logit"
     parameters: dict[str, Any] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
