@@ -54,8 +54,50 @@ def test_predict_refuses_probabilities_that_a_model_lacks(good, bad, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     good("fit", "t.csv", *RANGES, "--model=pril")
     said = bad("predict", "t.pril", "t.csv", "--proba")
-    assert said.startswith("t.pril holds PRIL, which has no probabilities; learn with --model ")
+    assert said.startswith(
+        "t.pril holds PRIL, which has no probabilities; these models have them: "
+    )
     assert "ordered-logit" in said
+
+
+def test_classes_have_weights(good, feed, tmp_path):
+    """A stream weighs classes as `fit` does."""
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    fit = ["fit", "t.csv", "--label=grade", "--features=age", "--holdout=0", "--no-shuffle"]
+    good(*fit, "--epochs=2", "--class-weight=1=5, 4=0.25", "-o", "two.pril")
+    good(*fit, "--epochs=1", "--class-weight=1=5,4=0.25", "-o", "one.pril")
+    good(*fit, "--epochs=2", "-o", "plain.pril")
+    feed((tmp_path / "t.csv").read_bytes())
+    good("stream", "one.pril", "-o", "two again.pril", "-q")
+    models = [pril.load(f"{name}.pril")[-1] for name in ("two", "two again", "plain")]
+    assert models[0].class_weight == {1: 5.0, 2: 1.0, 3: 1.0, 4: 0.25}
+    np.testing.assert_array_equal(models[0].thresholds_, models[1].thresholds_)
+    assert models[0].thresholds_[0] > models[2].thresholds_[0]
+    shown = json.loads(good(*fit, "--class-weight=balanced", "--json"))
+    assert shown["options"]["class_weight"] == "balanced"
+    counts = pd.Series([row["grade"] for row in rows]).value_counts()
+    weights = pril.load("t.pril")[-1].class_weight
+    assert weights == pytest.approx({grade: 75 / counts[grade] for grade in (1, 2, 3, 4)})
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("poor", "--class-weight poor: expected balanced, or CLASS=NUMBER,..."),
+        ("poor=x", "--class-weight poor=x: expected balanced, or CLASS=NUMBER,..."),
+        ("=3", "--class-weight =3: expected balanced, or CLASS=NUMBER,..."),
+        (
+            "bad=3",
+            "class_weight: 'bad' is not one of the classes ['poor', 'fair', 'good', 'great']",
+        ),
+        ("poor=-1", "class_weight: the weight of 'poor' must be a number from 0 on, got -1.0"),
+        ("poor=0,fair=0,good=0,great=0", "the weights of the classes are zero for every row"),
+    ],
+)
+def test_wrong_weights_of_classes_are_refused(bad, tmp_path, weights, said):
+    write(tmp_path / "t.csv", make_rows())
+    assert bad("fit", "t.csv", *RANGES, "--class-weight", weights) == said
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])

@@ -182,6 +182,7 @@ class TaskOptions(LabelOptions):
             given[name] = _split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["edges"] = _split_edges(given["edges"])
+        given["class_weight"] = _split_weights(given.get("class_weight"))
         given["no_answer"] = tuple(given["no_answer"] or ())
         if given["no_answer"] and not self.brackets:
             raise InputError("--no-answer is for brackets as text: pass --brackets too")
@@ -196,6 +197,10 @@ class FitOptions(TaskOptions):
     """What to learn, and how."""
 
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None
+    class_weight: Annotated[
+        str | None,
+        typer.Option(help="How much rows of a class count: balanced, or poor=3,great=0.5."),
+    ] = None
     epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 10
     shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
     holdout: Annotated[
@@ -257,6 +262,22 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
         raise InputError(f"--edges {text}: expected ascending numbers separated by commas")
     return edges
+
+
+def _split_weights(text: str | None) -> Any:
+    """Return the weights of classes in a list with commas, or the word balanced."""
+    if text is None or text == "balanced":
+        return text
+    weights = {}
+    for pair in _split_names(text) or ():
+        name, _, weight = pair.rpartition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InputError(f"--class-weight {text}: expected balanced, or CLASS=NUMBER,...")
+    return weights
 
 
 def _split_assignments(assignments: list[str]) -> dict[str, Any]:

@@ -207,7 +207,7 @@ class Run:
             none = [f"{name!r} has no words" for name in encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
-        classes = self.encoded_labels[0]
+        classes, ranks, counts = self.encoded_labels
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
         self.survey.warn_of_row_ids(self.table)
@@ -217,7 +217,8 @@ class Run:
             landmarks = LandmarkFeatures(task.nonlinear, random_state=task.seed)
             self.landmarks = landmarks.fit(encoder.transform(sample.rows()))
             self.survey.sample, width = None, len(self.landmarks.get_feature_names_out())
-        self.model = task.blank_model(classes)
+        weights = task.weights_of_classes(classes, ranks, counts)
+        self.model = task.blank_model(classes, weights)
         self.model._begin(np.empty((0, width)), classes)
         self.phase, self.row = "learn", 0
         self._log_decisions(classes, width)
@@ -241,6 +242,9 @@ class Run:
         if task.brackets and self.labels.edges:
             where = "from the texts" if task.edges is None else "as given"
             log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
+        if self.model.class_weight:
+            named = [f"{name} {weight:.4g}" for name, weight in self.model.class_weight.items()]
+            log.info("weights of classes: %s", ", ".join(named))
         for name, words in encoder.words_.items():
             log.info("one-hot: %s, %d words", name, len(words))
         for name in encoder.left_out_:
