@@ -8,20 +8,28 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+SOURCES = ("src/pril/core/loop.py", "src/pril/learners/boosting/passes.py")
 
 
-def folder():
-    """Return the folder of this worker's compiled code.
+def environment():
+    """Return the variables by which a process and those it starts find compiled code.
 
-    It is named by all that the code depends on. numba numbers the files in it without a lock, so
-    every worker has a folder of its own.
+    The folder is named by all that the code depends on. Numba before 0.62 numbers the files in it
+    without a lock, so every worker has a folder of its own; a newer one lets us share it.
     """
-    loop = (ROOT / "src/pril/core/loop.py").read_bytes()
-    machine = f"{version('numba')} {platform.python_version()} {platform.processor()}"
-    name = hashlib.sha256(loop + machine.encode()).hexdigest()[:16]
-    folders, worker = ROOT / "output/numba", os.environ.get("PYTEST_XDIST_WORKER")
+    sources = b"".join((ROOT / source).read_bytes() for source in SOURCES)
+    machine = f"py{platform.python_version()}-numba{version('numba')}-{platform.machine()}"
+    name = hashlib.sha256(sources).hexdigest()[:16]
+    folders, worker = ROOT / "output/numba" / machine, os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None and folders.exists():
         for old in folders.iterdir():
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
-    return str(folders / name / (worker or "main"))
+    if tuple(map(int, version("numba").split(".")[:2])) < (0, 62):
+        return {"NUMBA_CACHE_DIR": str(folders / name / (worker or "main"))}
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "NUMBA_CACHE_DIR": str(folders / name),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "shared_code.Locator",
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+    }

@@ -1,13 +1,18 @@
 import os
+import random
 import shutil
+import socket
+import subprocess
 import sys
-from contextlib import ExitStack
+import tempfile
+from contextlib import ExitStack, contextmanager
 
 import compiled
+import forked
 
 # Workers inherit the environment of the process that starts them.
 if "NUMBA_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["NUMBA_CACHE_DIR"] = compiled.folder()
+    os.environ |= compiled.environment()
 os.environ.setdefault("MPLBACKEND", "agg")
 
 import numpy as np
@@ -27,6 +32,12 @@ settings.register_profile(
 # Without the compiler every row costs a millisecond.
 settings.register_profile("interpreted", settings.get_profile("pril"), max_examples=15)
 settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "pril")
+
+
+def pytest_collection_modifyitems(items):
+    """Shuffle the tests by the seed in PRIL_ORDER: none may depend on another."""
+    if seed := os.environ.get("PRIL_ORDER"):
+        random.Random(seed).shuffle(items)  # noqa: S311
 
 
 @pytest.fixture
@@ -88,6 +99,38 @@ def feed(tmp_path_factory, monkeypatch):
             monkeypatch.setattr(sys, "stdin", files.enter_context(path.open()))
 
         yield give
+
+
+@pytest.fixture
+def full_disk():
+    """Return a context in which no file may grow beyond some bytes."""
+    resource = pytest.importorskip("resource")
+
+    @contextmanager
+    def limited(size):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The command as a program, to be followed by arguments."""
+    if not hasattr(os, "fork"):
+        yield [sys.executable, "-c", "from pril.cli.main import main; main()"]
+        return
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path := f"{folder}/socket")
+        listening.listen()
+        number = listening.fileno()
+        server = [sys.executable, forked.__file__, "serve", str(number)]
+        with subprocess.Popen(server, stdin=subprocess.PIPE, pass_fds=[number]):
+            yield [sys.executable, "-IS", forked.__file__, path]
 
 
 @pytest.fixture(scope="session")

@@ -235,7 +235,7 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
         step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
         return np.maximum.accumulate(theta + step), chance, chance / chance.max(1, keepdims=True)
 
-    def stump(gradient, hessian):
+    def stump(gradient, hessian, rate, l2, least):
         """Return what the best split of all adds to each row; of equal ones, the highest."""
         best, added = 0.0, np.zeros(n)
         G, H = gradient.sum(), hessian.sum()
@@ -245,14 +245,14 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
                 left = x <= cut
                 g, h = gradient[left].sum(), hessian[left].sum()
                 gain = g**2 / (h + l2) + (G - g) ** 2 / (H - h + l2) - G**2 / (H + l2)
-                if gain > best + 1e-9 and h >= 1 and H - h >= 1:
+                if gain > best + 1e-9 and h >= least and H - h >= least:
                     best = gain
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
     for _ in range(5):
         theta, chance, q = em_step()
-    for _ in range(rounds):
+    for t in range(rounds):
         for j in range(len(f)):
             below, p = chances_of(f[j])
             r = q[group] * p
@@ -260,7 +260,8 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
             a, b = below[:, 1:], below[:, :-1]
             g = weight * (r * (1 - a - b)).sum(axis=1)
             h = weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
-            f[j] += stump(g * (fold != j), h * (fold != j))
+            c = 1 + t / 50  # less and less careful
+            f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
         theta, chance, q = em_step()
         _, p = chances_of(f[fold, np.arange(n)])
         losses.append(-np.average(np.log((chance[group] * p).sum(axis=1)), weights=weight))

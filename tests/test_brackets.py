@@ -105,7 +105,7 @@ def test_more_different_bounds_than_a_rating_has(good, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_stream_reads_the_bounds(good, tmp_path, monkeypatch, suffix):
+def test_a_stream_reads_the_bounds(good, feed, tmp_path, suffix):
     rows = make_incomes()
     write(tmp_path / f"numbers.{suffix}", rows)
     write(tmp_path / f"words.{suffix}", in_words(rows))
@@ -114,9 +114,8 @@ def test_a_stream_reads_the_bounds(good, tmp_path, monkeypatch, suffix):
     good("fit", f"words.{suffix}", *options, "--classes", ",".join(NAMES), "-o", "b.pril")
     answers = []
     for model, table in (("a", "numbers"), ("b", "words")):
-        with (tmp_path / f"{table}.{suffix}").open() as file:
-            monkeypatch.setattr("sys.stdin", file)
-            answers.append(good("stream", f"{model}.pril", "-o", f"{model}2.pril", "--quiet"))
+        feed((tmp_path / f"{table}.{suffix}").read_bytes())
+        answers.append(good("stream", f"{model}.pril", "-o", f"{model}2.pril", "--quiet"))
     assert answers[0] == answers[1]
     assert same_model("a2.pril", "b2.pril")
     assert not same_model("a.pril", "a2.pril")
@@ -202,16 +201,12 @@ def test_edges_of_a_forged_file_are_refused(good, bad, tmp_path):
         assert "forged.pril is damaged: its edges" in bad("evaluate", "forged.pril", "t.csv")
 
 
-def test_bad_bounds_in_a_stream(good, call, tmp_path, monkeypatch):
+def test_bad_bounds_in_a_stream(good, call, feed, tmp_path):
     write(tmp_path / "t.csv", make_incomes())
     good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)
-    line = json.dumps({"size": 5, "age": 3, "from": 9, "until": 7}) + "\n"
-
-    with (tmp_path / "rows").open("w+") as file:
-        file.write(json.dumps({"size": 5, "age": 3, "from": 6}) + "\n" + line)
-        file.seek(0)
-        monkeypatch.setattr("sys.stdin", file)
-        code, out, err = call("stream", "t.pril")
+    rows = [{"size": 5, "age": 3, "from": 6}, {"size": 5, "age": 3, "from": 9, "until": 7}]
+    feed("".join(json.dumps(row) + "\n" for row in rows).encode())
+    code, out, err = call("stream", "t.pril")
     assert code == 2
     assert out.count("\n") == 1
     assert "<stdin>, row 2: columns 'from', 'until': 9.0 is above upper, 7.0" in err

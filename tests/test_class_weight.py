@@ -6,7 +6,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import pril
 from learners import ALL, LINEAR
-from pril import MPRIL, PRIL, OrderedLogit, PRank
+from pril import MPRIL, PRIL, OrderedBoosting, OrderedLogit, PRank
 from pril.labels import make_intervals
 
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def same(one, two):
     return np.array_equal(one.decision_function(X), two.decision_function(X))
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", [*ALL, OrderedBoosting])
 def test_balanced_is_scikit_learns_for_exact_labels(cls):
     weighted = cls(class_weight="balanced", random_state=0).fit(X, EXACT)
     given = cls(random_state=0).fit(
@@ -31,7 +31,7 @@ def test_balanced_is_scikit_learns_for_exact_labels(cls):
     assert same(weighted, given)
 
 
-@pytest.mark.parametrize("cls", [OrderedLogit, MPRIL])
+@pytest.mark.parametrize("cls", [OrderedLogit, MPRIL, OrderedBoosting])
 def test_a_range_weighs_the_mean_of_its_classes(cls):
     weights = {1: 5.0, 3: 0.25, 4: 0.0}
     by_class = np.array([5.0, 1.0, 0.25, 0.0])

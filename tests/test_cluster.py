@@ -1,6 +1,5 @@
 """The command on a cluster: the same survey, the same evaluation, rows that stay where they are."""
 
-import io as streams
 import json
 import os
 import re
@@ -217,11 +216,10 @@ def test_a_bad_cell_is_named(parts, client, cells, said, suffix):
     assert said in cluster
 
 
-def test_standard_input_has_its_name(tmp_path, monkeypatch, client):
+def test_standard_input_has_its_name(tmp_path, feed, client):
     rows = make_rows(50)
     rows[30]["size"] = float("inf")
-    data = write(tmp_path / "t.csv", rows).read_bytes()
-    monkeypatch.setattr(sys, "stdin", streams.TextIOWrapper(streams.BytesIO(data)))
+    feed(write(tmp_path / "t.csv", rows).read_bytes())
     with pytest.raises(TableError, match=r"^<stdin>, row 31: column 'size' is inf"):
         start("-", TASK, client)()
 

@@ -94,9 +94,7 @@ def test_any_table_gives_the_same_features():
         encoder.transform(np.zeros((2, 2)))
 
 
-@parametrize_with_checks(
-    [ColumnEncoder(), ColumnEncoder(impute=False), ColumnEncoder(bounded=True)]
-)
+@parametrize_with_checks([ColumnEncoder()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

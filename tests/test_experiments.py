@@ -14,8 +14,6 @@ from pril import PRIL, experiments
 from pril.experiments import claims, protocol
 from pril.experiments.protocol import SYNTHETIC, Curve, Settings, Trial
 
-PRIL_COMMAND = str(Path(sys.executable).parent / "pril")
-
 
 @pytest.fixture
 def data():
@@ -186,38 +184,26 @@ def test_a_page_holds_the_same_as_html_and_as_markdown(tmp_path):
 # --- The command ---
 
 
-def command(*arguments, **environment):
-    return subprocess.run(
-        [PRIL_COMMAND, *arguments], capture_output=True, text=True, check=False,
-        env={**os.environ, **environment},
-    )  # fmt: skip
-
-
-def test_help_is_light_and_shows_an_example():
-    assert "reproduce" in command("--help").stdout
-    assert "Example: pril reproduce --quick" in command("reproduce", "--help").stdout
+def test_help_is_light_and_shows_an_example(good):
+    installed = [Path(sys.executable).parent / "pril", "--help"]
+    assert "reproduce" in subprocess.check_output(installed, text=True)
+    assert "Example: pril reproduce --quick" in good("reproduce", "--help")
     loaded = subprocess.check_output(
         [sys.executable, "-c", "import sys, pril.cli; print(*sys.modules)"], text=True
     )
     assert not {"numba", "sklearn", "numpy"} & set(loaded.split())
 
 
-def test_a_figure_by_command(tmp_path):
-    done = command("reproduce", "figure1", "--out", str(tmp_path / "new"))
-    assert done.returncode == 0, done.stderr
-    assert "report.html" in done.stdout.replace("\n", "")
+def test_a_figure_by_command(tmp_path, good):
+    assert "report.html" in good("reproduce", "figure1", "--out", "new").replace("\n", "")
     assert (tmp_path / "new" / "figure1.svg").is_file()
-    assert command("reproduce", "figure1", "--quiet", "--out", str(tmp_path)).stdout == ""
+    assert good("reproduce", "figure1", "--quiet", "--out", "again") == ""
 
 
-def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path):
+def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path, bad, monkeypatch):
     (tmp_path / "abalone.data").write_text("damaged")
     (tmp_path / "parkinsons_updrs.data").write_text("damaged")
-    done = command("reproduce", "--out", str(tmp_path / "new"), PRIL_DATA=str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr.startswith("pril: ")
-    assert "is not the file that the paper used" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "new").exists()
-    assert command("reproduce", "figure9").returncode == 2
-    assert command("reproduce", "--runs", "0").returncode == 2
+    monkeypatch.setenv("PRIL_DATA", str(tmp_path))
+    assert "is not the file that the paper used" in bad("reproduce", "--out", "new")
+    assert "figure9" in bad("reproduce", "figure9")
+    assert "--runs" in bad("reproduce", "--runs", "0")

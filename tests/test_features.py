@@ -17,7 +17,7 @@ X = rng.normal(size=(200, 4))
 MORE = rng.normal(size=(50, 4))
 
 
-@parametrize_with_checks([LandmarkFeatures(), LandmarkFeatures(5, kernel="rbf", gamma=0.5)])
+@parametrize_with_checks([LandmarkFeatures()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

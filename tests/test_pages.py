@@ -7,6 +7,7 @@ import ast
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -66,8 +67,11 @@ def test_pages_are_found():
 
 @pytest.mark.skipif(os.name == "nt", reason="pages show the commands of a Unix shell")
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=name)
-def test_commands_print_what_the_page_says(path, tmp_path):
-    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+def test_commands_print_what_the_page_says(path, tmp_path, tmp_path_factory, program):
+    script = tmp_path_factory.mktemp("bin") / "pril"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+    script.chmod(0o755)
+    folders = [str(script.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(folders), "COLUMNS": "100"}
     checker = doctest.OutputChecker()
     for block in blocks(path):

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pril import PRIL, LandmarkFeatures, OrderedLogit
+from pril import PRIL, LandmarkFeatures, OrderedBoosting, OrderedLogit
 from pril.labels import make_intervals
 
 pytestmark = [
@@ -54,12 +54,18 @@ def curved(classes):
     return make_pipeline(landmarks, OrderedLogit(classes=classes, random_state=0))
 
 
+def boosted(classes):
+    pytest.importorskip("lightgbm")
+    return OrderedBoosting(classes=classes, random_state=0)
+
+
 @pytest.mark.parametrize(
     ("data", "learner", "allowed"),
     [
         (abalone, linear, (1.06, 1.06)),
         (diabetes, linear, (1.06, 1.06)),
         (abalone, curved, (0.97, 0.98)),
+        (abalone, boosted, (0.97, 0.96)),
     ],
 )
 @pytest.mark.parametrize("kind", [1, 2])

@@ -5,7 +5,6 @@ import io as streams
 import json
 import math
 import os
-import subprocess
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from pril.tables.model import LoadedModel
 from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint
 from tables import GRADES, make_rows
-from test_stream import LABELS, PRIL, csv_lines, fitted, json_lines, piped, row_by_row
+from test_stream import LABELS, csv_lines, fitted, json_lines, piped, row_by_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
@@ -369,27 +368,27 @@ def test_rows_that_come_alone_are_evaluated_in_time(path):
     assert stream.evaluation.unlabelled == 300 - labelled
 
 
-def test_the_command_has_these_options(path, logit):
+def test_the_command_has_these_options(path, logit, call, feed):
     lines = b'{"id": 1, "size": 40, "low": "fair"}\n{"id": 2, "size": "big"}\n{"id": 3}\n'
 
     def run(model, *options):
-        command = [*PRIL, "stream", str(model), "-q", *options]
-        return subprocess.run(command, input=lines, capture_output=True)
+        feed(lines)
+        return call("stream", model, "-q", *options)
 
-    done = run(logit, "--id", "id", "--proba", "--on-error", "skip")
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, done.stderr) == (0, b"")
+    code, out, err = run(logit, "--id", "id", "--proba", "--on-error", "skip")
+    said = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
     assert [row["id"] for row in said] == [1, 2, 3]
     assert list(said[0]) == ["id", "prediction", "score", "probabilities"]
     assert list(said[0]["probabilities"]) == ["poor", "fair", "good", "great"]
     assert said[1] == {"id": 2, "error": "column 'size' is 'big', not a number", "line": 2}
-    done = run(logit, "--id", "id")
-    assert done.returncode == 2
-    assert done.stdout.count(b"\n") == 1
-    assert b"<stdin>, row 2: column 'size' is 'big', not a number" in done.stderr
-    done = run(path, "--proba")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"holds PRIL, which has no probabilities; these models have them" in done.stderr
+    code, out, err = run(logit, "--id", "id")
+    assert code == 2
+    assert out.count("\n") == 1
+    assert "<stdin>, row 2: column 'size' is 'big', not a number" in err
+    code, out, err = run(path, "--proba")
+    assert (code, out) == (2, "")
+    assert "holds PRIL, which has no probabilities; these models have them" in err
 
 
 def test_a_bad_line_that_no_step_can_name_is_answered(tmp_path):

@@ -33,6 +33,7 @@ from pril.core.classifier import ProbabilityClassifier, ThresholdClassifier
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import PolynomialMap
+from pril.learners.boosting.passes import MISSING_LEFT, Forest
 
 __all__ = ["register", "to_onnx"]
 
@@ -256,18 +257,33 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
             "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
             "ColumnEncoder before it"
         )
-    centred = graph.add("Sub", graph.filled(X, model._mean), graph.numbers(model._mean))
-    linear = graph.add("MatMul", centred, graph.numbers(model._slope[:, np.newaxis]))
-    score = graph.add("Add", linear, graph.numbers([model._intercept]))
-    forest = model._forest
-    if len(forest.feature) == 0:
+    forest = Forest(**model._forest)
+    centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
+    score = graph.add("MatMul", centred, graph.numbers(forest.slope[:, np.newaxis]))
+    if len(forest.size) == 0:
         return score
-    tree = np.repeat(np.arange(len(forest.first) - 1), np.diff(forest.first))
-    node = np.arange(len(tree)) - forest.first[tree]
-    leaf, left = forest.feature < 0, np.maximum(forest.child - forest.first[tree], 0)
+    # Splits are in pre-order: the left child is next, the right one comes after all on the left.
+    tree, n_left = np.repeat(np.arange(len(forest.size)), forest.size), forest.end - forest.begin
+    size, split = forest.size[tree], np.concatenate([np.arange(n) for n in forest.size])
+    after = np.append(forest.begin, -1)[np.minimum(np.arange(len(tree)) + n_left, len(tree))]
+    goes_on = (split + n_left < size) & (after == forest.end)
+    left = np.where(n_left > 1, split + 1, size + forest.begin)
+    right = np.where(goes_on, split + n_left, size + forest.end)
+    tree_of_leaf = np.repeat(np.arange(len(forest.size)), forest.size + 1)
+    leaf = np.concatenate([np.arange(n, 2 * n + 1) for n in forest.size])  # numbers of nodes
+    order = np.argsort(np.concatenate([tree, tree_of_leaf]), kind="stable")
+    none = np.zeros(len(leaf))
 
     def doubles(cells: Any) -> Any:
-        return onnx_helper.make_tensor("values", DOUBLE, [len(cells)], cells)
+        return onnx_helper.make_tensor("values", DOUBLE, [len(cells)], cells.tolist())
+
+    def nodes(of_splits: Any, of_leaves: Any) -> Any:
+        """Join what splits and leaves have; the nodes of a tree must be neighbours."""
+        return np.concatenate([of_splits, of_leaves])[order]
+
+    def integers(of_splits: Any, of_leaves: Any) -> list[int]:
+        cells: list[int] = nodes(of_splits, of_leaves).astype(int).tolist()
+        return cells
 
     trees = graph.add(
         "TreeEnsembleRegressor",
@@ -276,21 +292,20 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
         op_version=3,
         n_targets=1,
         aggregate_function="SUM",
-        nodes_treeids=tree.tolist(),
-        nodes_nodeids=node.tolist(),
-        nodes_featureids=np.maximum(forest.feature, 0).tolist(),
-        nodes_modes=["LEAF" if is_leaf else "BRANCH_LEQ" for is_leaf in leaf.tolist()],
-        nodes_values_as_tensor=doubles(np.where(leaf, 0.0, forest.value).tolist()),
-        nodes_truenodeids=np.where(leaf, 0, left).tolist(),
-        nodes_falsenodeids=np.where(leaf, 0, left + 1).tolist(),
-        nodes_missing_value_tracks_true=forest.missing_left.astype(int).tolist(),
-        target_treeids=tree[leaf].tolist(),
-        target_nodeids=node[leaf].tolist(),
-        target_ids=[0] * int(leaf.sum()),
-        target_weights_as_tensor=doubles(forest.value[leaf].tolist()),
+        nodes_treeids=integers(tree, tree_of_leaf),
+        nodes_nodeids=integers(split, leaf),
+        nodes_featureids=integers(forest.feature, none),
+        nodes_modes=nodes(["BRANCH_LEQ"] * len(tree), ["LEAF"] * len(leaf)).tolist(),
+        nodes_values_as_tensor=doubles(nodes(forest.value, none)),
+        nodes_truenodeids=integers(left, none),
+        nodes_falsenodeids=integers(right, none),
+        nodes_missing_value_tracks_true=integers(forest.kind == MISSING_LEFT, none),
+        target_treeids=tree_of_leaf.tolist(),
+        target_nodeids=leaf.tolist(),
+        target_ids=[0] * len(leaf),
+        target_weights_as_tensor=doubles(forest.leaf),
     )
-    trees = graph.add("Cast", trees, to=DOUBLE)
-    return graph.add("Add", score, graph.add("Div", trees, graph.numbers([model._n_boosters])))
+    return graph.add("Add", score, graph.add("Cast", trees, to=DOUBLE))
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:

@@ -9,17 +9,19 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
 from sklearn.utils._array_api import get_namespace
+from sklearn.utils._indexing import _get_column_indices
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import validate_data as _validate_data
 
-from pril.errors import refusing
+from pril.errors import InputError, refusing
 
 __all__ = [
     "HasMethods",
     "Interval",
     "StrOptions",
     "check_feature_names_in",
+    "column_indices",
     "convert_to_numpy",
     "fit_context",
     "get_namespace",
@@ -32,3 +34,11 @@ def validate_data(*arguments: Any, **named: Any) -> Any:
     """Let scikit-learn check X; what it refuses is an error of ours."""
     with refusing():
         return _validate_data(*arguments, **named)
+
+
+def column_indices(X: Any, chosen: Any, name: str) -> list[int]:
+    """Let scikit-learn find the columns that a mask, indices or names choose."""
+    try:
+        return sorted({int(k) for k in _get_column_indices(X, chosen)})
+    except (IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{name}={chosen!r}: {error}") from None

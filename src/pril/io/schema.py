@@ -285,6 +285,34 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
     return before
 
 
+FOREST = {
+    "mean": partial(numbers, shape=("features",)),
+    "slope": partial(numbers, shape=("features",)),
+    "feature": partial(numbers, shape=("splits",), dtypes="int32", low=0),
+    "value": partial(numbers, shape=("splits",)),
+    "kind": partial(numbers, shape=("splits",), dtypes="int8", low=0),
+    "begin": partial(numbers, shape=("splits",), dtypes="int32", low=0),
+    "end": partial(numbers, shape=("splits",), dtypes="int32", low=0),
+    "leaf": partial(numbers, shape=("leaves",)),
+    "words": partial(numbers, shape=("words",), dtypes="uint32"),
+    "size": partial(numbers, shape=("trees",), dtypes="int32", low=0),
+}
+
+
+def _check_boosting(learner: Any, at: str) -> None:
+    from pril.learners.boosting.passes import Forest
+    from pril.learners.boosting.trees import check_forest
+
+    cut, n_features = learner.thresholds_, learner.n_features_in_
+    if len(cut) != len(learner.order_) - 1 or (np.diff(cut) < 0).any():
+        raise wrong(f"{at}.thresholds", f"{len(learner.order_) - 1} ascending numbers", cut)
+    if not set(learner._categories) <= set(map(str, range(n_features))):
+        raise wrong(f"{at}.categories", f"of the {n_features} features", learner._categories)
+    if learner._ends.shape[1] != 2:
+        raise wrong(f"{at}.ends", "pairs", learner._ends)
+    check_forest(Forest(**learner._forest), learner._categories)
+
+
 def _learner(
     name: str, module: str, learned: dict[str, Any] = LEARNED, check: Any = _check_learner
 ) -> Type:
@@ -343,11 +371,16 @@ TYPES = {
             {
                 "order_": partial(labels, of="classes", required=True),
                 **FEATURES,
-                "_learned": dict[str, Any],  # which `__setstate__` checks, as the next two
-                "_forest": dict[str, Any],
-                "_categories": dict[str, list[Any]],
+                "thresholds_": partial(numbers, shape=("cuts",)),
+                "n_iter_": Size,
+                "validation_loss_": partial(numbers, shape=("rounds",)),
+                "feature_importances_": partial(numbers, shape=("features",), low=0),
+                "_categories": dict[str, list[str | float]],
+                "_forest": FOREST,
+                "_ends": partial(numbers, shape=("ranges", "ends"), dtypes="int64", low=0),
+                "_chances": partial(numbers, shape=("ranges", "classes"), low=0),
             },
-            _nothing,
+            _check_boosting,
         ),
         Type(
             "PolynomialMap",

@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pril.core import ranking
 from pril.errors import InputError, InputTypeError, shown
 from pril.io.archive import DTYPES, from_npy, to_npy
 
@@ -151,7 +150,10 @@ class File:
             items = [self.pack(item) for item in value]
             return items if isinstance(value, list) else TupleNode(items)
         if isinstance(value, dict):
-            packed = [(ranking.plain(key), self.pack(item)) for key, item in value.items()]
+            keys = (key.item() if isinstance(key, np.generic) else key for key in value)
+            packed = [
+                (key, self.pack(item)) for key, item in zip(keys, value.values(), strict=True)
+            ]
             for key, _ in packed:
                 if type(key) not in LABEL_TYPES:
                     kinds = "strings or numbers"
@@ -380,6 +382,8 @@ def _numbers(dtype: str, values: list[Any], at: str) -> Array:
 
 def pack_labels(labels: Any) -> LabelsNode:
     """Return numbers, strings or ranges of numbers in the header itself, not in a member."""
+    from pril.core import ranking
+
     array = labels if isinstance(labels, np.ndarray) else ranking.check_classes(labels)
     values = [ranking.plain(label) for label in array.tolist()]
     if values and all(ranking.is_range(one) and isinstance(one.left, Real) for one in values):

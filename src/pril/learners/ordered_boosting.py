@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
-from pril.core.classifier import ProbabilityClassifier, Ratings, naming_rows, read_weights
-from pril.core.label_values import columns_of
-from pril.core.loop import Dense
-from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
-from pril.errors import InputError, RowError
-from pril.learners.boosting import passes
-from pril.learners.boosting.categories import (
-    chosen_features,
-    codes_of,
-    is_categorical,
-    labels_of,
-    refuse_words,
+from pril.core.classifier import (
+    ProbabilityClassifier,
+    Ratings,
+    class_weights,
+    label_weights,
+    naming_rows,
+    read_weights,
 )
-from pril.learners.boosting.training import Ranges, Training
-from pril.learners.boosting.trees import check_forest, require
+from pril.core.loop import Csr, Dense
+from pril.core.rows import check_cells, read_rows
+from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
+from pril.errors import InputError, InputTypeError, RowError
+from pril.learners.boosting import passes
+from pril.learners.boosting.categories import encoded, find_categories
+from pril.learners.boosting.training import Training
 from pril.learners.ordered_logit import MOST_CLASSES
 
 if TYPE_CHECKING:
@@ -33,21 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[Any]
-
-
-# What is learned, beside trees and categories: the type of the array and its sizes.
-LEARNED = {
-    "thresholds_": ("f8", "thresholds"),
-    "n_iter_": ("i8",),
-    "validation_loss_": ("f8", "rounds"),
-    "feature_importances_": ("f8", "features"),
-    "_mean": ("f8", "features"),
-    "_slope": ("f8", "features"),
-    "_intercept": ("f8",),
-    "_n_boosters": ("i8",),
-    "_ends": ("i8", "ranges", "two"),
-    "_chances": ("f8", "ranges", "classes"),
-}
 
 
 class OrderedBoosting(ProbabilityClassifier):
@@ -69,6 +54,10 @@ class OrderedBoosting(ProbabilityClassifier):
     ----------
     classes : array-like of shape (n_classes,), default=None
         The ordered labels, lowest first. None takes them from y.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class, which multiplies the weights of its rows. A dict may leave out classes
+        of weight 1; "balanced" gives all classes the same sum of weights. A range weighs the mean
+        of its classes' weights, and counts in equal parts for its classes.
     max_iter : int, default=300
         Rounds, at most. Each adds a tree to every booster.
     learning_rate : float, default=0.1
@@ -130,8 +119,14 @@ class OrderedBoosting(ProbabilityClassifier):
     -----
     `fit` needs LightGBM: ``pip install 'pril[boosting]'``. A fitted model does not.
 
+    The boosters are less and less careful: in round t, the learning rate is 1 + t / 50 times
+    `learning_rate`, and `l2_regularization` is divided by the same number.
+
     Where no label is exact, nothing shows how ranges come about, and the classes at both ends
     cannot be told from their neighbours.
+
+    To see how the held-out loss falls, plot it: ``plt.plot(model.validation_loss_)``. For SHAP
+    values, explain the score: ``shap.Explainer(model.latent, X)(X)``.
 
     Examples
     --------
@@ -149,6 +144,7 @@ class OrderedBoosting(ProbabilityClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "classes": ["array-like", None],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_leaf_nodes": [Interval(Integral, 2, 1 << 16, closed="both")],
@@ -170,6 +166,7 @@ class OrderedBoosting(ProbabilityClassifier):
         self,
         *,
         classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 300,
         learning_rate: float = 0.1,
         max_leaf_nodes: int = 31,
@@ -185,6 +182,7 @@ class OrderedBoosting(ProbabilityClassifier):
         verbose: int = 0,
     ) -> None:
         self.classes = classes
+        self.class_weight = class_weight
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.max_leaf_nodes = max_leaf_nodes
@@ -224,18 +222,18 @@ class OrderedBoosting(ProbabilityClassifier):
         """
         with self._unchanged_on_failure():
             features = self._read_features(X, reset=True)
-            used, ranges, weight = self._read_labels(y, sample_weight, len(features))
+            used, intervals, weight = self._read_labels(y, sample_weight, len(features))
             if len(used) < len(features):
                 features = features[used]
-            del used  # memory is scarce
             rng = check_random_state(self.random_state)
-            learned = Training(self, features, ranges, weight, rng).run()
-            self.__dict__.update(learned)
+            training = Training(self, features, intervals, weight, rng)
+            del used, intervals  # memory is scarce
+            self.__dict__.update(training.run())
         return self
 
     def _read_labels(
         self, y: Any, sample_weight: ArrayLike | None, n: int
-    ) -> tuple[Array, Ranges, Array]:
+    ) -> tuple[Array, Array, Array]:
         """Set the classes; return which rows have a label and a weight, and both."""
         table = ranking.read(y)
         ranking.check_length(table.values, range(n))
@@ -245,8 +243,14 @@ class OrderedBoosting(ProbabilityClassifier):
             raise InputError("sample_weight is zero for every row: nothing to learn from")
         with naming_rows(used):
             self.order_, intervals = ranking.encode(table.take(used), self.classes)
-        labelled = ranking.is_labelled(intervals)
-        used, intervals = used[labelled], intervals[labelled]
+        weight = weight[used]
+        by_class = class_weights(self.class_weight, self.order_, intervals)
+        if by_class is not None:
+            weight = weight * label_weights(by_class, intervals)
+            if not weight.any():
+                raise InputError("class_weight is zero for every row: nothing to learn from")
+        counts = ranking.is_labelled(intervals) & (weight > 0.0)
+        used, intervals, weight = used[counts], intervals[counts], weight[counts]
         n_classes = len(self.order_)
         if n_classes > MOST_CLASSES:
             raise InputError(
@@ -257,42 +261,26 @@ class OrderedBoosting(ProbabilityClassifier):
             raise InputError(
                 f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {len(used)}"
             )
-        weight = weight[used]
-        return used, Ranges.of(intervals, n_classes), weight / weight.mean()
-
-    # --- Features ---
+        return used, intervals, weight / weight.mean()
 
     def _read_features(self, X: Any, *, reset: bool) -> Array:
         """Return X as a matrix of numbers, the categories as their codes, missing ones as NaN."""
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
-        columns = columns_of(X)
         if reset:
-            self._categories = self._find_categories(X, columns)
-        refuse_words(X, columns, self._categories)
-        if columns is not None and self._categories:
+            self._categories = find_categories(self.categorical_features, X)
+        if self._categories:
+            check_cells(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
-            features = np.empty((len(columns[0]), len(columns)))
-            for k, column in enumerate(columns):
-                if k not in self._categories:
-                    features[:, k] = check_array(
-                        column, dtype=np.float64, ensure_2d=False, ensure_all_finite=False
-                    )
+            features = encoded(X, self._categories)
         else:
-            features = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=(np.float64, np.float32),
-                order="C",
-                ensure_all_finite=False,
-            )
-            columns = None
-            if self._categories:
-                features = features.copy()
-        for k, categories in self._categories.items():
-            column = features[:, k] if columns is None else columns[k]
-            features[:, k] = codes_of(column, categories)
+            rows = read_rows(self, X, constant=0.0, reset=reset, min_rows=1)
+            if isinstance(rows, Csr):
+                raise InputTypeError(
+                    "Sparse data was passed for X, but OrderedBoosting takes dense data: use "
+                    "X.toarray(), or OrderedLogit"
+                )
+            features = rows.X
         infinite = np.isinf(features)
         if infinite.any():
             row, k = np.argwhere(infinite)[0]
@@ -302,25 +290,6 @@ class OrderedBoosting(ProbabilityClassifier):
             raise RowError("X", int(row), f"{reason}: replace it, or use NaN for a missing value")
         return features
 
-    def _find_categories(self, X: Any, columns: list[Any] | None) -> dict[int, Array]:
-        """Return the categories of each feature that has some, ascending."""
-        asked = self.categorical_features
-        if asked is None or (isinstance(asked, str) and columns is None):
-            return {}
-        if isinstance(asked, str) and columns is not None:
-            chosen = [k for k, column in enumerate(columns) if is_categorical(column)]
-        else:
-            chosen = chosen_features(np.asarray(asked), X, columns)
-        cells = np.asarray(X) if columns is None else None
-        return {
-            k: ranking.read(
-                cells[:, k] if cells is not None else columns[k],  # type: ignore[index]
-                name=f"X, feature {k}",
-                columns=(1,),
-            ).seen()
-            for k in chosen
-        }
-
     # --- Predicting ---
 
     def _readable(self, X: Any) -> Dense:
@@ -328,13 +297,9 @@ class OrderedBoosting(ProbabilityClassifier):
         return Dense(self._read_features(X, reset=False), 0.0)
 
     def _rate_rows(self, rows: Dense) -> Ratings:
-        X = rows.X.astype(np.float64, copy=False)
         cut = np.concatenate([[-np.inf], self.thresholds_, [np.inf]])
-        scores = np.empty((len(X), 1))
-        passes.linear_scores(X, self._mean, self._slope, scores[:, 0])
-        trees = np.zeros(len(X))
-        passes.add_trees(X, self._forest, trees)
-        scores[:, 0] += trees / self._n_boosters + self._intercept
+        scores = np.empty((len(rows.X), 1))
+        passes.scores_of(rows.X, passes.Forest(**self._forest), scores[:, 0])
         if self.decision == "mode":
             rank = self._log_probabilities(scores, cut).argmax(axis=1)
         else:
@@ -342,60 +307,11 @@ class OrderedBoosting(ProbabilityClassifier):
         return Ratings(rank, scores, cut)
 
     def _label_chances(self, intervals: Array) -> Array:
-        n_classes = len(self.order_)
-        ranks = np.arange(n_classes)
+        ranks = np.arange(len(self.order_))
         chances = ((intervals[:, :1] <= ranks) & (ranks <= intervals[:, 1:])).astype(float)
-        kinds = self._ends @ [n_classes, 1]
-        kind = intervals @ [n_classes, 1]
-        at = np.minimum(np.searchsorted(kinds, kind), len(kinds) - 1)
-        known = kinds[at] == kind
-        chances[known] = self._chances[at[known]]
+        for ends, known in zip(self._ends, self._chances, strict=True):
+            chances[(intervals == ends).all(axis=1)] = known
         return chances
-
-    # --- Files and copies ---
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return all attributes as plain data; what was learned is arrays of numbers."""
-        state = dict(super().__getstate__())
-        if "_forest" in state:
-            learned = {name: np.asarray(state.pop(name)) for name in LEARNED}
-            state["_learned"] = {name.strip("_"): part for name, part in learned.items()}
-            state["_forest"] = state["_forest"]._asdict()
-            categories = state["_categories"].items()
-            state["_categories"] = {str(k): values.tolist() for k, values in categories}
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set all attributes, if they are right: compiled code trusts them."""
-        if "_forest" not in state:
-            super().__setstate__(state)
-            return
-        state = dict(state)
-        d, n_classes = state["n_features_in_"], len(state["order_"])
-        arrays = state.pop("_learned")
-        sizes = {"classes": n_classes, "thresholds": n_classes - 1, "features": d, "two": 2}
-        for attribute, (dtype, *shape) in LEARNED.items():
-            name = attribute.strip("_")
-            array = np.asarray(arrays.get(name))
-            fits = array.dtype == dtype and array.ndim == len(shape)
-            for size, own in zip(shape, array.shape, strict=False):
-                fits = fits and own == sizes.setdefault(size, own)
-            require(fits, f"{name} must be {np.dtype(dtype)}, of {shape or 'one'}")
-            require(np.isfinite(array).all(), f"{name} must be finite")
-            state[attribute] = array if shape else array.item()
-        (low, high), chances = state["_ends"].T, state["_chances"]
-        kinds = low * n_classes + high
-        ascends = len(kinds) > 0 and (np.diff(kinds) > 0).all()
-        inside = (low >= 0).all() and (low <= high).all() and (high < n_classes).all()
-        require(ascends and inside, "ends must be ranges of the classes, ascending")
-        require((np.diff(state["thresholds_"]) >= 0).all(), "thresholds must be ascending")
-        require((chances >= 0).all() and (chances <= 1).all(), "chances must be within 0..1")
-        require(state["_n_boosters"] > 0, "n_boosters must be positive")
-        categories = {int(k): labels_of(values) for k, values in state["_categories"].items()}
-        require(all(0 <= k < d for k in categories), "categories must be of features")
-        state["_categories"] = categories
-        state["_forest"] = check_forest(state["_forest"], d, set(categories))
-        super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

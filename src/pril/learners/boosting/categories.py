@@ -5,65 +5,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
-from pril.core import ranking
+from pril.core.label_values import columns_of, is_missing
+from pril.core.scikit import column_indices
 from pril.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
+
+def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
+    """Return the categories of each feature that has some, by its number, ascending."""
+    columns = columns_of(X)
+    if asked is None or (isinstance(asked, str) and columns is None):
+        return {}
+    cells = np.asarray(X).T if columns is None else columns
+    if isinstance(asked, str):
+        chosen = [k for k, column in enumerate(cells) if _is_categorical(column)]
+    else:
+        chosen = column_indices(
+            np.asarray(X) if columns is None else X, asked, "categorical_features"
+        )
+    found = {}
+    for k in chosen:
+        values = {value for value in np.asarray(cells[k]).tolist() if not is_missing(value)}
+        found[str(k)] = sorted(values, key=lambda value: (isinstance(value, str), value))
+    return found
 
 
-def is_categorical(column: Any) -> bool:
+def _is_categorical(column: Any) -> bool:
     """Tell whether the dtype of a column says that it has categories."""
     dtype = getattr(column, "dtype", getattr(column, "type", None))
     return hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "dictionary"))
 
 
-def chosen_features(asked: Array, X: Any, columns: list[Any] | None) -> list[int]:
-    """Return the indices of the features that a mask, indices or names choose."""
-    n = np.shape(X)[1] if columns is None else len(columns)
-    names = [str(name) for name in getattr(X, "columns", [])] if asked.dtype.kind in "OU" else []
-    if asked.dtype.kind == "b" and len(asked) == n:
-        return [int(k) for k in np.flatnonzero(asked)]
-    if names and set(asked) <= set(names):
-        return sorted(names.index(name) for name in asked)
-    if asked.dtype.kind in "iu" and ((asked >= 0) & (asked < n)).all():
-        return sorted(set(asked.tolist()))
-    if asked.size == 0:
-        return []
-    raise InputError(
-        f"categorical_features must be a mask of the {n} features, their indices, or the names of "
-        f"columns of a DataFrame, got {ranking.named(asked.tolist())}"
-    )
-
-
-def refuse_words(X: Any, columns: list[Any] | None, categories: dict[int, Array]) -> None:
-    """Refuse columns of words and of dates, unless they are categories."""
-    for k, column in enumerate([] if columns is None else columns):
-        cell = np.asarray(column[:1]).ravel()
-        is_date, is_word = cell.dtype.kind in "mM", any(isinstance(x, str) for x in cell.tolist())
-        if (is_date or is_word) and k not in categories:
-            names = getattr(X, "column_names", getattr(X, "columns", range(k + 1)))
-            raise InputError(
-                f"X, column {names[k]!r} has {'dates' if is_date else 'words'}, such as {cell[0]}: "
-                "make it a number or a categorical column, or put a ColumnEncoder first"
+def encoded(X: Any, categories: dict[str, list[Any]]) -> NDArray[Any]:
+    """Return X as a matrix; a category is its position among all, NaN if it is not known."""
+    columns = columns_of(X)
+    cells = np.asarray(X).T if columns is None else columns
+    features = np.empty((len(cells[0]), len(cells)))
+    for k, column in enumerate(cells):
+        if str(k) in categories:
+            codes = {value: code for code, value in enumerate(categories[str(k)])}
+            features[:, k] = [codes.get(value, np.nan) for value in np.asarray(column).tolist()]
+            continue
+        try:
+            features[:, k] = check_array(
+                column, dtype=np.float64, ensure_2d=False, ensure_all_finite=False
             )
-    if columns is None and getattr(getattr(X, "dtype", None), "kind", "") in ("m", "M"):
-        raise InputError("X has dates: make them numbers")
-
-
-def labels_of(values: list[Any]) -> Array:
-    """Return categories as an array, from a list."""
-    return np.array(values, dtype=object if any(isinstance(v, str) for v in values) else None)
-
-
-def codes_of(column: Any, categories: Array) -> Array:
-    """Return the position of each cell among the categories, NaN for any other."""
-    if len(categories) == 0:
-        return np.full(len(column), np.nan)
-    table = ranking.read(column, columns=(1,))
-    ranks = ranking.to_intervals(table, categories, allow_unknown=True)
-    known = ranking.is_labelled(ranks) & (ranks[:, 0] >= 0)
-    return np.where(known, ranks[:, 0], np.nan)
+        except (TypeError, ValueError) as error:
+            reason = f"X, feature {k}: {error}; make it a number or a categorical column"
+            raise InputError(reason) from None
+    return features

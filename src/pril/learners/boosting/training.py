@@ -5,26 +5,23 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from pril.core.rows import batches
 from pril.learners.boosting import passes
-from pril.learners.boosting.passes import Cuts
+from pril.learners.boosting.passes import odds_of
 from pril.learners.boosting.trees import MOST_KEPT, Engine, plant, prepare_engine
 from pril.learners.ordered_logit import OrderedLogit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pril.learners.ordered_boosting import OrderedBoosting
 
     Array = NDArray[Any]
 
@@ -32,29 +29,9 @@ PROGRESS_SECONDS = 10.0
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
 FIRST_STEPS = 5  # EM steps before the first round
 LARGEST_STEP = 0.5  # of a threshold in an EM step
-
-
-class Ranges(NamedTuple):
-    """The kinds of ranges that occur, and which one each row has."""
-
-    ends: Array  # (kinds, 2), lowest and highest rank, ascending
-    inside: Array  # (kinds, K), 1.0 for the classes of a range
-    group: Array  # (n,)
-
-    @classmethod
-    def of(cls, intervals: Array, n_classes: int) -> Ranges:
-        """Give each range that occurs a number."""
-        kinds, group = np.unique(intervals @ [n_classes, 1], return_inverse=True)
-        ends = np.column_stack(np.divmod(kinds, n_classes))
-        ranks = np.arange(n_classes)
-        inside = (ends[:, :1] <= ranks) & (ranks <= ends[:, 1:])
-        return cls(ends, inside.astype(np.float64), group.astype(np.int16))
-
-    @property
-    def exact(self) -> Array:
-        """Which kinds are exact labels."""
-        exact: Array = self.ends[:, 0] == self.ends[:, 1]
-        return exact
+# After so many rounds, boosters that still improve are half as careful: the learning rate is twice
+# the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
+HALF_AS_CAREFUL = 50
 
 
 class Knowledge(NamedTuple):
@@ -68,173 +45,132 @@ class Knowledge(NamedTuple):
 class Training:
     """The boosters of all folds, growing in step."""
 
-    def __init__(
-        self, model: OrderedBoosting, X: Array, ranges: Ranges, weight: Array, rng: Any
-    ) -> None:
-        n, n_classes = len(X), ranges.inside.shape[1]
-        self.model, self.X, self.ranges = model, X, ranges
-        self.n_boosters = min(model.n_folds, n)
+    def __init__(self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any) -> None:
+        n, ranks = len(X), np.arange(len(model.order_))
+        self.model, self.X, self.n_boosters = model, X, min(model.n_folds, n)
+        kinds, group = np.unique(intervals @ [len(ranks), 1], return_inverse=True)
+        kinds = np.column_stack(np.divmod(kinds, len(ranks)))
+        self.inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(np.float64)
+        self.exact = kinds[:, 0] == kinds[:, 1]
+        self.order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
+        fold[self.order] = np.arange(n) % self.n_boosters
+        self.rows = passes.Rows(kinds, group.astype(np.int16), weight, fold)
+        known = intervals[intervals[:, 0] == intervals[:, 1], 0]
+        trusted = np.bincount(known, minlength=len(ranks)) + model.trust
+        self.doubt = np.divide(model.trust, trusted, out=np.ones(len(ranks)), where=trusted > 0)
         if n < model.n_folds:
             warnings.warn(
                 f"n_folds={model.n_folds}, but only {n} rows have a label: each is a fold",
                 stacklevel=4,
             )
-        self.order = rng.permutation(n)
-        fold = np.empty(n, dtype=np.int8)
-        fold[self.order] = np.arange(n) % self.n_boosters
-        self.rows = passes.Rows(ranges.ends, ranges.group, weight, fold)
-        count = np.bincount(ranges.group, minlength=len(ranges.ends))
-        exact_rows = np.zeros(n_classes)
-        exact_rows[ranges.ends[ranges.exact, 0]] = count[ranges.exact]
-        if n_classes > 1 and not exact_rows.any():
+        if len(known) == 0 and len(ranks) > 1:
             warnings.warn(
                 "no label is exact: the classes at both ends cannot be told from their neighbours; "
                 "a few exact labels would show how ranges come about",
                 stacklevel=4,
             )
-        trust = float(model.trust)
-        self.doubt = np.divide(
-            trust, trust + exact_rows, out=np.ones(n_classes), where=trust + exact_rows > 0
-        )
-        self.scores = np.empty((self.n_boosters, n), dtype=np.float32)
 
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
-        model = self.model
+        model, n_jobs = self.model, min(effective_n_jobs(self.model.n_jobs), self.n_boosters)
         # OpenMP's threads wait by spinning, which takes seconds where processors are busy.
-        with (
-            threadpool_limits(1, "openmp"),
-            _threads(min(effective_n_jobs(model.n_jobs), self.n_boosters)) as side_by_side,
-        ):
-            self._standardise()
-            few = len(self.X) <= MOST_KEPT  # each start copies its rows
-            starts = (side_by_side if few else map)(self._start, range(self.n_boosters))
-            slopes, cuts = zip(*starts, strict=True)
-            centres = [cut.sum() / max(len(cut), 1) for cut in cuts]
-            theta = np.mean([c - m for c, m in zip(cuts, centres, strict=True)], axis=0)
-            start = np.empty(len(self.X))
-            for scores, slope, centre in zip(self.scores, slopes, centres, strict=True):
-                passes.linear_scores(self.X, self.mean, slope, start)
-                scores[:] = start - centre
-            del start, self.order
-            knowledge = Knowledge(theta, self.ranges.inside, self.ranges.inside)
-            held_out = self._held_out()
+        with threadpool_limits(1, "openmp"), ThreadPoolExecutor(n_jobs) as pool:
+            slope, centre, theta = self._start(pool)
+            knowledge = Knowledge(theta, self.inside, self.inside)
             for _ in range(FIRST_STEPS):
-                knowledge = self._improved(knowledge, held_out)
+                knowledge = self._improved(knowledge)
             data, parameters = prepare_engine(model, self.X)
-            self.engines = [Engine(data, parameters, scores) for scores in self.scores]
+            engines = [Engine(data, parameters, scores) for scores in self.scores]
             losses: list[float] = []
-            best, kept, said = math.inf, (0, knowledge), time.monotonic()
-            for n_iter in range(1, model.max_iter + 1):
-                list(side_by_side(partial(self._grow, knowledge), range(self.n_boosters)))
-                held_out = self._held_out()
-                knowledge = self._improved(knowledge, held_out)
-                losses.append(self._loss(knowledge, held_out))
+            best, n_iter, kept, said = math.inf, 0, knowledge, time.monotonic()
+            while len(losses) < model.max_iter and len(losses) - n_iter < model.n_iter_no_change:
+                grow = partial(self._grow, knowledge, 1.0 + len(losses) / HALF_AS_CAREFUL)
+                list(pool.map(grow, range(self.n_boosters), engines))
+                knowledge = self._improved(knowledge)
+                losses.append(self._loss(knowledge))
                 if losses[-1] < best - LEAST_GAIN:
-                    best, kept = losses[-1], (n_iter, knowledge)
-                elif n_iter - kept[0] >= model.n_iter_no_change:
-                    break
+                    best, n_iter, kept = losses[-1], len(losses), knowledge
                 if model.verbose and time.monotonic() - said >= PROGRESS_SECONDS:
                     said = time.monotonic()
                     print(
-                        f"round {n_iter}: held-out loss {losses[-1]:.5f}, best {best:.5f} after "
-                        f"round {kept[0]}"
+                        f"round {len(losses)}: held-out loss {losses[-1]:.5f}, best {best:.5f} "
+                        f"after round {n_iter}"
                     )
-        n_iter, knowledge = kept
-        grown = [tree for engine in self.engines for tree in engine.grown(n_iter)]
-        gain = np.zeros(self.X.shape[1])
-        for tree in grown:
-            np.add.at(gain, tree.feature[tree.feature >= 0], tree.gain)
+        trees = [text for engine in engines for text in engine.grown()[:n_iter]]
+        forest = plant(trees, model._categories)
+        forest["leaf"] /= self.n_boosters
+        gains = np.bincount(forest["feature"], forest.pop("gain"), minlength=self.X.shape[1])
         return {
-            "thresholds_": knowledge.theta,
+            "thresholds_": kept.theta + centre,
             "n_iter_": n_iter,
             "validation_loss_": np.array(losses),
-            "feature_importances_": gain / (gain.sum() or 1.0),
-            "_mean": self.mean,
-            "_slope": np.mean(slopes, axis=0),
-            "_intercept": -float(np.mean(centres)),
-            "_n_boosters": self.n_boosters,
-            "_forest": plant(grown),
-            "_ends": self.ranges.ends,
-            "_chances": knowledge.q,
+            "feature_importances_": gains / (gains.sum() or 1.0),
+            "_forest": {"mean": self.mean, "slope": slope, **forest},
+            "_ends": self.rows.ends,
+            "_chances": kept.q,
         }
 
-    # --- The linear start ---
-
-    def _standardise(self) -> None:
-        """Find mean and standard deviation of each feature, missing values left out."""
-        d = self.X.shape[1]
-        n, total, squares = np.zeros(d), np.zeros(d), np.zeros(d)
+    def _start(self, pool: ThreadPoolExecutor) -> tuple[Array, float, Array]:
+        """Begin with linear models; return their mean slope, centre and centred thresholds."""
+        scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
             for batch in batches(len(self.X), 1 << 16):
-                n += np.count_nonzero(~np.isnan(self.X[batch]), axis=0)
-                total += np.nansum(self.X[batch], axis=0, dtype=np.float64)
-            self.mean = np.nan_to_num(total / n, nan=0.0, posinf=0.0, neginf=0.0)
-            for batch in batches(len(self.X), 1 << 16):
-                squares += np.nansum((self.X[batch] - self.mean) ** 2, axis=0)
-            self.scale = 1.0 / np.sqrt(squares / n)
-        self.scale[~np.isfinite(self.scale)] = 0.0  # constant, missing or too large: not used
-        self.scale[list(self.model._categories)] = 0.0
+                scaler.partial_fit(self.X[batch])
+        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
+        scaler.scale_[[int(k) for k in self.model._categories]] = np.inf
+        self.mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
 
-    def _start(self, j: int) -> tuple[Array, Array]:
-        """Return slopes and thresholds of a linear model that has not seen fold j."""
-        rows = self.order[self.rows.fold[self.order] != j]
-        n_classes = self.ranges.inside.shape[1]
-        Z = self.X[rows].astype(np.float64, copy=False)
-        Z -= self.mean
-        Z *= self.scale
-        np.nan_to_num(Z, copy=False)
-        logit = OrderedLogit(classes=np.arange(n_classes), trust=self.model.trust, random_state=0)
-        logit.fit(Z, self.ranges.ends[self.ranges.group[rows]], self.rows.weight[rows])
-        return logit.coef_ * self.scale, logit.thresholds_
+        def learn(j: int) -> tuple[Array, Array]:
+            """Return slopes and thresholds of a model that has not seen fold j."""
+            rows = self.order[self.rows.fold[self.order] != j]
+            labels, weight = self.rows.ends[self.rows.group[rows]], self.rows.weight[rows]
+            classes, trust = np.arange(self.inside.shape[1]), self.model.trust
+            logit = OrderedLogit(classes=classes, trust=trust, random_state=0)
+            Z = np.nan_to_num(scaler.transform(self.X[rows]), copy=False)
+            logit.fit(Z, labels, weight)
+            return logit.coef_ / scaler.scale_, logit.thresholds_
 
-    # --- Rounds ---
+        few = len(self.X) <= MOST_KEPT  # each start copies its rows
+        starts = (pool.map if few else map)(learn, range(self.n_boosters))
+        slopes, cuts = map(np.array, zip(*starts, strict=True))
+        del self.order  # memory is scarce
+        centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
+        self.scores = np.empty((self.n_boosters, len(self.X)), dtype=np.float32)
+        for batch in batches(len(self.X), 1 << 16):
+            rows = np.nan_to_num(self.X[batch] - self.mean)
+            self.scores[:, batch] = (rows @ slopes.T - centres).T
+        theta = (cuts - centres[:, np.newaxis]).mean(axis=0)
+        return slopes.mean(axis=0), centres.mean(), theta
 
-    def _grow(self, knowledge: Knowledge, j: int) -> None:
+    def _grow(self, knowledge: Knowledge, haste: float, j: int, engine: Engine) -> None:
         """Add a tree to a booster, learned from the rows outside its fold."""
-        gradient = np.empty(len(self.X), dtype=np.float32)
-        hessian = np.empty_like(gradient)
-        cuts = Cuts.of(knowledge.theta)
-        passes.fill_gradients(self.scores[j], j, cuts, knowledge.q, self.rows, gradient, hessian)
-        self.engines[j].grow(gradient, hessian)
+        gradient, hessian = np.empty((2, len(self.X)), dtype=np.float32)
+        odds = odds_of(knowledge.theta)
+        passes.fill_gradients(self.scores[j], j, odds, knowledge.q, self.rows, gradient, hessian)
+        gradient *= haste**2  # the same as a rate times haste, and l2 divided by it
+        hessian *= haste
+        engine.grow(gradient, hessian)
 
     def _held_out(self) -> Array:
         """Return the score of each row by the booster that has not seen it."""
-        scores: Array = np.empty_like(self.scores[0])
-        for j, own in enumerate(self.scores):
-            np.copyto(scores, own, where=self.rows.fold == j)
+        scores: Array = self.scores[self.rows.fold, np.arange(len(self.X))]
         return scores
 
-    def _improved(self, knowledge: Knowledge, scores: Array) -> Knowledge:
+    def _improved(self, knowledge: Knowledge) -> Knowledge:
         """Take one EM step."""
-        (theta, _, q), inside = knowledge, self.ranges.inside
-        k = len(theta)
-        table, slope, diagonal = np.zeros_like(inside), np.zeros(k), np.full(k, 1e-3)
-        beside = np.zeros(max(k - 1, 0))
-        sums = table, slope, diagonal, beside
-        passes.add_up(scores, Cuts.of(theta), q, self.rows, sums)
+        (theta, _, q), inside = knowledge, self.inside
+        table, slope, upper = np.zeros_like(inside), np.zeros_like(theta), np.diag(0.0 * theta)
+        passes.add_up(self._held_out(), odds_of(theta), q, self.rows, table, slope, upper)
         total = table.sum(axis=0) + 1e-12
         at_random = (table.sum(axis=1) / (inside @ total))[:, np.newaxis]
         chance = ((1.0 - self.doubt) * table / total + self.doubt * at_random) * inside
-        chance[self.ranges.exact] = inside[self.ranges.exact]
-        information = np.diag(diagonal)
-        if k > 1:
-            information += np.diag(beside, 1) + np.diag(beside, -1)
-        step = np.linalg.solve(information, slope)
-        theta = np.maximum.accumulate(theta + np.clip(step, -LARGEST_STEP, LARGEST_STEP))
+        chance[self.exact] = inside[self.exact]
+        information = upper + np.triu(upper, 1).T + 1e-3 * np.eye(len(theta))
+        step = np.clip(np.linalg.solve(information, slope), -LARGEST_STEP, LARGEST_STEP)
+        theta = np.maximum.accumulate(theta + step)
         return Knowledge(theta, chance, chance / chance.max(axis=1, keepdims=True))
 
-    def _loss(self, knowledge: Knowledge, scores: Array) -> float:
-        cuts = Cuts.of(knowledge.theta)
-        loss = passes.held_out_loss(scores, cuts, knowledge.chance, self.rows)
+    def _loss(self, knowledge: Knowledge) -> float:
+        odds = odds_of(knowledge.theta)
+        loss = passes.held_out_loss(self._held_out(), odds, knowledge.chance, self.rows)
         return float(loss / self.rows.weight.sum())
-
-
-@contextmanager
-def _threads(n_jobs: int) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], Any]]:
-    """Give a `map` that works in so many threads."""
-    if n_jobs == 1:
-        yield map
-    else:
-        with ThreadPoolExecutor(n_jobs) as pool:
-            yield pool.map

@@ -3,78 +3,26 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pril.errors import InputError, MissingExtraError
-from pril.learners.boosting.passes import Forest
+from pril.learners.boosting.passes import MISSING_LEFT, SET, Forest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pril.learners.ordered_boosting import OrderedBoosting
-
     Array = NDArray[Any]
 
 MOST_KEPT = 200_000  # rows
+# The arrays of a tree, and of a forest.
+TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4", "leaf": "f8",
+         "words": "u4", "gain": "f8"}  # fmt: skip
 
 
-class Tree(NamedTuple):
-    """One tree, its nodes as in a `Forest`."""
-
-    feature: Array
-    value: Array
-    child: Array
-    missing_left: Array
-    is_set: Array
-    sets: list[Array]
-    gain: Array  # of each split, in the order of the nodes
-
-
-class Engine:
-    """Grows the trees of one booster: LightGBM, in one thread, so that threads change no bit.
-
-    It gets all rows: those of the fold that the booster must not see have gradients of 0, and
-    LightGBM says for all of them what the new tree adds.
-    """
-
-    def __init__(self, data: Any, parameters: dict[str, Any], scores: Array) -> None:
-        self.data, self.parameters, self.scores = data, parameters, scores
-        # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
-        self.is_kept = len(scores) <= MOST_KEPT
-        self.start = scores.copy() if self.is_kept else scores
-        self.booster: Any = None
-        self.rounds: list[int] = []  # how many trees there are after each round
-        self.trees: list[Tree] = []
-
-    def grow(self, gradient: Array, hessian: Array) -> None:
-        """Grow a tree, and add what it says of each row to the scores."""
-        if self.data is None:
-            return
-        if self.booster is None:
-            self.booster = import_engine().Booster(self.parameters, self.data)
-        self.booster.update(fobj=lambda *_: (gradient, hessian))
-
-        def add(outputs: Array, _: Any) -> tuple[str, float, bool]:
-            np.add(self.start, outputs, out=self.scores)
-            return "", 0.0, True
-
-        self.booster.eval_train(add)
-        if not self.is_kept:
-            self.trees += read_trees(self.booster)
-            self.booster = None
-        self.rounds.append(self.booster.num_trees() if self.is_kept else len(self.trees))
-
-    def grown(self, n_rounds: int) -> list[Tree]:
-        """Return the trees of the first rounds."""
-        if self.booster is not None:
-            self.trees = read_trees(self.booster)
-        return self.trees[: self.rounds[n_rounds - 1]] if self.rounds else []
-
-
-def import_engine() -> Any:
-    """Import LightGBM, on first use."""
+def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
+    """Return LightGBM's form of the features, None if it can split none, and its parameters."""
     try:
         import lightgbm
     except (ImportError, OSError) as error:
@@ -83,11 +31,6 @@ def import_engine() -> Any:
             f"package libgomp1 ({error})",
             "boosting",
         ) from error
-    return lightgbm
-
-
-def prepare_engine(model: OrderedBoosting, X: Array) -> tuple[Any, dict[str, Any]]:
-    """Return LightGBM's form of the features, None if it can split none, and its parameters."""
     parameters = {
         "objective": "none",
         "metric": "None",
@@ -100,144 +43,134 @@ def prepare_engine(model: OrderedBoosting, X: Array) -> tuple[Any, dict[str, Any
         "lambda_l2": float(model.l2_regularization),
         "deterministic": True,
         "force_col_wise": True,
-        "num_threads": 1,
+        "num_threads": 1,  # so that threads change no bit
         "verbosity": -1,
     }
-    categorical = sorted(model._categories)
-    data = (
-        import_engine().Dataset(X, categorical_feature=categorical, params=parameters).construct()
-    )
+    categorical = [int(k) for k in model._categories]
+    data = lightgbm.Dataset(X, categorical_feature=categorical, params=parameters).construct()
     # LightGBM fails if it can split no feature: all are constant, or the rows are too few.
     can_split = any(data.feature_num_bin(k) > 0 for k in range(X.shape[1]))
     return data if can_split else None, parameters
 
 
-def read_trees(booster: Any) -> list[Tree]:
-    """Read the trees of a booster from LightGBM's text."""
-    parts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")
-    return [read_tree(part) for part in parts[1:]]
+class Engine:
+    """Grows the trees of one booster.
+
+    LightGBM gets all rows: those of the fold that the booster must not see have gradients of 0, and
+    it says for all of them what the new tree adds.
+    """
+
+    def __init__(self, data: Any, parameters: dict[str, Any], scores: Array) -> None:
+        self.data, self.parameters, self.scores = data, parameters, scores
+        # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
+        self.is_kept = len(scores) <= MOST_KEPT
+        self.start = scores.copy() if self.is_kept else scores
+        self.booster: Any = None
+        self.trees: list[str] = []  # the text of each, of those that have no booster any more
+
+    def grow(self, gradient: Array, hessian: Array) -> None:
+        """Grow a tree, and add what it says of each row to the scores."""
+        import lightgbm
+
+        if self.data is None:
+            return
+        if self.booster is None:
+            self.booster = lightgbm.Booster(self.parameters, self.data)
+        self.booster.update(fobj=lambda *_: (gradient, hessian))
+
+        def add(outputs: Array, _: Any) -> tuple[str, float, bool]:
+            np.add(self.start, outputs, out=self.scores)
+            return "", 0.0, True
+
+        self.booster.eval_train(add)
+        if not self.is_kept:
+            self.trees, self.booster = self.grown(), None
+
+    def grown(self) -> list[str]:
+        """Return LightGBM's text of all trees."""
+        if self.booster is None:
+            return self.trees
+        text: str = self.booster.model_to_string()
+        return self.trees + text.partition("\nend of trees")[0].split("\nTree=")[1:]
 
 
-def read_tree(text: str) -> Tree:
-    """Read one tree from LightGBM's text."""
+def plant(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array]:
+    """Read trees from LightGBM's text; return the arrays of a forest, and the gain of splits."""
+    trees: list[dict[str, Array]] = []
+    n_words = 0
+    for text in texts:
+        trees.append(read_tree(text, n_words, categories))
+        n_words += len(trees[-1]["words"])
+    forest = {
+        name: np.concatenate([[], *(tree[name] for tree in trees)]).astype(dtype)
+        for name, dtype in TYPES.items()
+    }
+    return forest | {"size": np.array([len(tree["feature"]) for tree in trees], dtype="i4")}
+
+
+def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict[str, Array]:
+    """Read one tree; its sets begin after so many words of other trees."""
     lines = (line.partition("=") for line in text.splitlines())
-    parts = {name: cells.split() for name, _, cells in lines}
+    cells = {name: values.split() for name, _, values in lines}
 
     def numbers(name: str, dtype: Any = np.int64) -> Array:
-        return np.array(parts.get(name, []), dtype=dtype)
+        return np.array(cells.get(name, []), dtype=dtype)
 
-    below = np.column_stack([numbers("left_child"), numbers("right_child")])
-    m = len(below)
-    # The children of LightGBM's node i become nodes 1 + 2i and 2 + 2i, which are after it.
-    slots, is_leaf = below.ravel(), below.ravel() < 0
-    place = np.zeros(m, dtype=np.int64)
-    place[slots[~is_leaf]] = 1 + np.flatnonzero(~is_leaf)
-    feature = np.full(2 * m + 1, -1, dtype=np.int32)
-    value, child = np.zeros(2 * m + 1), np.zeros(2 * m + 1, dtype=np.int32)
-    missing_left, is_set = np.zeros(2 * m + 1, dtype=bool), np.zeros(2 * m + 1, dtype=bool)
-    feature[place] = numbers("split_feature")
-    # A split of the missing values from all others has an infinite threshold.
-    value[place] = np.nan_to_num(numbers("threshold", np.float64))
-    child[place] = 1 + 2 * np.arange(m)
-    outputs = numbers("leaf_value", np.float64)
-    if m == 0:
-        value[:] = outputs
-    value[1 + np.flatnonzero(is_leaf)] = outputs[~slots[is_leaf]]
-    kind = numbers("decision_type")
-    is_set[place] = kind & 1 == 1
+    left, right, leaf = numbers("left_child"), numbers("right_child"), numbers("leaf_value", float)
+    # LightGBM's node i is a split; -1 - i is leaf i. `at`: how many leaves are left of a node.
+    at: dict[int, int] = {}
+    splits: list[int] = []
+    leaves: list[int] = []
+    stack = [0 if len(left) else -1]
+    while stack:
+        node = stack.pop()
+        at[node] = len(leaves)
+        if node < 0:
+            leaves.append(~node)
+        else:
+            splits.append(node)
+            stack += [int(right[node]), int(left[node])]
+    decision, feature = numbers("decision_type"), numbers("split_feature")
     # Where no value was missing, a missing one goes with the larger part of the rows.
-    counts = np.zeros(2 * m, dtype=np.int64)
-    counts[is_leaf] = numbers("leaf_count")[~slots[is_leaf]]
-    counts[~is_leaf] = numbers("internal_count")[slots[~is_leaf]]
-    larger = counts[0::2] >= counts[1::2]
-    missing_left[place] = np.where(kind & 12 == 8, kind & 2 == 2, larger) & (kind & 1 == 0)
-    words, first = numbers("cat_threshold", np.uint32), numbers("cat_boundaries")
-    sets = [words[a:b] for a, b in pairwise(first)]
-    gain = numbers("split_gain", np.float64)
-    return Tree(feature, value, child, missing_left, is_set, sets, gain[np.argsort(place)])
-
-
-FOREST_TYPES = Forest(
-    first=np.int32,
-    feature=np.int32,
-    value=np.float64,
-    child=np.int32,
-    missing_left=np.bool_,
-    is_set=np.bool_,
-    set_first=np.int32,
-    set_words=np.uint32,
-)
-
-
-def plant(trees: list[Tree]) -> Forest:
-    """Put trees one after the other."""
-    first = np.cumsum([0, *(len(tree.feature) for tree in trees)])
-    n_sets = np.cumsum([0, *(len(tree.sets) for tree in trees)])
-    words = [words for tree in trees for words in tree.sets]
-    parts = {
-        "first": [first],
-        "feature": [tree.feature for tree in trees],
-        "value": [t.value + n * t.is_set for t, n in zip(trees, n_sets, strict=False)],
-        "child": [tree.child + a for tree, a in zip(trees, first, strict=False)],
-        "missing_left": [tree.missing_left for tree in trees],
-        "is_set": [tree.is_set for tree in trees],
-        "set_first": [np.cumsum([0, *map(len, words)])],
-        "set_words": words,
+    counts = np.concatenate([numbers("internal_count"), numbers("leaf_count")[::-1]])
+    larger = counts[left] >= counts[right]
+    kind = np.where(decision & 12 == 8, decision & 2 == 2, larger) * MISSING_LEFT
+    # A split of the missing values from all others has an infinite threshold.
+    value = np.nan_to_num(numbers("threshold", float))
+    sets = [np.empty(0, np.uint32)]
+    words, first = numbers("cat_threshold", np.uint32), list(pairwise(numbers("cat_boundaries")))
+    for node in np.flatnonzero(decision & 1).tolist():
+        a, b = first[int(value[node])]
+        kind[node], value[node] = SET, n_words + sum(map(len, sets))
+        width = 1 + (len(categories[str(feature[node])]) >> 5)
+        sets.append(np.resize(np.append(words[a:b], np.zeros(width, np.uint32)), width))
+    return {
+        "feature": feature[splits],
+        "value": value[splits],
+        "kind": kind[splits],
+        "begin": np.array([at[node] for node in splits]),
+        "end": np.array([at[int(right[node])] for node in splits]),
+        "leaf": leaf[leaves],
+        "words": np.concatenate(sets),
+        "gain": numbers("split_gain", float)[splits],
     }
-    types = FOREST_TYPES._asdict()
-    return Forest(
-        **{
-            name: np.concatenate([np.empty(0, types[name]), *arrays]).astype(types[name])
-            for name, arrays in parts.items()
-        }
-    )
 
 
-def check_forest(parts: dict[str, Any], n_features: int, categorical: set[int]) -> Forest:
-    """Return arrays as a forest if every index in them is right: compiled code does not look."""
-    for name, dtype in FOREST_TYPES._asdict().items():
-        part = parts.get(name)
-        fits = isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype == dtype
-        require(fits, f"forest.{name} must be a one-dimensional array of {dtype.__name__}")
-    forest = Forest(**{name: np.ascontiguousarray(parts[name]) for name in Forest._fields})
-    n_nodes, n_sets = len(forest.feature), len(forest.set_first) - 1
-    node = np.arange(n_nodes)
-    require(all(len(part) == n_nodes for part in forest[1:6]), "forest: arrays differ in length")
-    for name, first, n in (
-        ("first", forest.first, n_nodes),
-        ("set_first", forest.set_first, len(forest.set_words)),
-    ):
-        fits = len(first) > 0 and first[0] == 0 and first[-1] == n and (np.diff(first) > 0).all()
-        require(fits, f"forest.{name} must ascend from 0 to {n}")
-    is_split = forest.feature >= 0
-    require(
-        (forest.feature >= -1).all() and (forest.feature < n_features).all(),
-        "forest.feature must be a feature, or -1",
-    )
-    require(np.isfinite(forest.value).all(), "forest.value must be finite")
-    # Every node but a root is the child of one node, which is before it and in the same tree.
-    children = np.add.outer([0, 1], forest.child[is_split].astype(np.int64)).ravel()
-    roots = forest.first[:-1]
-    require(
-        np.array_equal(np.sort(children), np.setdiff1d(node, roots))
-        and (forest.child[is_split] > node[is_split]).all()
-        and (
-            np.searchsorted(roots, children, side="right")
-            == np.tile(np.searchsorted(roots, node[is_split], side="right"), 2)
-        ).all(),
-        "forest.child is not the child of a tree",
-    )
-    number, is_set = forest.value[forest.is_set], forest.is_set
-    require(
-        is_split[is_set].all()
-        and set(forest.feature[is_set].tolist()) <= categorical
-        and ((number >= 0) & (number < n_sets) & (number % 1 == 0)).all(),
-        "forest.is_set: a set of categories must be known, and of a feature that has categories",
-    )
-    return forest
-
-
-def require(holds: Any, reason: str) -> None:
-    """Refuse arrays of which something does not hold."""
-    if not holds:
-        raise InputError(f"the model is damaged: {reason}")
+def check_forest(forest: Forest, categories: dict[str, list[Any]]) -> None:
+    """Refuse arrays with an index that is out of range: compiled code trusts them."""
+    size, n, is_set = forest.size, forest.size.sum(), forest.kind == SET
+    most = np.repeat(size, size) if n == len(forest.feature) else -1
+    widths = np.zeros(len(forest.mean), dtype=np.int64)
+    for k, values in categories.items():
+        widths[int(k)] = 1 + (len(values) >> 5)
+    width, first = widths[forest.feature % len(widths)][is_set], forest.value[is_set]
+    for name, holds in {
+        "size": n == len(forest.feature) and n + len(size) == len(forest.leaf),
+        "feature": (forest.feature < len(widths)).all(),
+        "begin": (forest.begin < forest.end).all(),
+        "end": (forest.end <= most).all(),  # the last leaf is never on the left
+        "kind": (forest.kind <= SET).all() and (width > 0).all(),
+        "value": ((first >= 0) & (first % 1 == 0) & (first + width <= len(forest.words))).all(),
+    }.items():
+        if not holds:
+            raise InputError(f"the model is damaged: forest.{name} does not fit the other arrays")

@@ -1,0 +1,137 @@
+"""Change the source at random, one place at a time, and see whether the tests notice.
+
+    python tests/mutations.py 40 --seed 1 src/pril/core src/pril/labels.py
+
+A copy of the project is made. First its tests must pass as they are, which also compiles; then each
+mutation is tried with the tests of its module. Those that survive are printed: each is a missing
+test, or changes nothing that anyone could see.
+"""
+
+import argparse
+import difflib
+import io
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+OTHERS = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
+    "+=": "-=", "-=": "+=", "and": "or", "or": "and", "True": "False", "False": "True",
+    "not": "", "min": "max", "max": "min", "any": "all", "all": "any",
+}  # fmt: skip
+# The tests of a file of src/pril, or of a folder; the first line that fits counts.
+TESTS = {
+    "core/loop": "loop linear one_row posterior in_place",
+    "core/one_row": "one_row in_place river",
+    "core/rank": "labels class_order linear",
+    "core/label": "labels class_order linear",
+    "core": "linear labels batches class_order one_row loop in_place orders",
+    "learners/boosting": "ordered_boosting",
+    "learners/ordered_boosting": "ordered_boosting",
+    "learners/kernel_pril": "kernel batches",
+    "learners/ordered_logit": "ordered_logit loop posterior linear",
+    "learners": "linear loop batches one_row",
+    "kernels": "kernel fused",
+    "labels": "labels brackets",
+    "metrics": "metrics class_order",
+    "evaluate": "evaluate loop",
+    "features": "features kernel",
+    "ranges": "ranges",
+    "datasets": "datasets",
+    "io": "io",
+    "dask": "dask cluster",
+    "tables/stream": "stream stream_answers",
+    "tables/answers": "stream stream_answers",
+    "tables/json": "stream stream_answers tables",
+    "tables/encoder": "encoder tables training",
+    "tables": "tables training encoder cli reliability quotes brackets stream cluster",
+    "cli": "cli reliability brackets stream",
+    "plotting": "plotting report",
+    "reporting": "report cli",
+    "theory": "theory",
+    "experiments": "experiments",
+    "onnx": "onnx",
+    "river": "river",
+}
+
+
+def mutations(path):
+    """Yield a file's text with one token replaced, and the number of its line."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        other = OTHERS.get(token.string)
+        if token.type == tokenize.NUMBER and token.string.isdigit():
+            other = str(int(token.string) + 1)
+        if other is not None and token.type in (tokenize.OP, tokenize.NAME, tokenize.NUMBER):
+            (row, start), (_, end) = token.start, token.end
+            changed = lines[row - 1][:start] + other + lines[row - 1][end:]
+            yield row, "".join([*lines[: row - 1], changed, *lines[row:]])
+
+
+def tests_of(path):
+    """Return the files that test a file of the package."""
+    name = path.relative_to(ROOT / "src/pril").with_suffix("").as_posix()
+    words = next((TESTS[start] for start in TESTS if name.startswith(start)), "package")
+    return [f"tests/test_{word}.py" for word in words.split()]
+
+
+def passes(copy, tests, seconds):
+    """Return whether tests pass in a copy; those that hang do not."""
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command += ["-m", "not slow and not attack and not site"]
+    try:
+        ended = subprocess.run(
+            command, cwd=copy, env=environment, timeout=seconds,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    return ended.returncode == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("number", type=int)
+    parser.add_argument("paths", type=Path, nargs="*", default=[ROOT / "src/pril"])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=600, help="for the tests of one file")
+    given = parser.parse_intermixed_args()
+    files = sorted(
+        file
+        for path in map(Path.resolve, given.paths)
+        for file in (path.rglob("*.py") if path.is_dir() else [path])
+    )
+    drawn = random.Random(given.seed).sample(  # noqa: S311
+        [(file, *mutation) for file in files for mutation in mutations(file)], given.number
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "pril"
+        ignored = shutil.ignore_patterns(".*", "output", "__pycache__", "auto_examples")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        for tests in {tuple(tests_of(file)) for file, *_ in drawn}:
+            assert passes(copy, tests, given.seconds), f"fails without a mutation: {tests}"
+        survived = 0
+        for file, line, text in drawn:
+            name, before = file.relative_to(ROOT), file.read_text(encoding="utf-8")
+            (copy / name).write_text(text, encoding="utf-8")
+            found = not passes(copy, tests_of(file), given.seconds)
+            shutil.copy2(file, copy / name)  # with its time: its compiled code is used again
+            survived += not found
+            print(f"{'caught' if found else 'SURVIVED'}  {name}:{line}", flush=True)
+            if not found:
+                changes = difflib.unified_diff(before.splitlines(), text.splitlines(), n=1)
+                print(*list(changes)[2:], sep="\n", flush=True)
+    print(f"{given.number - survived} of {given.number} caught")
+
+
+if __name__ == "__main__":
+    main()
