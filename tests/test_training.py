@@ -42,7 +42,9 @@ def features_and_labels(rows):
     return frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
 
 
-@pytest.mark.parametrize("name", [name for name in BY_COMMAND if BY_COMMAND[name].takes_ranges])
+@pytest.mark.parametrize(
+    "name", [name for name, own in BY_COMMAND.items() if own.takes_ranges and own.online]
+)
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
     rows = make_rows()

@@ -349,6 +349,8 @@ def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
     if encoder.widths_:
         raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
+    if encoder.codes:
+        raise InputTypeError("a ColumnEncoder with codes=True cannot be exported to ONNX")
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
 

@@ -155,7 +155,10 @@ class TaskOptions(LabelOptions):
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
-    model: Annotated[Learner, typer.Option(help="Which learner.")] = "ordered-logit"
+    model: Annotated[
+        Learner,
+        typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}."),
+    ] = "ordered-logit"
     parameters: Annotated[
         list[str] | None,
         typer.Option(
@@ -176,6 +179,8 @@ class TaskOptions(LabelOptions):
         from pril.tables.task import Task
 
         given: dict[str, Any] = {**vars(self), "labels": self.columns(), **more}
+        if given.get("epochs") is None:
+            given.pop("epochs", None)
         if not given["labels"]:
             raise InputError(NO_LABELS)
         for name in ("classes", "features", "drop", "text"):
@@ -201,7 +206,10 @@ class FitOptions(TaskOptions):
         str | None,
         typer.Option(help="How much rows of a class count: balanced, or poor=3,great=0.5."),
     ] = None
-    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 10
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Maximum number of passes over the rows; else 10."),
+    ] = None
     shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
     holdout: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model.")

@@ -49,7 +49,10 @@ def probability_columns(classes: Array) -> list[str]:
 
 def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
-    rows = learner._read_rows(features, reset=False, min_rows=0)
+    if hasattr(learner, "partial_fit"):  # it may not have learned yet
+        rows = learner._read_rows(features, reset=False, min_rows=0)
+    else:
+        rows = learner._readable(features)
     return Batch(rows, ranking.to_intervals(labels, learner.order_))
 
 
@@ -77,8 +80,17 @@ class LoadedModel:
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 
+    @property
+    def is_online(self) -> bool:
+        """Whether the learner can go on learning, row by row."""
+        return hasattr(self.learner, "partial_fit")
+
     def check_learns(self) -> None:
-        """Refuse a model that must not learn any more."""
+        """Refuse a model that cannot learn any more, or must not."""
+        if not self.is_online:
+            raise InputError(
+                f"{self.path} holds {type(self.learner).__name__}, which cannot learn a stream"
+            )
         if self.ranges:
             raise InputError(
                 f"{self.path} holds calibrated ranges, which would not hold for a model that has "
@@ -299,8 +311,13 @@ class LoadedModel:
         return names
 
     def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
-        """Return features with their weights, the largest first; none for a kernel."""
+        """Return features with their weights, the largest first; none for a kernel.
+
+        For trees, the importances of the features.
+        """
         coef = getattr(self.learner, "coef_", None)
+        if coef is None:
+            coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:
             return []
         if coef.ndim == 2:  # a row for each class: lowest first

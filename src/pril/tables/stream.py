@@ -125,9 +125,8 @@ class Stream:
         self._use(model.model)
         if options.chances:
             model.check_probabilities()
-        if names and not hasattr(model.learner, "partial_fit"):
-            holds = f"{model.path} holds {type(model.learner).__name__}"
-            raise InputError(f"{holds}, which cannot learn a stream")
+        if names:
+            model.check_learns()
 
     def _check_columns(self) -> None:
         both = set(self.names) & set(self.model.columns)

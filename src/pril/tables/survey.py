@@ -244,6 +244,7 @@ class Survey:
             scale=task.scale,
             bounded=BY_COMMAND[task.model].bounded,
             impute=task.impute,
+            codes=not BY_COMMAND[task.model].online,
             numbers=columns.numbers,
             words=[name for name in columns.words if name in (*(task.features or ()), *task.text)],
         )

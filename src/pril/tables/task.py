@@ -110,11 +110,16 @@ class Task:
             raise InputError("the weights of the classes are zero for every row")
         return dict(zip(map(ranking.plain, classes), weights.tolist(), strict=True))
 
-    def blank_model(self, classes: Array, class_weight: dict[Any, float] | None = None) -> Any:
+    def blank_model(
+        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: Any
+    ) -> Any:
         """Return the model before it has learned anything; refuse parameters that it lacks."""
-        kind = BY_COMMAND[self.model].load()
-        passes = {"max_iter": self.epochs, "shuffle": self.shuffle, "random_state": self.seed}
-        reserved = {"classes", "class_weight", *passes, "tol", "n_iter_no_change"}
+        known = BY_COMMAND[self.model]
+        kind, passes = known.load(), {"random_state": self.seed, **more}
+        reserved = {"classes", "class_weight", "categorical_features", *passes}
+        if known.online:
+            passes |= {"max_iter": self.epochs, "shuffle": self.shuffle}
+            reserved |= {*passes, "tol", "n_iter_no_change"}
         free = sorted(set(kind().get_params()) - reserved)
         for name in self.parameters:
             if name not in free:

@@ -217,11 +217,14 @@ class Run:
             landmarks = LandmarkFeatures(task.nonlinear, random_state=task.seed)
             self.landmarks = landmarks.fit(encoder.transform(sample.rows()))
             self.survey.sample, width = None, len(self.landmarks.get_feature_names_out())
-        weights = task.weights_of_classes(classes, ranks, counts)
-        self.model = task.blank_model(classes, weights)
-        self.model._begin(np.empty((0, width)), classes)
+        self._begin_model(width, classes, task.weights_of_classes(classes, ranks, counts))
         self.phase, self.row = "learn", 0
         self._log_decisions(classes, width)
+
+    def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
+        """Begin with a blank model of so many features."""
+        self.model = self.task.blank_model(classes, weights)
+        self.model._begin(np.empty((0, width)), classes)
 
     @cached_property
     def labels(self) -> LabelColumns:
@@ -246,13 +249,17 @@ class Run:
             named = [f"{name} {weight:.4g}" for name, weight in self.model.class_weight.items()]
             log.info("weights of classes: %s", ", ".join(named))
         for name, words in encoder.words_.items():
-            log.info("one-hot: %s, %d words", name, len(words))
+            kind = "categories" if encoder.codes else "one-hot"
+            log.info("%s: %s, %d words", kind, name, len(words))
         for name in encoder.left_out_:
             log.info("left out: %s, over %d words", name, encoder.most_words)
         if encoder.numbers_:
             way = f"at most 1, as {task.model} needs" if encoder.bounded else "standardised"
-            log.info("scaling: %s", f"numbers are {way}" if encoder.scale else "none, as asked for")
-            log.info("missing numbers: %s", "the mean" if encoder.impute else "refused")
+            why = f"{task.model} needs none" if encoder.codes else "as asked for"
+            scales = encoder.scale and not encoder.codes
+            log.info("scaling: %s", f"numbers are {way}" if scales else f"none, {why}")
+            filled = "used as they are" if encoder.codes else "the mean"
+            log.info("missing numbers: %s", filled if encoder.impute else "refused")
         shape = "sparse" if not encoder._is_dense() and self.landmarks is None else "dense"
         log.info("features: %d, %s%s", width, shape, " (landmarks)" if self.landmarks else "")
         kept = "" if task.coverage is None else f"; of the rest, {CALIBRATION_SIZE:.0%} calibrate"
@@ -386,7 +393,7 @@ class Run:
             **self.survey.counts.describe(ranks, counts, order),
             "passes": self.epoch,
             "learned_rows": self.survey.rows_to_learn,
-            "mistakes": self.model.n_mistakes_,
+            "mistakes": getattr(self.model, "n_mistakes_", None),
             "holdout": check.evaluation.to_dict(order) if task.holdout else None,
             "ranges": None
             if task.coverage is None
