@@ -201,6 +201,18 @@ def test_edges_of_a_forged_file_are_refused(good, bad, tmp_path):
         assert "forged.pril is damaged: its edges" in bad("evaluate", "forged.pril", "t.csv")
 
 
+def test_no_answers_of_a_forged_file_are_refused(good, bad, tmp_path):
+    write(tmp_path / "t.csv", make_survey())
+    good("fit", "t.csv", "--label=income", "--brackets", *SILENT, "--features=size")
+    model, about = model_files.read(tmp_path / "t.pril", kind="model")
+    for no_answer in (None, "text", [1], {"a": 1}):
+        notes = about.notes | {"options": about.notes["options"] | {"no_answer": no_answer}}
+        model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
+        said = bad("evaluate", "forged.pril", "t.csv")
+        assert said.startswith("forged.pril is damaged: its texts that are no answer")
+    assert "in one column" in bad("evaluate", "t.pril", "t.csv", *BOUNDS)
+
+
 def test_bad_bounds_in_a_stream(good, call, feed, tmp_path):
     write(tmp_path / "t.csv", make_incomes())
     good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)

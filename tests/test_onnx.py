@@ -20,7 +20,7 @@ from pril import (
     WidrowHoff,
 )
 from pril.onnx import to_onnx
-from tables import make_rows
+from tables import make_rows, write
 
 GRADES = ["poor", "fair", "good", "great"]
 LEARNERS = [
@@ -138,6 +138,20 @@ def test_the_command_writes_what_to_onnx_returns(tmp_path, good, bad):
     pril.save(KernelPRIL().fit(X, rank), tmp_path / "model.pril")
     said = bad("export", "model.pril", "-o", graph)
     assert said.startswith("KernelPRIL cannot be exported to ONNX")
+
+
+def test_boosting_from_the_command(good, tmp_path):
+    table = make_rows()
+    write(tmp_path / "t.csv", table)
+    options = ["--label=grade", "--features=size,age", "--model=boosting", "--set=max_iter=10"]
+    good("fit", "t.csv", *options)
+    good("export", "t.pril", "-o", "t.onnx")
+    frame = pd.DataFrame(table)[["size", "age"]].astype(float)
+    assert frame["size"].isna().any()
+    session = onnxruntime.InferenceSession((tmp_path / "t.onnx").read_bytes())
+    cells = {name: frame[[name]].to_numpy() for name in frame}
+    said = session.run(["label"], cells)[0]
+    np.testing.assert_array_equal(said, pril.load("t.pril").predict(frame))
 
 
 def test_one_class_two_classes_and_booleans():

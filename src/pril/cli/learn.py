@@ -92,7 +92,7 @@ def _check_in_memory(
         if is_given:
             raise InputError(
                 f"{option} has no meaning for --model {options.model}, which learns all rows at "
-                "once, in memory: leave it out, or choose another model"
+                "once, in memory: leave it out, or choose another model, such as ordered-logit"
             )
 
 

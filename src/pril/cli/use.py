@@ -131,7 +131,7 @@ def show(
         "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
         _weights_are(learner): {name: weight.tolist() for name, weight in weights},
-        "rounds": getattr(learner, "t_", learner.n_iter_),
+        "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
         "mistakes": getattr(learner, "n_mistakes_", None),
         "versions": about.versions,
         "notes": about.notes,

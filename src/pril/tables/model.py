@@ -89,7 +89,8 @@ class LoadedModel:
         """Refuse a model that cannot learn any more, or must not."""
         if not self.is_online:
             raise InputError(
-                f"{self.path} holds {type(self.learner).__name__}, which cannot learn a stream"
+                f"{self.path} holds {type(self.learner).__name__}, which cannot learn a stream; "
+                "ordered-logit can"
             )
         if self.ranges:
             raise InputError(
