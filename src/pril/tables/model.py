@@ -155,12 +155,15 @@ class LoadedModel:
             raise InputError(f"{self.path} is damaged: its texts that are no answer: {missing}")
         return columns._replace(no_answer=tuple(missing))
 
+    def after_encoder(self, features: Any) -> Any:
+        """Return what the steps between the encoder and the learner make of features."""
+        with refusing():
+            return self.steps[1:].transform(features) if len(self.steps) > 1 else features
+
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
         if self.encoder is not None:
-            features = self.encoder.transform(batch)
-            with refusing():
-                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
+            return self.after_encoder(self.encoder.transform(batch))
         try:
             import pandas as pd
         except ImportError as error:

@@ -78,7 +78,7 @@ class StreamRows:
                 np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
                 for j, (name, places) in enumerate(self._words.items(), n)
             ]
-            return encoder._encode(numbers, codes, self._scales)
+            return self._model.after_encoder(encoder._encode(numbers, codes, self._scales))
         if self._model.steps is None and hasattr(self._model.learner, "stream"):
             return numbers
         batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), self._numbers)
