@@ -30,9 +30,9 @@ docs: .venv/installed
 	$(BIN)/pytest -m site tests/test_site.py
 
 # The picture in the README, by a script of the gallery.
-docs/widths.png: .venv/installed examples/plot_widths.py
+docs/survey.png: .venv/installed examples/plot_survey.py
 	MPLBACKEND=agg $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
-	  runpy.run_path('examples/plot_widths.py'); plt.savefig('docs/widths.png', dpi=100)"
+	  runpy.run_path('examples/plot_survey.py'); plt.savefig('docs/survey.png', dpi=100)"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

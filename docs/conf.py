@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import warnings
 from pathlib import Path
 
@@ -117,7 +118,27 @@ def trim_examples(app, docname, source):
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
 
 
+NAME = re.compile(rf"(?<!\[)`({'|'.join(pril.__all__)})`(?!\])")
+
+
+def link_names(app, docname, source):
+    """Link the first mention of each public name on a page of the guide to its API page."""
+    if not docname.startswith(("guide/", "quickstart")):
+        return
+    linked = set()
+
+    def link(match):
+        if match[1] in linked:
+            return match[0]
+        linked.add(match[1])
+        return f"{{py:obj}}`~pril.{match[1]}`"
+
+    parts = re.split(r"(^#[^\n]*$|^```.*?^```$)", source[0], flags=re.MULTILINE | re.DOTALL)
+    source[0] = "".join(part if part[:1] in "#`" else NAME.sub(link, part) for part in parts)
+
+
 def setup(app):
     """Connect what is defined here."""
     app.connect("source-read", trim_examples)
+    app.connect("source-read", link_names)
     app.connect("autodoc-skip-member", skip_foreign_members)

@@ -2,8 +2,8 @@
 From notebook to ONNX
 =====================
 
-A model that was fitted in a notebook becomes a file that a web service or a telephone can run
-without Python: fit, save, export, compare.
+A model that was fitted in a notebook becomes a file that a web service or a phone can run without
+Python: fit, save, export, compare.
 
 Data: flats and what two raters say of them, made in this script.
 """

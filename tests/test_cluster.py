@@ -182,7 +182,8 @@ def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
         own = rows[a:b][replace(TASK, seed=k).uses(first, b - a).learning]
         X = fitted[0].transform(own[["size", "age", "town"]])
         blocks.append(dask.delayed((X, own[["low", "high"]].astype(object))))
-    twin = pril.dask.fit_blocks(pril.PRIL(classes=GRADES, max_iter=4, random_state=0), blocks)
+    learner = pril.OrderedLogit(classes=GRADES, max_iter=4, random_state=0)
+    twin = pril.dask.fit_blocks(learner, blocks)
     assert_same_model(fitted[-1], twin)
 
 

@@ -47,6 +47,9 @@ def expected_failures(estimator):
         "check_sample_weight_equivalence_on_dense_data": ONE_LONG_STEP,
         "check_sample_weight_equivalence_on_sparse_data": ONE_LONG_STEP,
     }
+    if isinstance(estimator, WidrowHoff):
+        reason = "with a weight of 1000 its steps overshoot until they overflow, and it says so"
+        failures["check_class_weight_classifiers"] = reason
     if getattr(estimator, "decision", None) == "median":
         reason = "wants the likeliest class, and the median has the least absolute error"
         failures |= dict.fromkeys(["check_classifiers_train"], reason)

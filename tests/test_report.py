@@ -268,8 +268,8 @@ def test_every_learner_has_a_report(learner, tmp_path):
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
     headings = read(tmp_path / "one.html").headings
     assert ("Where the rows lie" in headings) == hasattr(model, "thresholds_")
-    moves = hasattr(model, "coef_") or hasattr(model, "feature_importances_")
-    assert ("What moves the score" in headings) == moves
+    has_shares = hasattr(model, "coef_") or hasattr(model, "feature_importances_")
+    assert ("What moves the score" in headings) == has_shares
     assert ("Can the probabilities be trusted?" in headings) == hasattr(model, "predict_proba")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
+from pril.core.spellings import Scale
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
@@ -433,18 +433,6 @@ def _texts(column: Any, name: str) -> list[str]:
     return ["" if ranking.is_missing(cell) else " ".join(str(cell).split()) for cell in cells]
 
 
-# Words and signs between the two classes of a range, and beside the one class of an open range.
-BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
-OPEN = {
-    "at least": re.compile(
-        r"(?:>=|\u2265|at least )(.+)|(.+?)(?:\+| or (?:more|higher|better))", re.I
-    ),
-    "at most": re.compile(r"(?:<=|\u2264|at most |up to )(.+)|(.+) or (?:less|lower|worse)", re.I),
-    "above": re.compile(r"(?:>|above |over |more than |better than )(.+)", re.I),
-    "below": re.compile(r"(?:<|below |under |less than |worse than )(.+)", re.I),
-}
-
-
 def from_strings(y: Any, classes: Any) -> Array:
     """Read ranges that people wrote as text.
 
@@ -484,7 +472,7 @@ def from_strings(y: Any, classes: Any) -> Array:
            [None, None]], dtype=object)
     """
     order = ranking.check_classes(classes)
-    scale = _Scale(order)
+    scale = Scale(order)
     texts = _texts(y, "y")
     read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
     ranks = np.empty((len(texts), 2), dtype=np.int64)
@@ -497,49 +485,6 @@ def from_strings(y: Any, classes: Any) -> Array:
             read[text] = interval
         ranks[t] = read[text]
     return _spell(ranks, order)
-
-
-class _Scale:
-    """The classes, looked up by how people write them."""
-
-    def __init__(self, classes: Array) -> None:
-        self.are_numbers = classes.dtype.kind in "biuf"
-        names = [ranking.plain(name) for name in classes]
-        self.fold = len({str(name).casefold() for name in names}) == len(names)
-        self.ranks = {self.key(name): r for r, name in enumerate(names)}
-
-    def key(self, name: Any) -> Any:
-        """Return a text in the form in which spellings are compared."""
-        if self.are_numbers:
-            try:
-                return float(name)
-            except ValueError:
-                return None
-        name = " ".join(str(name).split())
-        return name.casefold() if self.fold else name
-
-    def rank(self, text: str) -> int | None:
-        return self.ranks.get(self.key(text))
-
-    def interval(self, text: str) -> tuple[int, int] | None:
-        """Return the lowest and the highest rank that a text means; None if it means nothing."""
-        rank, top = self.rank(text), len(self.ranks) - 1
-        if rank is not None:
-            return rank, rank
-        for kind, form in OPEN.items():
-            match = form.fullmatch(text)
-            rank = self.rank(match[match.lastindex or 0]) if match else None
-            if rank is not None:
-                low = {"at least": rank, "above": rank + 1}.get(kind, 0)
-                high = {"at most": rank, "below": rank - 1}.get(kind, top)
-                return (low, high) if low <= high else None
-        for between in BETWEEN.finditer(text):  # a class may have a hyphen, too
-            first, last = self.rank(text[: between.start()]), self.rank(text[between.end() :])
-            if first is not None and last is not None:
-                if between[0].lower() == "or":
-                    first, last = sorted((first, last))
-                return (first, last) if first <= last else None
-        return None
 
 
 def make_intervals(

@@ -498,34 +498,12 @@ class OnlineClassifier(OrdinalClassifier):
         return read_rows(self, X, constant=constant, reset=reset, min_rows=min_rows)
 
     def _agreed_classes(self, table: ranking.Labels, classes: ArrayLike | None) -> Array:
-        known: Array | None = getattr(self, "order_", None)
+        """Return the classes, if those known before, those named and those of y agree."""
         agreed = getattr(self, "_agreed", None)  # the same object was checked before
-        for named in (self.classes, classes):
-            if named is None or named is agreed:
-                continue
-            given = ranking.check_classes(named)
-            if known is not None and not np.array_equal(given, known):
-                raise InputError(
-                    f"classes must stay the same: {ranking.named(known)} were set before, "
-                    f"now they are {ranking.named(given)}"
-                )
-            known = given
+        named = [given for given in (self.classes, classes) if given is not None]
+        known: Array | None = getattr(self, "order_", None)
+        known = ranking.agreed_classes(table, known, named, skip=agreed)
         self._agreed = self.classes
-        if known is not None and not (self.classes is None and classes is None):
-            ranking.warn_of_order(table, known)
-        elif table.ordered:
-            if known is None:
-                known = table.vocabulary
-            elif not ranking.same_order(table, known):
-                raise InputError(
-                    f"y is a Categorical ordered {ranking.named(table.vocabulary)}, against the "
-                    f"classes {ranking.named(known)} set before"
-                )
-        if known is None:
-            raise InputError(
-                "classes must be passed on the first call to partial_fit, lowest first (or set "
-                "classes on the estimator, or pass y as an ordered Categorical)"
-            )
         return known
 
     def _fix_parameters(self) -> None:
