@@ -81,7 +81,7 @@ def run(code, *arguments):
 
 def fit(path, *options, passes=1):
     """Run `pril fit` with some passes; return its seconds and its peak memory."""
-    how = ["--epochs", passes, "--holdout", 0, "-q", "-o", "m.pril"]
+    how = ["--model", "pril", "--epochs", passes, "--holdout", 0, "-q", "-o", "m.pril"]
     return run(FIT, "fit", path, *LABELS, *how, *options)
 
 

@@ -126,7 +126,7 @@ NAME = re.compile(rf"(?<!\[)`({'|'.join(pril.__all__)})`(?!\])")
 
 def link_names(app, docname, source):
     """Link the first mention of each public name on a page of the guide to its API page."""
-    if not docname.startswith(("guide/", "quickstart")):
+    if not docname.startswith(("guide/", "quickstart", "install", "reference/glossary")):
         return
     linked = set()
 

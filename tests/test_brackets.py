@@ -9,11 +9,12 @@ import pytest
 import pril
 from pril.io import model_files
 from pril.labels import from_bounds
+from pril.tables.checkpoints import Checkpoint
 from pril.tables.cluster import ClusterRun
 from pril.tables.opening import open_table
 from pril.tables.task import Task
 from pril.tables.training import Run
-from tables import make_rows, write
+from tables import assert_same_model, make_rows, write
 
 EDGES = [20, 35.5, 50, 80]
 NAMES = ("below 20", "20 to 35.5", "35.5 to 50", "50 to 80", "80 or more")
@@ -200,6 +201,18 @@ def test_edges_of_a_forged_file_are_refused(good, bad, tmp_path):
         assert "forged.pril is damaged: its edges" in bad("evaluate", "forged.pril", "t.csv")
 
 
+def test_no_answers_of_a_forged_file_are_refused(good, bad, tmp_path):
+    write(tmp_path / "t.csv", make_survey())
+    good("fit", "t.csv", "--label=income", "--brackets", *SILENT, "--features=size")
+    model, about = model_files.read(tmp_path / "t.pril", kind="model")
+    for no_answer in (None, "text", [1], {"a": 1}):
+        notes = about.notes | {"options": about.notes["options"] | {"no_answer": no_answer}}
+        model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
+        said = bad("evaluate", "forged.pril", "t.csv")
+        assert said.startswith("forged.pril is damaged: its texts that are no answer")
+    assert "in one column" in bad("evaluate", "t.pril", "t.csv", *BOUNDS)
+
+
 def test_bad_bounds_in_a_stream(good, call, feed, tmp_path):
     write(tmp_path / "t.csv", make_incomes())
     good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)
@@ -209,3 +222,174 @@ def test_bad_bounds_in_a_stream(good, call, feed, tmp_path):
     assert code == 2
     assert out.count("\n") == 1
     assert "<stdin>, row 2: columns 'from', 'until': 9.0 is above upper, 7.0" in err
+
+
+# --- Brackets as people write them ---------------------------------------------------------------
+
+
+def make_survey(n=200):
+    """Return rows with an income as people write it, and the same as a range of numbers."""
+    rng = np.random.default_rng(3)
+    # Texts, and their ends; the edges are 20, 50 and 100 thousand.
+    texts = {
+        "<20k": (None, 20_000),
+        "20-50k": (20_000, 50_000),
+        "\u20ac50,000 \u2013 100,000": (50_000, 100_000),
+        "under 50k": (None, 50_000),
+        "100k+": (100_000, None),
+        "60000": (60_000, 60_000),
+        "Prefer not to say": (None, None),
+        "none of your business": (None, None),
+    }
+    rows = []
+    for text in rng.choice(list(texts), n):
+        low, high = texts[str(text)]
+        size = rng.normal((low or 0) + (high or 150_000), 20_000)
+        rows.append({"size": size, "income": str(text), "from": low, "until": high})
+    return rows
+
+
+SILENT = ["--no-answer", "None of your  business"]
+INCOMES = ["below 20000", "20000 to 50000", "50000 to 100000", "100000 or more"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("edges", [[], ["--edges=20000,50000,100000"]])
+def test_texts_are_the_brackets_of_numbers(good, tmp_path, suffix, edges):
+    write(tmp_path / f"t.{suffix}", make_survey())
+    texts = ["--label=income", "--brackets", *SILENT, "--features=size", *edges]
+    found = json.loads(good("fit", f"t.{suffix}", *texts, "-o", "a.pril", "--json"))
+    numbers = [*BOUNDS, "--edges=20000,50000,100000", "--features=size"]
+    wanted = json.loads(good("fit", f"t.{suffix}", *numbers, "-o", "b.pril", "--json"))
+    assert same_model("a.pril", "b.pril")
+    assert pril.load("a.pril")[-1].order_.tolist() == INCOMES
+    for part in ("classes", "widths", "unlabelled_rows", "holdout", "learned_rows", "mistakes"):
+        assert found[part] == wanted[part]
+    assert found["options"]["edges"] == [20_000, 50_000, 100_000]
+    evaluated = good("evaluate", "a.pril", f"t.{suffix}", "--json")
+    assert evaluated == good("evaluate", "b.pril", f"t.{suffix}", "--json")
+
+
+def test_texts_give_the_same_model_in_every_format(good, tmp_path):
+    models = []
+    for suffix in ("csv", "tsv", "jsonl", "parquet"):
+        write(tmp_path / f"t.{suffix}", make_survey())
+        texts = ["--label=income", "--brackets", *SILENT, "--features=size"]
+        good("fit", f"t.{suffix}", *texts, "-o", f"{suffix}.pril")
+        models.append(f"{suffix}.pril")
+    assert all(same_model(models[0], other) for other in models[1:])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_stream_reads_texts(good, feed, tmp_path, suffix):
+    rows = make_survey()
+    file = write(tmp_path / f"t.{suffix}", rows)
+    good("fit", file, "--label=income", "--brackets", *SILENT, "--features=size", "-o", "a.pril")
+    good("fit", file, *BOUNDS, "--edges=2e4,5e4,1e5", "--features=size", "-o", "b.pril")
+    answers = []
+    for model in "ab":
+        feed(file.read_bytes())
+        answers.append(good("stream", f"{model}.pril", "-o", f"{model}2.pril", "--quiet"))
+    assert answers[0] == answers[1]
+    assert same_model("a2.pril", "b2.pril")
+    assert not same_model("a.pril", "a2.pril")
+
+
+def test_a_report_reads_texts(good, tmp_path):
+    write(tmp_path / "t.csv", make_survey())
+    good("fit", "t.csv", "--label=income", "--brackets", *SILENT, "--features=size")
+    good("report", "t.pril", "t.csv", "-o", "report.html")
+    assert "50000 to 100000" in (tmp_path / "report.html").read_text()
+
+
+def test_brackets_that_are_numbers(good, tmp_path):
+    rows = [{"x": t % 7, "kids": t % 3 if t % 4 else "3+"} for t in range(80)]
+    for suffix in ("csv", "jsonl"):
+        write(tmp_path / f"t.{suffix}", rows)
+        good("fit", f"t.{suffix}", "--label=kids", "--brackets", "-o", f"{suffix}.pril")
+    assert same_model("csv.pril", "jsonl.pril")
+    names = ["below 1", "1 to 2", "2 to 3", "3 or more"]
+    assert pril.load("csv.pril")[-1].order_.tolist() == names
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_all_texts_that_cannot_be_read_are_named(good, bad, tmp_path, monkeypatch, suffix):
+    rows = make_survey()
+    write(tmp_path / f"good.{suffix}", rows)
+    fit = ["--label=income", "--brackets", *SILENT, "--features=size"]
+    good("fit", f"good.{suffix}", *fit, "-o", "m.pril")
+    rows[11]["income"] = rows[150]["income"] = "a lot"
+    rows[120]["income"] = "about average"
+    write(tmp_path / f"t.{suffix}", rows)
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
+    said = bad("fit", f"t.{suffix}", *fit)
+    assert said.startswith(f"t.{suffix}, row 12: column 'income': 'a lot' cannot be read: ")
+    assert said.endswith("; nor can these be read: row 121: 'about average'")
+    assert bad("fit", f"t.{suffix}", *fit, "--edges=20000,50000") == said
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert bad("evaluate", "m.pril", f"t.{suffix}") == said
+
+
+def test_texts_of_many_files_are_named_with_their_file(bad, tmp_path):
+    rows = make_survey()
+    rows[11]["income"], rows[120]["income"] = "a lot", "average"
+    (tmp_path / "parts").mkdir()
+    write(tmp_path / "parts" / "a.csv", rows[:100])
+    write(tmp_path / "parts" / "b.csv", rows[100:])
+    said = bad("fit", "parts", "--label=income", "--brackets", *SILENT)
+    assert said.startswith("parts/a.csv, row 12: column 'income': 'a lot' cannot be read")
+    assert said.endswith("nor can these be read: parts/b.csv, row 21: 'average'")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([*BOUNDS, "--brackets"], "--brackets reads one column of texts: pass it by --label"),
+        (["--label=income", *SILENT], "--no-answer is for brackets as text: pass --brackets too"),
+        (["--label=one", "--brackets"], "t.csv, row 1: column 'one': there is only one bracket"),
+        (["--label=none", "--brackets"], "t.csv: column 'none': no row has a label"),
+        (
+            ["--label=income", "--brackets", *SILENT, "--classes=low,high"],
+            "3 edges make 4 brackets, but there are 2 classes",
+        ),
+    ],
+)
+def test_brackets_that_make_no_sense_are_refused(bad, tmp_path, options, said):
+    rows = [row | {"one": "20-50k", "none": "refused"} for row in make_survey()]
+    write(tmp_path / "t.csv", rows)
+    assert said in bad("fit", "t.csv", *options)
+
+
+def test_a_checkpoint_keeps_texts(tmp_path):
+    write(tmp_path / "t.csv", make_survey())
+    task = Task(("income",), brackets=True, no_answer=("none of your business",), seed=1)
+    stops = iter(range(1000))
+
+    def progress(*_):
+        if next(stops) == 2:  # in the second pass
+            raise KeyboardInterrupt
+
+    table = open_table(str(tmp_path / "t.csv"))
+    whole = Run(table, task, lambda *_: None)
+    wanted = whole()
+    checkpoint = Checkpoint(tmp_path / "c.pril", 50)
+    with pytest.raises(KeyboardInterrupt):
+        Run(open_table(str(tmp_path / "t.csv")), task, progress)(checkpoint)
+    run = Run(open_table(str(tmp_path / "t.csv")), task, lambda *_: None)
+    assert_same_model(run(checkpoint)[-1], wanted[-1])
+    assert run.describe() == whole.describe()
+
+
+def test_a_cluster_reads_texts(tmp_path, client):
+    rows = make_survey(300)
+    for part in range(2):
+        write(tmp_path / f"{part}.csv", rows[150 * part : 150 * (part + 1)])
+    shared = {"features": ("size",)}
+    texts = Task(("income",), brackets=True, no_answer=("none of your business",), **shared)
+    numbers = Task(("from", "until"), edges=(2e4, 5e4, 1e5), **shared)
+    one, other = (
+        ClusterRun(open_table(str(tmp_path)), task, client, progress=False)()[-1]
+        for task in (texts, numbers)
+    )
+    assert_same_model(one, other)

@@ -20,6 +20,7 @@ from typer.main import get_command
 
 import pril
 from pril.cli.main import app
+from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
 from tables import GRADES, make_rows, write
 
@@ -30,6 +31,178 @@ COMMANDS = sorted(get_command(app).commands)
 
 
 # --- Commands ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_predict_adds_probabilities(good, bad, tmp_path, suffix):
+    rows = make_rows()
+    write(tmp_path / f"t.{suffix}", rows)
+    good("fit", f"t.{suffix}", *RANGES, "--model=ordered-logit", "--coverage=0.8")
+    good("predict", "t.pril", f"t.{suffix}", "--proba", "-o", f"out.{suffix}")
+    again = read_table(tmp_path / f"out.{suffix}")
+    names = [f"probability of {grade}" for grade in GRADES]
+    assert list(again[0]) == [*rows[0], "prediction", "score", "lower", "upper", *names]
+    model = pril.load("t.pril").estimator
+    expected = model.predict_proba(pd.DataFrame(rows))[:, np.argsort(np.argsort(GRADES))]
+    found = [[float(row[name]) for name in names] for row in again]
+    np.testing.assert_array_equal(found, expected)
+    write(tmp_path / f"has.{suffix}", [row | {names[1]: 0.5} for row in rows])
+    good("predict", "t.pril", f"has.{suffix}", "-o", f"out.{suffix}")
+    said = bad("predict", "t.pril", f"has.{suffix}", "--proba", "-o", f"out2.{suffix}")
+    assert said == f"has.{suffix}: there is a column 'probability of fair' already; rename it first"
+
+
+def test_predict_refuses_probabilities_that_a_model_lacks(good, bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    good("fit", "t.csv", *RANGES, "--model=pril")
+    said = bad("predict", "t.pril", "t.csv", "--proba")
+    assert said.startswith(
+        "t.pril holds PRIL, which has no probabilities; these models have them: "
+    )
+    assert "ordered-logit" in said
+
+
+def test_classes_have_weights(good, feed, tmp_path):
+    """A stream weighs classes as `fit` does."""
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    fit = ["fit", "t.csv", "--label=grade", "--features=age", "--holdout=0", "--no-shuffle"]
+    good(*fit, "--epochs=2", "--class-weight=1=5, 4=0.25", "-o", "two.pril")
+    good(*fit, "--epochs=1", "--class-weight=1=5,4=0.25", "-o", "one.pril")
+    good(*fit, "--epochs=2", "-o", "plain.pril")
+    feed((tmp_path / "t.csv").read_bytes())
+    good("stream", "one.pril", "-o", "two again.pril", "-q")
+    models = [pril.load(f"{name}.pril")[-1] for name in ("two", "two again", "plain")]
+    assert models[0].class_weight == {1: 5.0, 2: 1.0, 3: 1.0, 4: 0.25}
+    np.testing.assert_array_equal(models[0].thresholds_, models[1].thresholds_)
+    assert models[0].thresholds_[0] > models[2].thresholds_[0]
+    shown = json.loads(good(*fit, "--class-weight=balanced", "--json"))
+    assert shown["options"]["class_weight"] == "balanced"
+    counts = pd.Series([row["grade"] for row in rows]).value_counts()
+    weights = pril.load("t.pril")[-1].class_weight
+    assert weights == pytest.approx({grade: 75 / counts[grade] for grade in (1, 2, 3, 4)})
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("poor", "--class-weight poor: expected balanced, or CLASS=NUMBER,..."),
+        ("poor=x", "--class-weight poor=x: expected balanced, or CLASS=NUMBER,..."),
+        ("=3", "--class-weight =3: expected balanced, or CLASS=NUMBER,..."),
+        (
+            "bad=3",
+            "class_weight: 'bad' is not one of the classes ['poor', 'fair', 'good', 'great']",
+        ),
+        ("poor=-1", "class_weight: the weight of 'poor' must be a number from 0 on, got -1.0"),
+        ("poor=0,fair=0,good=0,great=0", "the weights of the classes are zero for every row"),
+    ],
+)
+def test_wrong_weights_of_classes_are_refused(bad, tmp_path, weights, said):
+    write(tmp_path / "t.csv", make_rows())
+    assert bad("fit", "t.csv", *RANGES, "--class-weight", weights) == said
+
+
+BOOSTING = ["--model=boosting", "--set=max_iter=20"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_boosting_learns_a_table_as_it_is(good, tmp_path, suffix):
+    """Missing numbers and words go into the learner as they are, as in Python."""
+    rows = make_rows()
+    write(tmp_path / f"t.{suffix}", rows)
+    fit = [f"t.{suffix}", *RANGES, *BOOSTING, "--holdout=0"]
+    shown = json.loads(good("fit", *fit, "--class-weight=poor=2", "--json"))
+    model = pril.load("t.pril")
+    frame = pd.DataFrame(rows)
+    X, y = frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
+    X = X.assign(town=X["town"].astype("category"))
+    twin = pril.OrderedBoosting(
+        classes=GRADES, class_weight={"poor": 2.0}, max_iter=20, random_state=0
+    ).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(frame), twin.predict_proba(X))
+    assert (shown["passes"], shown["mistakes"], shown["rounds"]) == (None, None, twin.n_iter_)
+    good("predict", "t.pril", f"t.{suffix}", "--proba", "-o", f"out.{suffix}")
+    found = read_table(tmp_path / f"out.{suffix}")
+    assert [row["prediction"] for row in found] == twin.predict(X).tolist()
+    result = json.loads(good("evaluate", "t.pril", f"t.{suffix}", "--json"))
+    labelled = y.notna().any(axis=1)
+    assert result["interval_accuracy"] == pytest.approx(twin.score(X[labelled], y[labelled]))
+
+
+def test_boosting_in_blocks_with_weights_and_ranges(good, tmp_path, monkeypatch):
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 37)
+    rows = [row | {"w": t % 3} for t, row in enumerate(make_rows())]
+    for row in rows[:40]:  # a block without a word, and without an upper end
+        row["town"] = row["high"] = None
+    write(tmp_path / "t.csv", rows)
+    good("fit", "t.csv", *RANGES, *BOOSTING, "--weight=w", "--holdout=0")
+    frame = pd.DataFrame(rows)
+    X, y = frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
+    X = X.assign(town=X["town"].astype("category"))
+    twin = pril.OrderedBoosting(classes=GRADES, max_iter=20, random_state=0)
+    twin.fit(X, y, sample_weight=frame["w"])
+    model = pril.load("t.pril")
+    np.testing.assert_array_equal(model.predict_proba(frame), twin.predict_proba(X))
+    report = json.loads(good("fit", "t.csv", *RANGES, *BOOSTING, "--coverage=0.8", "--json"))
+    assert report["ranges"]["calibration_rows"] > 0
+    assert report["holdout"]["rows"] + report["holdout"]["unlabelled_rows"] > 40
+    good("predict", "t.pril", "t.csv", "-o", "out.csv")
+    assert {"lower", "upper"} <= set(read_table(tmp_path / "out.csv")[0])
+
+
+def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    out = good("fit", "t.csv", *RANGES, *BOOSTING)
+    assert " of boosting" in out
+    out = good("show", "t.pril")
+    assert "OrderedBoosting" in out
+    assert out.index("importances ") < out.index("town")
+    good("report", "t.pril", "t.csv", "-o", "report.html")
+    feed((tmp_path / "t.csv").read_bytes())
+    answers = good("stream", "t.pril", "--quiet").splitlines()[1:]
+    expected = pril.load("t.pril").predict(pd.DataFrame(rows))
+    assert [line.split(",")[0] for line in answers] == expected.tolist()
+    said = bad("stream", "t.pril", *ENDS)
+    assert said == "t.pril holds OrderedBoosting, which cannot learn a stream; ordered-logit can"
+    said = bad("export", "t.pril", "-o", "t.onnx")
+    assert "columns of words cannot be exported to ONNX" in said
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--checkpoint=c"],
+        ["--workers=2"],
+        ["--cluster=tcp://nowhere:1"],
+        ["--nonlinear=10"],
+        ["--epochs=10"],
+        ["--no-shuffle"],
+    ],
+)
+def test_options_that_mean_nothing_to_boosting_are_refused(bad, tmp_path, options):
+    write(tmp_path / "t.csv", make_rows())
+    name = options[0].partition("=")[0]
+    said = bad("fit", "t.csv", *RANGES, *BOOSTING, *options)
+    assert said.startswith(f"{name} has no meaning for --model boosting, which learns all rows at")
+
+
+def test_a_table_too_large_for_memory_is_refused(bad, tmp_path, monkeypatch):
+    write(tmp_path / "t.csv", make_rows())
+    monkeypatch.setattr("pril.tables.in_memory.available_memory", lambda: 90_000)
+    said = bad("fit", "t.csv", *RANGES, *BOOSTING, "--holdout=0")
+    assert "300 rows of 3 features take about 96,000 bytes of memory, and 90,000 are" in said
+
+
+def test_boosting_refuses_sparse_tables(bad, tmp_path):
+    write(tmp_path / "t.svm", make_rows())
+    said = bad("fit", "t.svm", "--label=label", *BOOSTING)
+    assert said.startswith("t.svm: boosting does not learn from sparse tables")
+
+
+def test_the_help_lists_every_learner(good):
+    out = " ".join(good("fit", "--help").replace("\u2502", " ").split())
+    assert f"Which learner: {', '.join(BY_COMMAND)}." in out
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])

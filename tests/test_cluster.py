@@ -74,6 +74,18 @@ def test_pieces_are_the_table(tmp_path):
     assert [rows for _, _, rows in table.pieces()] == [100, 10]
 
 
+def test_classes_weigh_the_same_on_a_cluster(tmp_path, client):
+    """One piece and one pass is one process; balanced weights are those of the whole table."""
+    task = replace(TASK, class_weight="balanced", epochs=1, holdout=0.0)
+    write_parts(tmp_path, "csv", make_rows(300), n=1)
+    mixed = start(tmp_path, task, client)()[-1]
+    alone = Run(open_table(str(tmp_path)), task, lambda *_: None)()[-1]
+    plain = start(tmp_path, replace(task, class_weight=None), client)()[-1]
+    assert mixed.class_weight == alone.class_weight
+    assert not np.allclose(mixed.coef_, plain.coef_)
+    assert len(set(mixed.class_weight.values())) == 4
+
+
 def test_merged_encoders_have_seen_all_rows(tmp_path):
     table = open_table(str(write(tmp_path / "t.parquet", make_rows(300))))
     block = next(table.blocks(["size", "age", "town"]))[1]
@@ -170,7 +182,8 @@ def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
         own = rows[a:b][replace(TASK, seed=k).uses(first, b - a).learning]
         X = fitted[0].transform(own[["size", "age", "town"]])
         blocks.append(dask.delayed((X, own[["low", "high"]].astype(object))))
-    twin = pril.dask.fit_blocks(pril.PRIL(classes=GRADES, max_iter=4, random_state=0), blocks)
+    learner = pril.OrderedLogit(classes=GRADES, max_iter=4, random_state=0)
+    twin = pril.dask.fit_blocks(learner, blocks)
     assert_same_model(fitted[-1], twin)
 
 

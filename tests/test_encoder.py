@@ -13,7 +13,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril import PRIL, load, save
@@ -110,6 +110,19 @@ def test_columns_of_an_array_are_numbered():
     mixed = np.array([[1.0, "a"], ["b", "c"]], dtype=object)
     with pytest.raises(RowError, match=r"row 1: column 'x0' is 'b', but 1\.0 in a row before"):
         ColumnEncoder().fit(mixed)
+
+
+def test_codes_keep_what_is_missing():
+    """scikit-learn's OrdinalEncoder is the twin."""
+    table, new = frame(), frame(50, seed=1)
+    new.loc[:5, "town"] = "Bonn"  # never seen
+    encoder = in_pieces(ColumnEncoder(codes=True), table, 70)
+    ordinal = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+    expected = make_column_transformer(("passthrough", USED[:2]), (ordinal, USED[2:])).fit(table)
+    np.testing.assert_array_equal(encoder.transform(new), expected.transform(new))
+    assert encoder.get_feature_names_out().tolist() == USED
+    with pytest.raises(RowError, match="a missing value"):
+        ColumnEncoder(codes=True, impute=False).fit(table)
 
 
 def test_many_words_are_sparse_or_left_out():

@@ -26,7 +26,7 @@ from pril import (
     WidrowHoff,
 )
 from pril.onnx import to_onnx
-from tables import make_rows
+from tables import make_rows, write
 
 GRADES = ["poor", "fair", "good", "great"]
 LEARNERS = [
@@ -242,6 +242,20 @@ def test_the_command_exports_what_it_fits_with_landmarks_and_ranges(tmp_path, go
     }
     lower, upper = session.run(["lower", "upper"], inputs)
     np.testing.assert_array_equal(np.column_stack([lower, upper]), model.predict_range(table))
+
+
+def test_boosting_from_the_command(good, tmp_path):
+    table = make_rows()
+    write(tmp_path / "t.csv", table)
+    options = ["--label=grade", "--features=size,age", "--model=boosting", "--set=max_iter=10"]
+    good("fit", "t.csv", *options)
+    good("export", "t.pril", "-o", "t.onnx")
+    frame = pd.DataFrame(table)[["size", "age"]].astype(float)
+    assert frame["size"].isna().any()
+    session = onnxruntime.InferenceSession((tmp_path / "t.onnx").read_bytes())
+    cells = {name: frame[[name]].to_numpy() for name in frame}
+    said = session.run(["label"], cells)[0]
+    np.testing.assert_array_equal(said, pril.load("t.pril").predict(frame))
 
 
 def test_one_class_two_classes_and_booleans():

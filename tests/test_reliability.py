@@ -645,7 +645,7 @@ def test_what_cannot_be_words_is_not_read_as_words(bad, tmp_path):
 
 def test_odd_parameters_are_mistakes_of_the_user(good, call, bad, table):
     said = bad("fit", "t.csv", *RANGES, "--set", "half_life=1e-300")
-    assert "'half_life' parameter of PRIL must be a float in the range [0.01, inf)" in said
+    assert "'half_life' parameter of OrderedLogit must be a float in the range [0.01, inf)" in said
     learner = pril.PRIL(classes=[1, 2]).partial_fit([[0.0]], [1]).set_params(half_life=1e-300)
     with pytest.raises(ValueError, match="half_life"):
         learner.partial_fit([[1.0]], [2])

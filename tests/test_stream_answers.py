@@ -21,7 +21,7 @@ from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
 from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint
-from tables import GRADES, make_rows
+from tables import GRADES, make_rows, write
 from test_stream import LABELS, csv_lines, fitted, json_lines, piped, row_by_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
@@ -152,6 +152,23 @@ def test_a_kernel_answers_and_learns(folder):
     scores = [row["score"] for row in objects(stream)]
     np.testing.assert_allclose(scores, [row["score"] for row in expected])
     assert stream.model.learner.t_ == learner.t_
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_steps_after_the_encoder_make_the_features(good, feed, tmp_path, suffix):
+    """A model with landmarks says of a stream what it says of a table."""
+    file = write(tmp_path / f"t.{suffix}", make_rows())
+    good("fit", file, "--label=grade", "--drop=id,low,high", "--nonlinear=10", "-o", "m.pril")
+    good("predict", "m.pril", file, "-o", "rated.jsonl")
+    wanted = [json.loads(line) for line in (tmp_path / "rated.jsonl").read_text().splitlines()]
+    rows = [{name: row[name] for name in ("size", "age", "town")} for row in make_rows()]
+    feed(write(tmp_path / f"rows.{suffix}", rows).read_bytes())
+    said = good("stream", "m.pril", "-q", "--format", suffix)
+    if suffix == "csv":
+        scores = [float(line.split(",")[1]) for line in said.splitlines()[1:]]
+    else:
+        scores = [json.loads(line)["score"] for line in said.splitlines()]
+    np.testing.assert_allclose(scores, [row["score"] for row in wanted], rtol=1e-12)
 
 
 def test_learners_that_learn_no_stream_answer_and_refuse_labels(tmp_path):
@@ -388,7 +405,7 @@ def test_the_command_has_these_options(path, logit, call, feed):
     assert "<stdin>, row 2: column 'size' is 'big', not a number" in err
     code, out, err = run(path, "--proba")
     assert (code, out) == (2, "")
-    assert "holds PRIL, which has no probabilities" in err
+    assert "holds PRIL, which has no probabilities; these models have them" in err
 
 
 def test_a_bad_line_that_no_step_can_name_is_answered(tmp_path):

@@ -22,7 +22,9 @@ from pril.tables.task import Task
 from pril.tables.training import Run
 from tables import GRADES, assert_same_model, make_rows, snapshot, write, write_parquet
 
-RANGES = Task(labels=("low", "high"), classes=tuple(GRADES), drop=("id", "grade"), epochs=3)
+RANGES = Task(
+    labels=("low", "high"), classes=tuple(GRADES), model="pril", drop=("id", "grade"), epochs=3
+)
 
 
 def start(place, task=RANGES, **changes):
@@ -40,7 +42,9 @@ def features_and_labels(rows):
     return frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
 
 
-@pytest.mark.parametrize("name", [name for name in BY_COMMAND if BY_COMMAND[name].takes_ranges])
+@pytest.mark.parametrize(
+    "name", [name for name, own in BY_COMMAND.items() if own.takes_ranges and own.online]
+)
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
     rows = make_rows()
@@ -133,6 +137,25 @@ def test_a_column_of_weights_is_sample_weight(tmp_path, name):
     assert_same_model(fitted[-1], learner.fit(X, y, weights))
 
 
+@pytest.mark.parametrize("name", ["ordered-logit", "pril"])
+def test_weights_of_classes_are_those_of_the_learner(tmp_path, name):
+    rows = make_rows()
+    path = write(tmp_path / "t.csv", rows)
+    X, y = features_and_labels(rows)
+    for given, weights in (
+        ({"poor": 3.0, "great": 0.0}, {"poor": 3.0, "great": 0.0}),
+        ("balanced", "balanced"),
+    ):
+        fitted = start(path, model=name, holdout=0.0, class_weight=given)()
+        learner = BY_COMMAND[name].load()(
+            classes=GRADES, class_weight=weights, max_iter=3, random_state=0
+        )
+        twin = make_pipeline(ColumnEncoder(), learner).fit(X, y)
+        np.testing.assert_allclose(fitted[-1].coef_, twin[-1].coef_, rtol=1e-9)
+        np.testing.assert_allclose(fitted[-1].thresholds_, twin[-1].thresholds_, rtol=1e-9)
+        assert list(fitted[-1].class_weight) == GRADES
+
+
 def test_a_row_of_weight_zero_defines_no_class(tmp_path):
     rows = [{"x": k, "y": 1 + k % 2, "w": 1} for k in range(20)] + [{"x": 5, "y": 9, "w": 0}]
     run = start(write(tmp_path / "t.csv", rows), Task(("y",), weight="w", holdout=0.0))
@@ -192,7 +215,7 @@ def test_numbers_as_labels(tmp_path):
 
 def test_a_pass_without_mistakes_is_the_last(tmp_path):
     rows = [{"x": x, "y": 1 + (x > 0)} for x in (-2, -1, 1, 2)] * 5
-    run = start(write(tmp_path / "t.csv", rows), Task(labels=("y",), holdout=0.0, epochs=50))
+    run = start(write(tmp_path / "t.csv", rows), Task(("y",), model="pril", holdout=0.0, epochs=50))
     assert run()[-1].n_mistakes_ < 20
     assert run.epoch < 50
 
@@ -378,7 +401,7 @@ def test_a_crash_after_any_checkpoint_changes_nothing(
 
 def test_a_run_taken_up_again_ends_after_the_same_pass(tmp_path, small_blocks):
     rows = [{"x": x, "y": x // 4} for x in range(20)] * 6
-    path, task = write(tmp_path / "t.csv", rows), Task(labels=("y",), holdout=0.0, epochs=50)
+    path, task = write(tmp_path / "t.csv", rows), Task(("y",), model="pril", holdout=0.0, epochs=50)
     whole = start(path, task)
     whole()
     assert 1 < whole.epoch < 50

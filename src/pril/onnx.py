@@ -447,6 +447,10 @@ def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
     if encoder.widths_:
         raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
+    if encoder.codes and encoder.words_:
+        raise InputTypeError(
+            "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX"
+        )
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
 
@@ -469,9 +473,9 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
                 default_float=float("nan"),
             )
         cells = graph.add("Cast", cells, to=DOUBLE)
-        if encoder.impute:
+        if encoder.impute and not encoder.codes:
             cells = graph.filled(cells, [mean])
-        if encoder.scale:
+        if encoder.scale and not encoder.codes:
             cells = graph.add("Sub", cells, graph.numbers([mean]))
             cells = graph.add("Div", cells, graph.numbers([scale]))
         parts.append(cells)

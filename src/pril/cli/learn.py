@@ -46,13 +46,17 @@ def fit(
     """
     from pril.io import model_files
     from pril.tables.files import TableError
+    from pril.tables.in_memory import InMemoryRun
     from pril.tables.training import Run
 
     task, opened = options.task(), table.open()
     output = output or opt.model_file(table.table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
-        if cluster is None and workers is None:
+        if not BY_COMMAND[task.model].online:
+            _check_in_memory(options, checkpoint, workers, cluster)
+            run: Run = InMemoryRun(opened, task, stack.enter_context(printer.progress()))
+        elif cluster is None and workers is None:
             run = Run(opened, task, stack.enter_context(printer.progress()))
         elif checkpoint:
             raise InputError(
@@ -70,6 +74,26 @@ def fit(
         report = run.describe()
         model_files.write(fitted, output, kind="model", notes=report)
     printer.result({**report, "model": str(output)}, _lines(report, output))
+
+
+def _check_in_memory(
+    options: opt.FitOptions, checkpoint: Path | None, workers: int | None, cluster: str | None
+) -> None:
+    """Refuse options that mean nothing to a learner that learns all rows at once."""
+    given = {
+        "--checkpoint": checkpoint is not None,
+        "--workers": workers is not None,
+        "--cluster": cluster is not None,
+        "--nonlinear": options.nonlinear is not None,
+        "--epochs": options.epochs is not None,
+        "--no-shuffle": not options.shuffle,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise InputError(
+                f"{option} has no meaning for --model {options.model}, which learns all rows at "
+                "once, in memory: leave it out, or choose another model, such as ordered-logit"
+            )
 
 
 def _cluster_run(

@@ -154,9 +154,20 @@ class TaskOptions(LabelOptions):
     ] = None
     edges: Annotated[
         str | None,
-        typer.Option(help="Labels are numbers: learn the brackets between these edges, 2,5,20."),
+        typer.Option(help="Learn the brackets of a number between these edges: 2,5,20."),
     ] = None
-    model: Annotated[Learner, typer.Option(help="Which learner.")] = "pril"
+    brackets: Annotated[
+        bool,
+        typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+."),
+    ] = False
+    no_answer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
+    ] = None
+    model: Annotated[
+        Learner,
+        typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}."),
+    ] = "ordered-logit"
     parameters: Annotated[
         list[str] | None,
         typer.Option(
@@ -177,12 +188,20 @@ class TaskOptions(LabelOptions):
         from pril.tables.task import Task
 
         given: dict[str, Any] = {**vars(self), "labels": self.columns(), **more}
+        if given.get("epochs") is None:
+            given.pop("epochs", None)
         if not given["labels"]:
             raise InputError(NO_LABELS)
         for name in ("classes", "features", "drop", "text"):
             given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["edges"] = _split_edges(given["edges"])
+        given["class_weight"] = _split_weights(given.get("class_weight"))
+        given["no_answer"] = tuple(given["no_answer"] or ())
+        if given["no_answer"] and not self.brackets:
+            raise InputError("--no-answer is for brackets as text: pass --brackets too")
+        if self.brackets and not self.label:
+            raise InputError("--brackets reads one column of texts: pass it by --label")
         given["parameters"] = _split_assignments(given["parameters"] or [])
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
@@ -192,7 +211,14 @@ class FitOptions(TaskOptions):
     """What to learn, and how."""
 
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None
-    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 10
+    class_weight: Annotated[
+        str | None,
+        typer.Option(help="How much rows of a class count: balanced, or poor=3,great=0.5."),
+    ] = None
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Maximum number of passes over the rows; else 10."),
+    ] = None
     shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
     holdout: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model.")
@@ -223,6 +249,7 @@ ADVICE = {
     "format": f"pass --format {'|'.join(get_args(Format))}",
     "holdout": "make --holdout smaller",
     "label": "for exact labels pass --label",
+    "model": "for example --model pril",
     "max_features": "to allow more pass --max-features",
     "text": "if the column holds words, pass --text",
 }
@@ -253,6 +280,22 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
         raise InputError(f"--edges {text}: expected ascending numbers separated by commas")
     return edges
+
+
+def _split_weights(text: str | None) -> Any:
+    """Return the weights of classes in a list with commas, or the word balanced."""
+    if text is None or text == "balanced":
+        return text
+    weights = {}
+    for pair in split_names(text) or ():
+        name, _, weight = pair.rpartition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InputError(f"--class-weight {text}: expected balanced, or CLASS=NUMBER,...")
+    return weights
 
 
 def _split_assignments(assignments: list[str]) -> dict[str, Any]:

@@ -32,6 +32,9 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
     ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the probability of each class, a column each.")
+    ] = False,
     overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
@@ -57,7 +60,7 @@ def predict(
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
-            rows, unseen = loaded.predict(opened, stream, written, progress)
+            rows, unseen = loaded.predict(opened, stream, written, progress, proba=proba)
             stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)
@@ -127,9 +130,9 @@ def show(
         "model": about.model,
         "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
-        "weights": {name: weight.tolist() for name, weight in weights},
-        "rounds": learner.t_,
-        "mistakes": learner.n_mistakes_,
+        _weights_are(learner): {name: weight.tolist() for name, weight in weights},
+        "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
+        "mistakes": getattr(learner, "n_mistakes_", None),
         "versions": about.versions,
         "notes": about.notes,
     }
@@ -142,6 +145,11 @@ def show(
     printer.result(result, lines)
 
 
+def _weights_are(learner: Any) -> str:
+    """Return what the weights of a learner's features are called."""
+    return "importances" if hasattr(learner, "feature_importances_") else "weights"
+
+
 def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
     """Return what a model has learned, with its largest weights, for people."""
     learner, about = loaded.learner, loaded.about
@@ -152,14 +160,16 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     width = max((len(name) for name, _ in weights), default=0)
     for k, (name, weight) in enumerate(weights):
         numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
-        lines.append(f"{'' if k else 'weights':<12}{name:<{width}}{numbers}")
+        lines.append(f"{'' if k else _weights_are(learner):<12}{name:<{width}}{numbers}")
     if weights and learner.n_features_in_ > len(weights):
         lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
-    if not weights:
+    if hasattr(learner, "dual_coef_"):
         lines.append(f"support     {count(len(learner.dual_coef_), 'row')}")
-    lines.append(
-        f"learned     {count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
-    )
+    if hasattr(learner, "t_"):
+        learned = f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
+    else:
+        learned = count(learner.n_iter_, "round")
+    lines.append(f"learned     {learned}")
     if "table" in about.notes:
         source = f"{count(about.notes['rows'], 'row')} of {about.notes['table']}"
         lines.append(f"from        {source}, labels {', '.join(about.notes['labels'])}")
@@ -269,7 +279,8 @@ def stream(
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
-        columns = labels.columns() or loaded.labels
+        # A model that cannot learn answers all rows; labels are refused if they are asked for.
+        columns = labels.columns() or (loaded.labels if loaded.is_online else ())
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, chances=proba, skip=on_error == "skip")

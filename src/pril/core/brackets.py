@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -170,6 +170,12 @@ def _add_unit(units: dict[str, str], kind: str, name: str) -> None:
         raise InputError(f"it is in {name}, not in {units[kind]}; write all in one unit")
 
 
+def without_answer(texts: Iterable[str], missing: Iterable[str]) -> set[str]:
+    """Return the texts that mean no answer: the usual ones, and those that are called missing."""
+    silent = {_plain(text) for text in (*NO_ANSWER, *missing)}
+    return {text for text in texts if _plain(text) in silent}
+
+
 class Brackets:
     """The brackets of a column: the distinct texts, each with the row that has it first.
 
@@ -181,16 +187,24 @@ class Brackets:
         Texts that mean no answer, besides the usual ones.
     name : str
         What to call the column in errors.
+    place : callable
+        Returns what to call a row in errors.
     """
 
-    def __init__(self, texts: dict[str, int], missing: Iterable[str], name: str) -> None:
-        silent = {_plain(text) for text in (*NO_ANSWER, *missing)}
+    def __init__(
+        self,
+        texts: dict[str, int],
+        missing: Iterable[str],
+        name: str,
+        place: Callable[[int], str] = "row {}".format,
+    ) -> None:
+        silent = without_answer(texts, missing)
         self.rows, self.name = texts, name
         self.read: dict[str, Bracket] = {}
         units: dict[str, str] = {}
         refused = []
         for text, row in texts.items():
-            if _plain(text) in silent:
+            if text in silent:
                 continue
             try:
                 self.read[text] = bracket = read(text)
@@ -200,7 +214,7 @@ class Brackets:
                 refused.append((row, text, error))
         if refused:
             (row, text, reason), *others = refused
-            listed = [f"row {other}: {shown(said)}" for other, said, _ in others[:MOST_LISTED]]
+            listed = [f"{place(other)}: {shown(said)}" for other, said, _ in others[:MOST_LISTED]]
             if len(others) > MOST_LISTED:
                 listed.append(f"and {len(others) - MOST_LISTED} other texts")
             also = f"; nor can these be read: {', '.join(listed)}" if listed else ""

@@ -71,23 +71,28 @@ def read_weights(sample_weight: Any, n: int) -> Array:
     return weights
 
 
-def class_weights(class_weight: Any, order: Array, intervals: Any) -> Array | None:
+def class_weights(
+    class_weight: Any, order: Array, intervals: Any, counts: ArrayLike = 1.0
+) -> Array | None:
     """Return the weight of each class, lowest first; None if all classes weigh the same.
 
     The balanced weights are scikit-learn's, with a range counted in equal parts for its classes.
+    `counts` is how often each interval occurs.
     """
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        labelled = intervals[ranking.is_labelled(intervals)]
-        share = 1.0 / (labelled[:, 1] - labelled[:, 0] + 1.0)
+        is_labelled = ranking.is_labelled(intervals)
+        labelled = intervals[is_labelled]
+        rows = np.broadcast_to(counts, len(intervals))[is_labelled]
+        share = rows / (labelled[:, 1] - labelled[:, 0] + 1.0)
         change = np.zeros(len(order) + 1)
         np.add.at(change, labelled[:, 0], share)
         np.add.at(change, labelled[:, 1] + 1, -share)
-        counts = np.cumsum(change[:-1])
-        seen = counts > 1e-9  # a class without rows weighs 1: nothing has its weight
-        mean = len(labelled) / len(order)
-        return np.where(seen, mean / np.where(seen, counts, 1.0), 1.0)
+        shares = np.cumsum(change[:-1])
+        seen = shares > 1e-9  # a class without rows weighs 1: nothing has its weight
+        mean = rows.sum() / len(order)
+        return np.where(seen, mean / np.where(seen, shares, 1.0), 1.0)
     labels = [ranking.plain(label) for label in order]
     for label, weight in class_weight.items():
         if label not in labels:

@@ -310,6 +310,18 @@ class OnlineClassifier(OrdinalClassifier):
                 raise InputError("sample_weight is zero for every row: nothing to learn from")
             with naming_rows(used):
                 intervals[used] = self._read_intervals(table.take(used), classes, reset)
+        intervals, weights = self._weigh(intervals, weights, reset=reset)
+        self._inspect_rows(rows)
+        self._inspect_labels(table, intervals)
+        return Batch(rows, intervals, weights)
+
+    def _weigh(
+        self, intervals: Array, weights: Array | None = None, *, reset: bool = False
+    ) -> tuple[Array, Array | None]:
+        """Return labels and weights of rows, with the weights of the classes in them.
+
+        A row of weight zero has no label.
+        """
         own = self._class_weights(self.order_, intervals if reset else None)
         if own is not None:
             own = label_weights(own, intervals)
@@ -317,11 +329,9 @@ class OnlineClassifier(OrdinalClassifier):
             intervals = np.where(weights[:, np.newaxis] > 0.0, intervals, ranking.NO_LABEL)
             if reset and not ranking.is_labelled(intervals).any():
                 raise InputError("class_weight is zero for every row: nothing to learn from")
-        self._inspect_rows(rows)
-        self._inspect_labels(table, intervals)
         if weights is not None and (weights == 1.0).all():
             weights = None
-        return Batch(rows, intervals, weights)
+        return intervals, weights
 
     def _class_weights(self, order: Array, intervals: Array | None) -> Array | None:
         """Return the weights of the classes, None if they have none; intervals are of all rows."""

@@ -22,7 +22,7 @@ class Learner(NamedTuple):
 
     name: str  # of the class
     module: str  # where the class is
-    command: str | None  # its name on the command line, None if it has none
+    command: str  # its name on the command line
     takes_ranges: bool = True  # False: exact labels only
     online: bool = True  # learns row by row: `partial_fit`, tables of any size, Dask
     linear: bool = True  # one weight a feature and score: it has a `stream`
@@ -55,12 +55,12 @@ LEARNERS = (
     Learner(
         "OrderedBoosting",
         "pril.learners.ordered_boosting",
-        None,
+        "boosting",
         online=False,
         linear=False,
         averages=False,
         mixes=False,
     ),
 )
-BY_COMMAND = {learner.command: learner for learner in LEARNERS if learner.command is not None}
+BY_COMMAND = {learner.command: learner for learner in LEARNERS}
 BY_NAME = {learner.name: learner for learner in LEARNERS}

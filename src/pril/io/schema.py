@@ -420,7 +420,7 @@ TYPES = {
                 **OUTPUT,
             },
             {
-                **dict.fromkeys(("scale", "bounded", "impute"), bool),
+                **dict.fromkeys(("scale", "bounded", "impute", "codes"), bool),
                 **dict.fromkeys(("numbers", "words"), list[str]),
                 "most_words": Size,
             },

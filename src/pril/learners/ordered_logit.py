@@ -168,7 +168,8 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         if n_classes > MOST_CLASSES:
             raise InputError(
                 f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
-                "into bins, for example with pril.labels.from_bounds, or use PRIL"
+                "into bins, for example with pril.labels.from_bounds, or use PRIL",
+                hint="model",
             )
         memory: Memory = super()._blank_memory(rows)
         below = np.arange(1, n_classes)

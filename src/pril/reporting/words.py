@@ -48,11 +48,13 @@ def learning_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
         widths.append(f"no label {learned['unlabelled_rows']:,}")
     if learned["zero_weight_rows"]:
         widths.append(f"weight zero {learned['zero_weight_rows']:,}")
-    rows, passes = count(learned["learned_rows"], "row"), count(learned["passes"], "pass")
-    mistakes = count(learned["mistakes"], "mistake")
+    if learned["passes"] is None:
+        work = f"{count(learned['rounds'], 'round')} of boosting"
+    else:
+        work = f"{count(learned['passes'], 'pass')}, {count(learned['mistakes'], 'mistake')}"
     facts = [
         ("ranges", ", ".join(widths)),
-        ("learned", f"from {rows} in {passes}, {mistakes}"),
+        ("learned", f"from {count(learned['learned_rows'], 'row')} in {work}"),
     ]
     if ranges := learned["ranges"]:
         calibrated = f"calibrated on {count(ranges['calibration_rows'], 'row')}"

@@ -25,6 +25,7 @@ from pril.tables.json_lines import (
     to_column,
     to_matrix,
 )
+from pril.tables.model import probability_columns
 from pril.tables.text import LONGEST_ROW, TOO_LONG
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class CsvRows(StreamFormat):
         return found
 
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
-        chances = [f"probability of {name}" for name in classes] if options.chances else []
+        chances = probability_columns(classes) if options.chances else []
         errors = ["error", "line"] if options.skip else []
         said = [*self._keys, "prediction", "score", *chances]
         self._header = _csv_line([*said, *errors])

@@ -167,7 +167,8 @@ class ClusterRun(Run):
 
     def _survey(self) -> None:
         log.info("cluster: the table is read in %d parts", len(self.pieces))
-        surveys = self._compute("reading the table", survey_piece, self.columns, self.labels)
+        labels = self.survey.counts.columns
+        surveys = self._compute("reading the table", survey_piece, self.columns, labels)
         for file, piece, survey in zip(self.files, self.pieces, surveys, strict=True):
             offset = self.survey.rows - piece.first
             self.table.begin_file(file, offset)

@@ -63,6 +63,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         by the standard deviation, so that they lie within [-1, 1].
     impute : bool, default=True
         Whether to replace missing numbers; False refuses them.
+    codes : bool, default=False
+        Whether a column of words becomes one feature, the position of the word in alphabetical
+        order, and missing cells stay NaN: for learners that take categories and missing values as
+        they are, such as `OrderedBoosting`. Numbers are neither standardised nor replaced.
     numbers : sequence of str, default=()
         Columns to read as numbers although they hold text.
     words : sequence of str, default=()
@@ -114,6 +118,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         scale: bool = True,
         bounded: bool = False,
         impute: bool = True,
+        codes: bool = False,
         numbers: Sequence[str] = (),
         words: Sequence[str] = (),
         most_words: int = 1000,
@@ -121,6 +126,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self.scale = scale
         self.bounded = bounded
         self.impute = impute
+        self.codes = codes
         self.numbers = numbers
         self.words = words
         self.most_words = most_words
@@ -326,10 +332,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            The column of a number; column=word for an indicator; column:index for a sparse column.
+            The column of a number or of codes; column=word for an indicator; column:index for a
+            sparse column.
         """
         check_is_fitted(self, "numbers_")
         indicators = [f"{name}={word}" for name in self.words_ for word in self.words_[name]]
+        indicators = list(self.words_) if self.codes else indicators
         cells = [f"{name}:{j}" for name, width in self.widths_.items() for j in range(width)]
         return np.array([*self.numbers_, *indicators, *cells], dtype=object)
 
@@ -369,7 +377,11 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         `_scales` returns. `parts` are further features, as sparse arrays.
         """
         mean, (rows, n) = self._moments.mean, numbers.shape
-        if self._have_gaps(numbers.T):
+        has_gaps = self._have_gaps(numbers.T)
+        if self.codes:
+            places = [np.where(code >= 0, code, np.nan)[:, np.newaxis] for code in codes]
+            return np.hstack([numbers, *places])
+        if has_gaps:
             numbers = np.where(np.isnan(numbers), mean, numbers)
         if self.scale:
             numbers = np.divide(numbers - mean, scales, order="C")
@@ -393,7 +405,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        indicators = sum(map(len, self.words_.values()))
+        indicators = len(self.words_) if self.codes else sum(map(len, self.words_.values()))
         return len(self.numbers_) + indicators + sum(self.widths_.values())
 
     def _is_dense(self) -> bool:

@@ -214,6 +214,10 @@ class Table(ABC):
         """Return the row of a position, counted from 1; with its file, if there are many."""
         return str(row + 1) if len(self.files) == 1 else self.where(row)
 
+    def other_place(self, row: int, first: int = 0) -> str:
+        """Return what to call a row, of those from `first` on, in a message about the table."""
+        return self.where(first + row).removeprefix(f"{self.name}, ")
+
     def name_of(self, file: Path) -> str:
         """Return what to call a file in messages: for a table of one file, the table's name."""
         return self.name if len(self.files) == 1 else str(file)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from pril.core import ranking
+from pril.core import brackets, ranking
 from pril.errors import InputError, RowError, shown
 from pril.labels import from_bounds
 from pril.tables.cells import (
@@ -20,6 +19,7 @@ from pril.tables.cells import (
     kind_of,
     read_numbers,
     read_words,
+    with_nulls,
 )
 from pril.tables.files import Table, TableError
 
@@ -43,7 +43,8 @@ class LabelColumns(NamedTuple):
     names: tuple[str, ...]  # of exact labels, or of the lower and the upper end
     text: bool  # whether the labels are words, as the names of brackets are
     classes: tuple[str, ...] | None = None  # lowest first, as a user wrote them
-    edges: tuple[float, ...] | None = None  # cells are numbers, labels the brackets between these
+    edges: tuple[float, ...] | None = None  # labels are the brackets between these numbers
+    no_answer: tuple[str, ...] | None = None  # not None: cells are brackets as people write them
 
     @classmethod
     def in_table(cls, table: Table, task: Task) -> Self:
@@ -55,13 +56,18 @@ class LabelColumns(NamedTuple):
                     f"{table.name}: the column {name!r} cannot be a label: it holds {kind}"
                 )
         as_words = [name for name in task.labels if name in task.text]
+        if task.brackets:
+            if len(task.labels) > 1:
+                raise InputError("brackets as text are in one column, not in two")
+            texts = cls(task.labels, True, task.classes, no_answer=task.no_answer)
+            return texts if task.edges is None else texts.in_brackets(task.edges)
         if task.edges is not None:
             if as_words:
                 raise TableError(
                     f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
                     "for numbers"
                 )
-            return cls.in_brackets(task.labels, task.edges, task.classes)
+            return cls(task.labels, True, task.classes).in_brackets(task.edges)
         kinds.update({name: "text" for name in as_words if kinds[name] == "number"})
         if "text" in kinds.values() and "number" in kinds.values():
             raise TableError(
@@ -70,19 +76,33 @@ class LabelColumns(NamedTuple):
             )
         return cls(task.labels, "text" in kinds.values(), task.classes)
 
-    @classmethod
-    def in_brackets(
-        cls, names: tuple[str, ...], edges: Sequence[float], classes: tuple[str, ...] | None = None
-    ) -> Self:
-        """Return how to read numbers, whose labels are brackets; `classes` names the brackets."""
+    def in_brackets(self, edges: Sequence[float]) -> Self:
+        """Return how to read labels that are brackets; the classes name the brackets."""
         from_bounds([], [], edges)  # refuses edges that do not ascend
-        classes = _bracket_names(edges) if classes is None else classes
+        classes = brackets.names(edges) if self.classes is None else self.classes
         if len(classes) != len(edges) + 1:
             raise InputError(
                 f"{len(edges)} edges make {len(edges) + 1} brackets, but there are {len(classes)} "
                 f"classes: {ranking.named(classes)}"
             )
-        return cls(names, True, classes, tuple(edges))
+        return self._replace(classes=classes, edges=tuple(edges))
+
+    @property
+    def as_written(self) -> Self:
+        """How to read labels in the first pass: brackets in text stay as people wrote them."""
+        return self if self.no_answer is None else self._replace(edges=None)
+
+    def settled(self, texts: dict[str, int], place: Callable[[int], str]) -> Self:
+        """Return how to read brackets once all texts are known, each with its first row.
+
+        The edges are found, if they are not given; texts that cannot be read are refused.
+        """
+        found = brackets.Brackets(texts, (), "y", place)
+        edges = self.edges or found.edges()
+        if not edges:
+            reason = "there is only one bracket, so there is nothing to learn; pass the edges"
+            raise RowError("y", min(texts.values()), reason)
+        return self.in_brackets(edges)
 
     @property
     def order(self) -> str:
@@ -96,10 +116,15 @@ class LabelColumns(NamedTuple):
     @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
-        return TEXT if self.text and self.edges is None else NUMBER
+        is_number = self.edges is not None and self.no_answer is None
+        return TEXT if self.text and not is_number else NUMBER
 
-    def read(self, batch: pa.RecordBatch) -> ranking.Labels:
-        """Return the labels of some rows."""
+    def read(
+        self, batch: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
+    ) -> ranking.Labels:
+        """Return the labels of some rows; `place` is what to call a row in errors."""
+        if self.no_answer is not None:
+            return self._read_texts(batch, place)
         if self.edges is None:
             return read_labels(batch, self.names, text=self.text)
         try:
@@ -109,15 +134,38 @@ class LabelColumns(NamedTuple):
             argument = "y" if error.argument == "lower" else error.argument
             # No hint: words have no brackets.
             raise RowError(argument, error.row, error.reason) from None
+        return self._as_labels(bins[:, : len(ends)])
+
+    def _as_labels(self, bins: Array) -> ranking.Labels:
+        """Return labels, given as positions of brackets, NaN where there is no label."""
         bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
         names = np.array(self.classes, dtype=object)
-        return ranking.Labels(bins[:, : len(ends)], names.dtype, names)
+        return ranking.Labels(bins, names.dtype, names)
+
+    def _read_texts(self, batch: pa.RecordBatch, place: Callable[[int], str]) -> ranking.Labels:
+        """Return texts as labels: the brackets they touch or, without edges, the texts."""
+        [name] = self.names
+        words = read_words(column(batch, name), name)
+        coded = words.dictionary_encode()
+        texts, missing = coded.dictionary.to_pylist(), self.no_answer or ()
+        if self.edges is None:
+            silent = pa.array(sorted(brackets.without_answer(texts, missing)), TEXT)
+            return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
+        codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
+        first = dict(zip(texts, np.unique(codes, return_index=True)[1].tolist(), strict=False))
+        bounds = brackets.Brackets(first, missing, "y", place).bounds(self.edges)
+        ends = np.array([*bounds.values(), (np.nan, np.nan)])[codes]
+        return self._as_labels(from_bounds(ends[:, 0], ends[:, 1], self.edges))
 
     def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
         columns = [pa.array(column) for column in zip(*cells, strict=True)]
         batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
-        labels = read_labels(batch, self.names, text=self.text)
+        labels = (
+            read_labels(batch, self.names, text=self.text)
+            if self.no_answer is None
+            else self.read(batch)
+        )
         try:
             return ranking.encode(labels, typed_classes(self.classes, text=self.text))
         except RowError as error:
@@ -125,15 +173,6 @@ class LabelColumns(NamedTuple):
                 raise
             reason = f"{error.reason}; the classes were taken in alphabetical order"
             raise RowError("y", error.row, reason, hint="classes") from None
-
-
-def _bracket_names(edges: Sequence[float]) -> tuple[str, ...]:
-    """Return names for the brackets between some edges: below 2, 2 to 5, 5 or more."""
-    if not len(edges):
-        raise InputError("there are no edges: at least one number is needed")
-    cuts = [str(int(edge) if float(edge).is_integer() else edge) for edge in edges]
-    inner = [f"{low} to {high}" for low, high in pairwise(cuts)]
-    return (f"below {cuts[0]}", *inner, f"{cuts[-1]} or more")
 
 
 # --- Cells as labels ------------------------------------------------------------------------------

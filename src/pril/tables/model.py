@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from pril.core import ranking
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.learner import Batch
 from pril.core.parts import Parts
+from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import rank_ranges
@@ -41,9 +43,17 @@ ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
+def probability_columns(classes: Array) -> list[str]:
+    """Return the names of the columns with the probabilities of the classes."""
+    return [f"probability of {name}" for name in classes]
+
+
 def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
-    rows = learner._read_rows(features, reset=False, min_rows=0)
+    if hasattr(learner, "partial_fit"):  # it may not have learned yet
+        rows = learner._read_rows(features, reset=False, min_rows=0)
+    else:
+        rows = learner._readable(features)
     return Batch(rows, ranking.to_intervals(labels, learner.order_))
 
 
@@ -71,8 +81,18 @@ class LoadedModel:
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 
+    @property
+    def is_online(self) -> bool:
+        """Whether the learner can go on learning, row by row."""
+        return hasattr(self.learner, "partial_fit")
+
     def check_learns(self) -> None:
-        """Refuse a model that must not learn any more."""
+        """Refuse a model that cannot learn any more, or must not."""
+        if not self.is_online:
+            raise InputError(
+                f"{self.path} holds {type(self.learner).__name__}, which cannot learn a stream; "
+                "ordered-logit can"
+            )
         if self.ranges:
             raise InputError(
                 f"{self.path} holds calibrated ranges, which would not hold for a model that has "
@@ -80,6 +100,17 @@ class LoadedModel:
             )
         if self.is_frozen:
             raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
+
+    def check_probabilities(self) -> None:
+        """Refuse a model without probabilities."""
+        if not hasattr(self.learner, "predict_proba"):
+            with_some = [
+                name for name, own in BY_COMMAND.items() if hasattr(own.load(), "predict_proba")
+            ]
+            raise InputError(
+                f"{self.path} holds {type(self.learner).__name__}, which has no probabilities; "
+                f"these models have them: {', '.join(with_some)}"
+            )
 
     def set_half_life(self, half_life: float) -> None:
         """Let what was learned count half after so many rows."""
@@ -109,13 +140,21 @@ class LoadedModel:
         """Return how labels are read from columns, as when the model learned."""
         classes = self.learner.order_
         options = self.about.notes.get("options")
-        edges = options.get("edges") if isinstance(options, dict) else None
-        if edges is None:
+        options = options if isinstance(options, dict) else {}
+        if options.get("edges") is None:
             return LabelColumns(names, text=classes.dtype.kind not in "biuf")
         try:
-            return LabelColumns.in_brackets(names, edges, tuple(classes))
+            columns = LabelColumns(names, True, tuple(classes)).in_brackets(options["edges"])
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.path} is damaged: its edges: {error}") from None
+        if not options.get("brackets"):
+            return columns
+        if len(names) > 1:
+            raise InputError(f"{self.path} has learned brackets as text, which are in one column")
+        missing = options.get("no_answer")
+        if not isinstance(missing, list) or not all(isinstance(text, str) for text in missing):
+            raise InputError(f"{self.path} is damaged: its texts that are no answer: {missing}")
+        return columns._replace(no_answer=tuple(missing))
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -151,12 +190,18 @@ class LoadedModel:
         stream: IO[bytes],
         format: str,  # noqa: A002
         progress: Progress,
+        *,
+        proba: bool = False,
     ) -> Predictions:
         """Write a table to a stream, with the columns prediction and score added.
 
-        A model with ranges adds the columns lower and upper.
+        A model with ranges adds the columns lower and upper. `proba` adds the probability of each
+        class, lowest first.
         """
-        for name in (*ADDED, *(ENDS if self.ranges else ())):
+        if proba:
+            self.check_probabilities()
+        chances = probability_columns(self.learner.order_) if proba else []
+        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -176,6 +221,9 @@ class LoadedModel:
                 if self.ranges:
                     ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
+                if proba:
+                    columns = np.exp(self.learner._log_probabilities(scores, cut)).T
+                    added |= dict(zip(chances, map(pa.array, columns), strict=True))
                 writer.write(block, added)
                 rows += len(rank)
                 progress("predicting", rows, table.n_rows)
@@ -216,12 +264,14 @@ class LoadedModel:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
+        if columns.no_answer is not None:
+            table.read_as_words(labels)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0
         for first, block in table.blocks([*self.columns, *labels]):
             with table.naming_rows(first, labels):
-                y = columns.read(block)
+                y = columns.read(block, partial(table.other_place, first=first))
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
                 rank, scores, _ = self.learner._rate_rows(batch.rows)
             yield first, block, Outcomes(batch.intervals, rank, pick_scores(rank, scores))
@@ -268,8 +318,13 @@ class LoadedModel:
         return names
 
     def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
-        """Return features with their weights, the largest first; none for a kernel."""
+        """Return features with their weights, the largest first; none for a kernel.
+
+        For trees, the importances of the features.
+        """
         coef = getattr(self.learner, "coef_", None)
+        if coef is None:
+            coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:
             return []
         if coef.ndim == 2:  # a row for each class: lowest first

@@ -126,11 +126,10 @@ class Stream:
         self._check_columns()
         self._use(model.model)
         self._grows = bool(names) and grows(model)
-        holds = f"{model.path} holds {type(model.learner).__name__}"
-        if options.chances and not hasattr(model.learner, "predict_proba"):
-            raise InputError(f"{holds}, which has no probabilities")
-        if names and not hasattr(model.learner, "partial_fit"):
-            raise InputError(f"{holds}, which cannot learn a stream")
+        if options.chances:
+            model.check_probabilities()
+        if names:
+            model.check_learns()
 
     def _check_columns(self) -> None:
         both = set(self.names) & set(self.model.columns)

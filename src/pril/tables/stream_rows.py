@@ -94,7 +94,8 @@ class StreamRows:
             rows = learner._prepare(X, unlabelled).rows
         else:
             rows = learner._readable(X)
-        return Batch(rows, np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2))
+        labels = np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2)
+        return Batch(rows, *learner._weigh(labels)) if self._labels.names else Batch(rows, labels)
 
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
         model = self._model

@@ -140,7 +140,7 @@ class LabelCounts:
     def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
         """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
-            labels = self.columns.read(block)
+            labels = self.columns.as_written.read(block)
         names = [str(k) for k in range(len(self.columns.names))]
         cells = pa.table([*map(pa.array, labels.values.T), np.arange(len(used))], [*names, "row"])
         counted = cells.filter(pa.array(used)).group_by(names, use_threads=False)
@@ -179,9 +179,10 @@ class LabelCounts:
             raise TableError(f"{place}: no row has a label")
         seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
         counts, rows = np.array([entry for _, entry in seen]).T
+        columns = self.settle(table)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
-            order, ranks = self.columns.encode([label for label, _ in seen])
+            order, ranks = columns.encode([label for label, _ in seen])
         for entry in caught:
             warning = entry.message
             if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
@@ -192,6 +193,15 @@ class LabelCounts:
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
         return order, ranks, counts
+
+    def settle(self, table: Table) -> LabelColumns:
+        """Return how labels are read, now that all of them are known."""
+        if self.columns.no_answer is None:
+            return self.columns
+        rows = {cells[0]: row for cells, (_, row) in self.seen.items() if cells != self._unlabelled}
+        texts = dict(sorted(rows.items(), key=lambda entry: entry[1]))
+        with table.naming_rows(0, self.columns.names):
+            return self.columns.settled(texts, table.other_place)
 
     def n_unlabelled(self) -> int:
         """Return how many rows have no label."""
@@ -235,6 +245,7 @@ class Survey:
             scale=task.scale,
             bounded=BY_COMMAND[task.model].bounded,
             impute=task.impute,
+            codes=not BY_COMMAND[task.model].online,
             numbers=columns.numbers,
             words=[name for name in columns.words if name in (*(task.features or ()), *task.text)],
         )

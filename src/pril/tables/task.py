@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pril.core import ranking
+from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges
 from pril.tables.cells import read_numbers
+from pril.tables.label_columns import typed_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +37,7 @@ class Task:
 
     labels: tuple[str, ...]  # one column, or the lower and the upper end
     classes: tuple[str, ...] | None = None
-    model: str = "pril"
+    model: str = "ordered-logit"
     parameters: dict[str, Any] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -47,10 +50,13 @@ class Task:
     holdout: float = 0.2
     seed: int = 0
     weight: str | None = None  # a column
+    class_weight: dict[str, float] | Literal["balanced"] | None = None
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
     nonlinear: int | None = None  # number of landmarks
-    edges: tuple[float, ...] | None = None  # labels are numbers, classes their brackets
+    edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
+    brackets: bool = False  # labels are brackets as people write them, not numbers
+    no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -89,11 +95,31 @@ class Task:
         learning = number >= self.holdout + share * (1 - self.holdout)
         return Uses(learning, number < self.holdout)
 
-    def blank_model(self, classes: Array) -> Any:
+    def weights_of_classes(
+        self, classes: Array, intervals: Array, counts: Array
+    ) -> dict[Any, float] | None:
+        """Return the weight of each class, for labels that occur so often; None without weights."""
+        given: Any = self.class_weight
+        if given is None:
+            return None
+        if isinstance(given, dict):
+            names = typed_classes(tuple(given), text=classes.dtype.kind not in "biuf")
+            given = dict(zip(names or (), given.values(), strict=True))
+        weights = class_weights(given, classes, intervals, counts)
+        if weights is None or not label_weights(weights, intervals).any():
+            raise InputError("the weights of the classes are zero for every row")
+        return dict(zip(map(ranking.plain, classes), weights.tolist(), strict=True))
+
+    def blank_model(
+        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: Any
+    ) -> Any:
         """Return the model before it has learned anything; refuse parameters that it lacks."""
-        kind = BY_COMMAND[self.model].load()
-        passes = {"max_iter": self.epochs, "shuffle": self.shuffle, "random_state": self.seed}
-        reserved = {"classes", *passes, "tol", "n_iter_no_change"}
+        known = BY_COMMAND[self.model]
+        kind, passes = known.load(), {"random_state": self.seed, **more}
+        reserved = {"classes", "class_weight", "categorical_features", *passes}
+        if known.online:
+            passes |= {"max_iter": self.epochs, "shuffle": self.shuffle}
+            reserved |= {*passes, "tol", "n_iter_no_change"}
         free = sorted(set(kind().get_params()) - reserved)
         for name in self.parameters:
             if name not in free:
@@ -101,7 +127,7 @@ class Task:
                     f"the parameter {name!r} cannot be set for {kind.__name__}: choose one of "
                     f"{', '.join(free)}"
                 )
-        model = kind(classes=classes, **passes, **self.parameters)
+        model = kind(classes=classes, class_weight=class_weight, **passes, **self.parameters)
         with refusing():
             model._validate_params()
         return model

@@ -148,13 +148,13 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words(task.text)
+        table.read_as_words((*task.text, *(task.labels if task.brackets else ())))
         self.columns = choose_columns(table, task)
-        self.labels = LabelColumns.in_table(table, task)
+        labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             task.ranges(self.model)
-        self.survey = Survey(table, task, self.columns, self.labels)
+        self.survey = Survey(table, task, self.columns, labels)
         self.landmarks: Any = None
         self.rng = check_random_state(task.seed)
         self.phase, self.epoch = "survey", 0
@@ -207,7 +207,7 @@ class Run:
             none = [f"{name!r} has no words" for name in encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
-        classes = self.encoded_labels[0]
+        classes, ranks, counts = self.encoded_labels
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
         self.survey.warn_of_row_ids(self.table)
@@ -217,10 +217,19 @@ class Run:
             landmarks = LandmarkFeatures(task.nonlinear, random_state=task.seed)
             self.landmarks = landmarks.fit(encoder.transform(sample.rows()))
             self.survey.sample, width = None, len(self.landmarks.get_feature_names_out())
-        self.model = task.blank_model(classes)
-        self.model._begin(np.empty((0, width)), classes)
+        self._begin_model(width, classes, task.weights_of_classes(classes, ranks, counts))
         self.phase, self.row = "learn", 0
         self._log_decisions(classes, width)
+
+    def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
+        """Begin with a blank model of so many features."""
+        self.model = self.task.blank_model(classes, weights)
+        self.model._begin(np.empty((0, width)), classes)
+
+    @cached_property
+    def labels(self) -> LabelColumns:
+        """How labels are read; known after the survey."""
+        return self.survey.counts.settle(self.table)
 
     @cached_property
     def encoded_labels(self) -> tuple[Array, Array, Array]:
@@ -233,14 +242,24 @@ class Run:
         log.info("rows: %d in blocks of %d", self.survey.rows, self.table.block_rows)
         log.info("labels: %s", ", ".join(task.labels))
         log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
+        if task.brackets and self.labels.edges:
+            where = "from the texts" if task.edges is None else "as given"
+            log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
+        if self.model.class_weight:
+            named = [f"{name} {weight:.4g}" for name, weight in self.model.class_weight.items()]
+            log.info("weights of classes: %s", ", ".join(named))
         for name, words in encoder.words_.items():
-            log.info("one-hot: %s, %d words", name, len(words))
+            kind = "categories" if encoder.codes else "one-hot"
+            log.info("%s: %s, %d words", kind, name, len(words))
         for name in encoder.left_out_:
             log.info("left out: %s, over %d words", name, encoder.most_words)
         if encoder.numbers_:
             way = f"at most 1, as {task.model} needs" if encoder.bounded else "standardised"
-            log.info("scaling: %s", f"numbers are {way}" if encoder.scale else "none, as asked for")
-            log.info("missing numbers: %s", "the mean" if encoder.impute else "refused")
+            why = f"{task.model} needs none" if encoder.codes else "as asked for"
+            scales = encoder.scale and not encoder.codes
+            log.info("scaling: %s", f"numbers are {way}" if scales else f"none, {why}")
+            filled = "used as they are" if encoder.codes else "the mean"
+            log.info("missing numbers: %s", filled if encoder.impute else "refused")
         shape = "sparse" if not encoder._is_dense() and self.landmarks is None else "dense"
         log.info("features: %d, %s%s", width, shape, " (landmarks)" if self.landmarks else "")
         kept = "" if task.coverage is None else f"; of the rest, {CALIBRATION_SIZE:.0%} calibrate"
@@ -359,6 +378,8 @@ class Run:
         task, encoder, check = self.task, self.survey.encoder, self.check
         order, ranks, counts = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
+        options = {name: value for name, value in task.to_dict().items() if name != "labels"}
+        edges = self.labels.edges  # perhaps found in the table
         return {
             "table": self.table.name,
             "labels": list(task.labels),
@@ -372,7 +393,7 @@ class Run:
             **self.survey.counts.describe(ranks, counts, order),
             "passes": self.epoch,
             "learned_rows": self.survey.rows_to_learn,
-            "mistakes": self.model.n_mistakes_,
+            "mistakes": getattr(self.model, "n_mistakes_", None),
             "holdout": check.evaluation.to_dict(order) if task.holdout else None,
             "ranges": None
             if task.coverage is None
@@ -381,7 +402,7 @@ class Run:
                 "guarantee": task.guarantee,
                 "calibration_rows": len(check.scores),
             },
-            "options": {name: value for name, value in task.to_dict().items() if name != "labels"},
+            "options": options | {"edges": None if edges is None else list(edges)},
         }
 
     def gather(self) -> tuple[Any, ranking.Labels]:
