@@ -5,6 +5,7 @@ from itertools import combinations
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -216,7 +217,10 @@ def test_a_reliability_curve_has_intervals_that_hold_its_points():
     proba = np.column_stack([1 - chance, chance])
     display = ReliabilityDisplay.from_predictions(y, proba)
     curve = display.curves[0]
-    assert ((curve.lower <= curve.seen) & (curve.seen <= curve.upper)).all()
+    sizes = np.round(2000 * curve.share).astype(int)
+    for n, seen, *ends in zip(sizes, curve.seen, curve.lower, curve.upper, strict=True):
+        wilson = binomtest(round(n * seen), n).proportion_ci(method="wilson")
+        np.testing.assert_allclose(ends, wilson, atol=1e-4)
     assert ((curve.lower <= curve.mean) & (curve.mean <= curve.upper)).mean() >= 0.8
     # All weights times seven tell no more, and rows of weight 0 nothing.
     weighted = ReliabilityDisplay.from_predictions(

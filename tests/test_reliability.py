@@ -643,18 +643,12 @@ def test_what_cannot_be_words_is_not_read_as_words(bad, tmp_path):
     assert "the column 'c' cannot be a feature: holds list" in said
 
 
-def test_odd_parameters_are_mistakes_of_the_user(good, call, bad, table):
+def test_odd_parameters_are_mistakes_of_the_user(bad, table):
     said = bad("fit", "t.csv", *RANGES, "--set", "half_life=1e-300")
     assert "'half_life' parameter of OrderedLogit must be a float in the range [0.01, inf)" in said
     learner = pril.PRIL(classes=[1, 2]).partial_fit([[0.0]], [1]).set_params(half_life=1e-300)
     with pytest.raises(ValueError, match="half_life"):
         learner.partial_fit([[1.0]], [2])
-    good("fit", "t.csv", *RANGES, "--nonlinear=5")
-    code, _, err = call("export", "t.pril", "-o", "t.onnx")
-    assert code == 2
-    assert err.count("\n") == 1
-    assert "the model cannot be exported to ONNX" in err
-    assert "LandmarkFeatures" in err
 
 
 def test_letters_that_stdout_does_not_have(tmp_path):
