@@ -47,7 +47,7 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
     Returns
     -------
     verdicts : list of Verdict
-        One for each claim: holds, holds only if ..., or fails.
+        One for each claim: holds, holds in some of the cases, or fails.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def _verdict(claim: str, text: str, cases: list[_Case]) -> Verdict:
         verdict = "fails"
     else:
         where = "; ".join(case.condition for case in good)
-        verdict = f"holds only if it is one of these {len(good)} of {len(cases)} cases: {where}"
+        verdict = f"holds in {len(good)} of {len(cases)} cases: {where}"
     evidence = [
         f"{'yes' if case.holds else 'no'}: {case.condition}: {case.numbers}" for case in cases
     ]
