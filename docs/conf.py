@@ -55,6 +55,7 @@ Path(__file__).with_name("reference").joinpath("learners.rst").write_text(
     LEARNER_TABLE.format("\n   ".join(learner.name for learner in LEARNERS)),
     encoding="utf-8",
 )
+toc_object_entries_show_parents = "hide"  # `fit()` in the right column, not OrderedLogit.fit()
 autodoc_typehints = "none"  # numpydoc has the types
 numpydoc_show_class_members = False
 copybutton_exclude = ".linenos, .gp, .go"
