@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from pril import PRIL
-from pril.core import loop, ranking
-from pril.core.rows import read_rows
+from pril.core import ranking
 from workloads import K, dense, table
 
 FIRST_CALL = """
@@ -39,8 +38,6 @@ def main():
     X, intervals, _ = dense(10, 0.3)
     x, label = X[:1].copy(), intervals[:1].copy()
     model = PRIL(classes=range(K)).partial_fit(X[:100], intervals[:100])
-    rows = read_rows(model, x, constant=0.0, reset=False, min_rows=1)
-    memory = model._memory.copy()
     known = ranking.read(label)
     parts = {
         "`partial_fit`": lambda: model.partial_fit(x, label),
@@ -51,10 +48,6 @@ def main():
         "— reading the label": lambda: ranking.read(label),
         "— ranks and their checks": lambda: ranking.to_intervals(known, model.order_),
         "— copying the memory, so that a failure changes nothing": model._memory.copy,
-        "— the compiled loop, its arguments unpacked": lambda: loop.run(
-            rows, label, None, None, model._rule(), model._geometry(), None, *memory, None
-        ),
-        "— checking whether a sum has overflowed": memory.is_finite,
         "`predict`": lambda: model.predict(x),
     }  # fmt: skip
     table(["call", "best of 3000"], [[name, best_microseconds(f)] for name, f in parts.items()])
