@@ -51,6 +51,7 @@ def test_a_table_on_a_web_server(server, good, name):
     assert there["rows"] > 0
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # urllib's, on Python 3.13
 def test_errors_name_the_url_and_the_row(server, bad, tmp_path):
     folder, url = server
     rows = make_rows(20)
