@@ -1033,6 +1033,11 @@ for line in sys.stdin:
 def test_killed_while_saving(tmp_path):
     path = tmp_path / "model.pril"
     seen = set()
+
+    def stamp():
+        file = path.stat()
+        return file.st_ino, file.st_mtime_ns
+
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SAVE_UNTIL_KILLED, path],
         stdin=subprocess.PIPE,
@@ -1043,10 +1048,12 @@ def test_killed_while_saving(tmp_path):
             forge.stdin.write("go\n")
             forge.stdin.flush()
             child = int(forge.stdout.readline())
-            # Longer and longer: a busy disk takes its time for a file.
-            until = random.uniform(0.01, 0.08) * (1 + attempt / 25)  # noqa: S311
-            with suppress(subprocess.TimeoutExpired):
-                forge.wait(until)
+            for _ in range(1 + attempt % 2):  # the first model is in the file, or the second
+                before = stamp()
+                while stamp() == before:
+                    pass
+            with suppress(subprocess.TimeoutExpired):  # somewhere in the next saves
+                forge.wait(random.uniform(0.0, 0.02))  # noqa: S311
             os.kill(child, signal.SIGKILL)
             assert forge.stdout.readline() == "dead\n"
             model = pril.load(path)
