@@ -34,11 +34,11 @@ def _client(address: str | None, workers: int | None, timeout: str) -> Iterator[
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
         with _without_ctrl_c():
             cluster = LocalCluster(workers, silence_logs=logging.CRITICAL, **options)
-        with cluster, Client(cluster) as client:
+        with cluster, Client(cluster, set_as_default=False) as client:
             yield client
         return
     try:
-        client = Client(address, timeout=timeout)
+        client = Client(address, timeout=timeout, set_as_default=False)
     except OSError as error:
         raise UnavailableError(f"no Dask scheduler answers at {address}: {error}") from None
     except (TypeError, ValueError) as error:
