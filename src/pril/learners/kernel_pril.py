@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import Ratings
-from pril.core.learner import Batch, OnlineClassifier, OnlineThresholdClassifier
+from pril.core.learner import Batch, OnlineClassifier
 from pril.core.memory import Memory
 from pril.core.rows import batches, check_cells, not_finite_error
 from pril.core.scikit import Interval, StrOptions, get_namespace, validate_data
+from pril.core.threshold_learner import OnlineThresholdClassifier
 from pril.errors import InputError
 from pril.kernels.support import Support, joined, like, namespace, taken, to_numpy
 from pril.kernels.values import Kernel

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pril.core import loop
-from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
+from pril.core.learner import OnlineClassifier
 from pril.core.one_row import StreamMixin
 from pril.core.scikit import Interval
+from pril.core.threshold_learner import OnlineThresholdClassifier
 from pril.errors import FeatureRangeWarning
 
 if TYPE_CHECKING:

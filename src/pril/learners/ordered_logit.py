@@ -10,10 +10,11 @@ from scipy.special import expit
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityClassifier
-from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
+from pril.core.learner import OnlineClassifier
 from pril.core.memory import Memory
 from pril.core.one_row import ProbabilityStream, StreamMixin
 from pril.core.scikit import Interval, StrOptions
+from pril.core.threshold_learner import OnlineThresholdClassifier
 from pril.errors import InputError
 
 if TYPE_CHECKING:

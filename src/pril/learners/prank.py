@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import loop, ranking
-from pril.core.learner import OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
+from pril.core.threshold_learner import OnlineThresholdClassifier
 from pril.errors import RowError
 
 if TYPE_CHECKING:

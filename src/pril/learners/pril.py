@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pril.core import loop
-from pril.core.learner import OnlineThresholdClassifier
 from pril.core.one_row import StreamMixin
+from pril.core.threshold_learner import OnlineThresholdClassifier
 
 
 class PRIL(StreamMixin, OnlineThresholdClassifier):

@@ -6,9 +6,10 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pril.core import loop
-from pril.core.learner import OnlineClassifier, OnlineThresholdClassifier
+from pril.core.learner import OnlineClassifier
 from pril.core.one_row import StreamMixin
 from pril.core.scikit import Interval
+from pril.core.threshold_learner import OnlineThresholdClassifier
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
