@@ -14,6 +14,10 @@ import forked
 if "NUMBA_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
     os.environ |= compiled.environment()
 os.environ.setdefault("MPLBACKEND", "agg")
+# There is a worker for every core.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Dask's workers are forked from one process that has imported what they need.
+os.environ["DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"] = "forkserver"
 
 import numpy as np
 import pytest
@@ -137,6 +141,8 @@ def program():
 def cluster():
     """A Dask cluster for all tests of this process: starting one takes seconds."""
     distributed = pytest.importorskip("distributed")
+    imported = ["distributed", "pril.dask", "pril.tables.training"]
+    distributed.utils.get_mp_context().set_forkserver_preload(imported)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster:
         yield cluster
@@ -170,15 +176,14 @@ def same_draws():
 
 
 @pytest.fixture(autouse=True)
-def no_scheduler_without_a_client():
-    """Forget Dask's default scheduler if its client is gone.
+def no_client_is_left():
+    """A test that leaves a Dask client as the default one would change those after it.
 
-    A client sets it, and puts the old one back when it is closed. Clients that are not closed in
-    reverse order, as after a lost cluster, leave the scheduler of a dead one behind.
+    A client also sets Dask's scheduler, and puts the old one back when it is closed. Clients that
+    are not closed in reverse order, as after a lost cluster, leave the scheduler of a dead one.
     """
-    config, distributed = sys.modules.get("dask.config"), sys.modules.get("distributed")
-    if config is not None and distributed is not None:
-        try:
+    yield
+    if distributed := sys.modules.get("distributed"):
+        with pytest.raises(ValueError, match="No clients found"):
             distributed.Client.current()
-        except ValueError:
-            config.config.pop("scheduler", None)
+        sys.modules["dask.config"].config.pop("scheduler", None)

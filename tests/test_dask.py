@@ -231,7 +231,7 @@ def test_a_mixed_model_goes_on_learning():
 
 @pytest.mark.parametrize("mode", ["mix", "chain"])
 def test_a_round_without_a_mistake_is_the_last(mode):
-    X, y, _ = table(noise=0.0, K=2)
+    X, y, _ = table(150, noise=0.0, K=2)
     model = pril.dask.fit(PRIL(random_state=0), lazy(X), lazy(y), mode=mode, epochs=1000)
     assert model.n_iter_ < 1000
     last = PRIL(average=False, random_state=0)
@@ -620,7 +620,7 @@ def test_score_is_that_of_memory(cls):
 
 
 def test_a_cluster_learns_what_one_process_learns(client, capsys):
-    X, _, y = table(2000)
+    X, _, y = table(300)
     for mode in ("mix", "chain"):
         estimator = PRIL(classes=CLASSES, random_state=0)
         with client.as_current():
@@ -632,12 +632,12 @@ def test_a_cluster_learns_what_one_process_learns(client, capsys):
 
 def test_the_client_holds_the_model_not_the_data(client):
     def generate(seed):
-        """Make rows where they are learned: 16 MB a block."""
+        """Make rows where they are learned: 8 MB a block."""
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(40_000, 50))
+        X = rng.normal(size=(20_000, 50))
         return X, np.digitize(X[:, :5].sum(axis=1), [-2, 0, 2]) + 1
 
-    blocks = [dask.delayed(generate)(seed) for seed in range(10)]
+    blocks = [dask.delayed(generate)(seed) for seed in range(6)]
     estimator = PRIL(classes=CLASSES, random_state=0)
     pril.dask.fit_blocks(estimator, blocks[:2], epochs=1, client=client)  # imports and compiles
     for mode in ("mix", "chain"):
@@ -645,7 +645,7 @@ def test_the_client_holds_the_model_not_the_data(client):
         model = pril.dask.fit_blocks(estimator, blocks, mode=mode, epochs=2, client=client)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert model.t_ == 800_000
+        assert model.t_ == 240_000
         assert peak < 4e6
 
 

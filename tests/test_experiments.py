@@ -142,7 +142,7 @@ def test_a_difference_within_the_error_decides_nothing():
 def test_everything_is_written_and_the_report_stands_alone(data, tmp_path):
     found = experiments.reproduce(tmp_path, "all", Settings(runs=2))
     again = tmp_path.parent / "again"
-    experiments.reproduce(again, "all", Settings(runs=2))
+    experiments.reproduce(again, "all", Settings(runs=2, jobs=2))
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (again / path.name).read_bytes(), path.name
     assert [verdict.claim for verdict in found] == ["C1", "C2", "C3", "C4", "C5", "C6"]

@@ -568,8 +568,8 @@ def test_every_value_of_a_header_replaced(name, files, spot):
     def put(value):
         return lambda item, key: item.__setitem__(key, value)
 
-    for path, before in places(header):
-        for value in odd:
+    for number, (path, before) in enumerate(places(header), list(MODELS).index(name)):
+        for value in odd[number % 4 :: 4]:  # the same place of another model gets others
             if type(value) is not type(before):
                 message = refused_or_harmless(
                     spot, members, changed(header, path, put(value)), rows
@@ -1059,7 +1059,7 @@ def test_killed_while_saving(tmp_path):
             model = pril.load(path)
             assert model.n_features_in_ == 20_000
             seen.add(model.t_)
-            if attempt >= 25 and len(seen) == 2:
+            if attempt >= 10 and len(seen) == 2:
                 break
         forge.stdin.close()
     assert len(seen) == 2

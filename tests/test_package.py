@@ -196,6 +196,7 @@ def test_demo(tmp_path):
     assert (tmp_path / "demo.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_compiled_code_is_cached_between_processes(tmp_path):
     """A second process must load everything it needs, or every process pays for compiling.
 

@@ -369,11 +369,11 @@ class CrashingCheckpoint(Checkpoint):
     ("name", "suffix", "step", "more"),
     [
         ("pril", "csv", 1, {}),
-        ("mpril", "parquet", 5, {}),
-        ("kernel", "jsonl", 5, {}),
-        ("perceptron", "csv", 5, {}),
-        ("ordered-logit", "csv", 3, {"nonlinear": 3, "coverage": 0.5}),
-        ("pril", "parquet", 5, {"nonlinear": 20}),
+        ("mpril", "parquet", 9, {}),
+        ("kernel", "jsonl", 9, {}),
+        ("perceptron", "csv", 9, {}),
+        ("ordered-logit", "csv", 5, {"nonlinear": 3, "coverage": 0.5}),
+        ("pril", "parquet", 9, {"nonlinear": 20}),
     ],
 )
 def test_a_crash_after_any_checkpoint_changes_nothing(
