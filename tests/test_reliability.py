@@ -829,21 +829,6 @@ def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
 # --- Messages ------------------------------------------------------------------------------------
 
 
-def test_a_file_is_opened_as_seldom_as_can_be(good, table, monkeypatch):
-    opened = []
-
-    def open_and_count(file, really=formats.open_text):
-        opened.append(file.name)
-        return really(file)
-
-    monkeypatch.setattr(formats, "open_text", open_and_count)
-    monkeypatch.setattr(files, "_fingerprint", lambda file: opened.append("sampled"))
-    good("fit", "t.csv", *RANGES)
-    assert opened == ["t.csv"] * 3  # the header, the types of the columns, all rows
-    good("fit", "t.csv", *RANGES, "--checkpoint", "state")
-    assert opened[3:].count("sampled") == 1
-
-
 def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch):
     write(tmp_path / "t.csv", [row | {"day": "2024-01-02"} for row in make_rows()])
     fit = ["fit", "t.csv", *RANGES, "--text", "age"]
