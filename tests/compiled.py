@@ -14,19 +14,16 @@ SOURCES = ("src/pril/core/loop.py", "src/pril/learners/boosting/passes.py")
 def environment():
     """Return the variables by which a process and those it starts find compiled code.
 
-    The folder is named by all that the code depends on. Numba before 0.62 numbers the files in it
-    without a lock, so every worker has a folder of its own; a newer one lets us share it.
+    The folder is named by all that the code depends on.
     """
     sources = b"".join((ROOT / source).read_bytes() for source in SOURCES)
     machine = f"py{platform.python_version()}-numba{version('numba')}-{platform.machine()}"
     name = hashlib.sha256(sources).hexdigest()[:16]
-    folders, worker = ROOT / "output/numba" / machine, os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None and folders.exists():
+    folders = ROOT / "output/numba" / machine
+    if "PYTEST_XDIST_WORKER" not in os.environ and folders.exists():
         for old in folders.iterdir():
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
-    if tuple(map(int, version("numba").split(".")[:2])) < (0, 62):
-        return {"NUMBA_CACHE_DIR": str(folders / name / (worker or "main"))}
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "NUMBA_CACHE_DIR": str(folders / name),
