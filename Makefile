@@ -10,10 +10,11 @@ demo: .venv-demo/installed
 
 test: lint
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack and not site"
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack and not site" tests/test_loop.py
 
+# Random exploration, dying clusters, browsers, and the loop as Python runs it, which checks indices.
 test-slow: .venv/installed
-	$(BIN)/pytest -n auto -m slow
+	$(BIN)/pytest -n auto --dist worksteal -m slow
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_loop.py
 
 # Kills, damage and odd files, in at most ten minutes; PRIL_ATTACK=0.1 runs a tenth of the cases.
 attack: .venv/installed

@@ -40,13 +40,9 @@ def test_a_curve_is_the_mean_of_running_means_with_its_standard_error():
     np.testing.assert_allclose(curve.error[early], np.std(means, axis=0, ddof=1)[at] / math.sqrt(3))
 
 
-def test_the_number_of_jobs_changes_nothing():
-    trials = protocol.fraction_trials()[:3]
-    one, two = (protocol.curves(SYNTHETIC, trials, Settings(runs=7, jobs=jobs)) for jobs in (1, 2))
-    for left, right in zip(one, two, strict=True):
-        np.testing.assert_array_equal(left.mean, right.mean)
-        np.testing.assert_array_equal(left.error, right.error)
-    other = protocol.curves(SYNTHETIC, trials, Settings(runs=7, seed=1))
+def test_another_seed_gives_other_curves():
+    trials = protocol.fraction_trials()[:1]
+    one, other = (protocol.curves(SYNTHETIC, trials, Settings(runs=1, seed=k)) for k in (0, 1))
     assert not np.array_equal(one[0].mean, other[0].mean)
 
 
@@ -140,6 +136,7 @@ def test_a_difference_within_the_error_decides_nothing():
 
 
 def test_everything_is_written_and_the_report_stands_alone(data, tmp_path):
+    """The number of jobs changes no byte."""
     found = experiments.reproduce(tmp_path, "all", Settings(runs=2))
     again = tmp_path.parent / "again"
     experiments.reproduce(again, "all", Settings(runs=2, jobs=2))
