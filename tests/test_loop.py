@@ -70,7 +70,7 @@ def test_learners_are_their_slow_twins(twin, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("twin", reference.TWINS, ids=str)
-@settings(derandomize=False, max_examples=2000)
+@settings(derandomize=False, max_examples=500)
 @given(data=st.data())
 def test_learners_are_their_slow_twins_on_random_examples(twin, data):
     compare_with_twin(twin, data)

@@ -159,7 +159,7 @@ def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, the only kind of array that the loop is compiled for."""
+    """Return a read-only view, the only kind of array that compiled functions are given."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view

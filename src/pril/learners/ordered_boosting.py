@@ -19,7 +19,7 @@ from pril.core.classifier import (
     read_weights,
 )
 from pril.core.loop import Csr, Dense
-from pril.core.rows import check_cells, read_rows
+from pril.core.rows import check_cells, frozen, read_rows
 from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
 from pril.errors import InputError, InputTypeError, RowError
 from pril.learners.boosting import passes
@@ -296,7 +296,7 @@ class OrderedBoosting(ProbabilityClassifier):
 
     def _readable(self, X: Any) -> Dense:
         check_is_fitted(self, "thresholds_")
-        return Dense(self._read_features(X, reset=False), 0.0)
+        return Dense(frozen(self._read_features(X, reset=False)), 0.0)
 
     def _rate_rows(self, rows: Dense) -> Ratings:
         cut = np.concatenate([[-np.inf], self.thresholds_, [np.inf]])

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pril.core import ranking
 from pril.core.learner import Batch
 from pril.core.loop import Dense
+from pril.core.rows import frozen
 from pril.errors import RowError
 from pril.tables.json_lines import to_text
 from pril.tables.label_columns import LabelColumns
@@ -87,8 +88,8 @@ class StreamRows:
         except RowError as error:
             raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
         if hasattr(learner, "stream") and isinstance(X, np.ndarray):
-            X.flags.writeable = False  # the loop is compiled for such arrays
-            learner._inspect_rows(rows := Dense(X, self._constant))
+            rows = Dense(frozen(np.ascontiguousarray(X)), self._constant)
+            learner._inspect_rows(rows)
         elif self._labels.names:
             unlabelled = ranking.Labels(np.full((len(cells), 1), -1), order.dtype, order)
             rows = learner._prepare(X, unlabelled).rows
