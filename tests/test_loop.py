@@ -221,8 +221,11 @@ def test_pril_keeps_its_thresholds_on_integers(stream):
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 @few
-@given(stream=exact_streams())
-def test_dense_is_csr_bit_for_bit(learner, stream):
+@given(data=st.data())
+def test_dense_is_csr_bit_for_bit(learner, data):
+    # Scores of MPRIL are rounded, so that a tie is broken by the order of a sum.
+    streams = smooth_streams() if isinstance(learner, (MPRIL, *UNEVEN)) else exact_streams()
+    stream = data.draw(streams)
     dense = learned(learner, stream.X, stream.y, stream.classes)
     sparse = learned(learner, csr_array(stream.X), stream.y, stream.classes)
     if isinstance(learner, UNEVEN):
