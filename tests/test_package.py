@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import operator
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from numpydoc.docscrape import FunctionDoc
 from numpydoc.validate import validate
 
 import pril
@@ -180,6 +182,27 @@ def test_docstrings_match_signatures(name):
     if name.endswith((*RECORDS, "_scorer")):  # records, and instances of a documented class
         errors = [error for error in errors if not error[0].startswith("PR")]
     assert errors == []
+
+
+def documented_defaults(item):
+    """Yield the names of parameters and what follows "default=" in their descriptions."""
+    for names, kind, _ in FunctionDoc(item)["Parameters"]:
+        for name in names.split(", "):
+            yield name, kind.partition("default=")[2]
+
+
+def test_defaults_are_the_documented_ones():
+    compared = 0
+    for name in public_objects():
+        item = operator.attrgetter(name.removeprefix("pril."))(pril)
+        if not callable(item) or name.endswith(("_request", "_scorer", *RECORDS)):
+            continue
+        for parameter, value in documented_defaults(item):
+            if value:
+                default = inspect.signature(item).parameters[parameter].default
+                assert default == ast.literal_eval(value), (name, parameter)
+                compared += 1
+    assert compared > 250
 
 
 @pytest.mark.parametrize(
