@@ -220,6 +220,8 @@ def test_the_calibration_error_is_that_of_ten_bins():
     assert calibration_error(y, proba, sample_weight=weight) == pytest.approx(np.mean(errors))
     assert calibration_error([1, 2], [[1.0, 0.0], [0.0, 1.0]]) == 0.0
     assert calibration_error([2, 1], [[1.0, 0.0], [0.0, 1.0]]) == 1.0
+    last_bin = [[1.0, 0.0], [0.95, 0.05]]  # it includes 1: a mean of 0.975, a share of a half
+    assert calibration_error([2, 1], last_bin) == pytest.approx(0.475)
 
 
 @pytest.mark.parametrize(
