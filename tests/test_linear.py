@@ -460,12 +460,7 @@ def test_prank_refuses_intervals_and_skips_what_is_not_labelled():
 @pytest.mark.parametrize(
     ("cls", "parameters"),
     [
-        (PRIL, {"max_iter": 0}),
-        (PRIL, {"tol": -1.0}),
-        (PRIL, {"n_iter_no_change": 0}),
         (PRIL, {"average": "yes"}),
-        (MPRIL, {"rate": 0.0}),
-        (WidrowHoff, {"rate": -1.0}),
         (WidrowHoff, {"normalize": 2}),
         (MulticlassPerceptron, {"fit_intercept": "no"}),
     ],

@@ -15,6 +15,7 @@ from numpydoc.docscrape import FunctionDoc
 from numpydoc.validate import validate
 
 import pril
+from pril.core.registry import LEARNERS
 
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
@@ -127,6 +128,19 @@ def test_errors_that_are_raised_on_purpose_are_ours():
             if isinstance(called, ast.Name) and called.id in ("ValueError", "TypeError"):
                 found.append(f"{path}:{called.lineno}")
     assert found == []
+
+
+@pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
+def test_the_registry_tells_what_a_learner_has(entry):
+    cls = entry.load()
+    assert entry.online == hasattr(cls, "partial_fit")
+    assert (entry.online and entry.linear) == hasattr(cls, "stream")
+    assert entry.averages == ("average" in cls().get_params())
+    assert entry.has_thresholds == hasattr(cls, "latent")
+    assert entry.bounded == (entry.name == "MPRIL")  # the paper's bound wants it
+    assert entry.takes_ranges == (entry.name != "PRank")
+    assert entry.exports == (entry.name != "KernelPRIL")
+    assert entry.mixes == (entry.linear and entry.online)  # sums of features can be added up
 
 
 def private_sklearn_imports(path):
