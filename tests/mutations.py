@@ -36,7 +36,7 @@ TESTS = {
     "core/label": "labels class_order linear",
     "core/evaluation": "metrics training report",
     "core/registry": "package",
-    "core": "parameters linear labels batches class_order one_row loop in_place orders",
+    "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
     "learners/boosting": "ordered_boosting",
     "learners/ordered_boosting": "parameters ordered_boosting",
     "learners/kernel_pril": "parameters kernel batches",
