@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("river")
-from river import checks, evaluate, metrics, preprocessing, stream
+from river import checks, evaluate, preprocessing, stream
 
 from pril import PRIL, OrderedLogit
 from pril.metrics import interval_absolute_error, interval_accuracy
