@@ -34,6 +34,7 @@ TESTS = {
     "core/spellings": "labels",
     "core/rank": "labels class_order linear",
     "core/label": "labels class_order linear",
+    "core/memory": "linear in_place loop one_row orders io",
     "core/evaluation": "metrics training report",
     "core/registry": "package",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
