@@ -183,7 +183,7 @@ REFUSED = {
     ),
     "the first wrong row": ([(3, 1), (9, 9)], [1, 2, 3], ValueError, r"y, row 0: lower end 3 is above upper end 1"),
     "no classes": ([1], [], ValueError, r"classes is empty"),
-    "class twice": ([1], [1, 2, 1], ValueError, r"classes names 1 more than once"),
+    "class twice": ([1], [3, 1, 2, 2, 1], ValueError, r"classes names 1 more than once"),
     "missing class": ([1], [1, None], ValueError, r"classes, entry 1: a class cannot be missing"),
     "mixed classes": ([1], [1, "a"], TypeError, r"classes, row 1: .* got 'a'"),
     "classes in a set": ([1], {1, 2}, ValueError, r"classes should be a 1d array"),
