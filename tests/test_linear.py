@@ -564,6 +564,37 @@ def test_a_weight_that_overflows_in_the_last_row_is_noticed():
     assert not hasattr(model, "n_features_in_")
 
 
+BARE = {"classes": range(4), "normalize": False}
+OVERFLOWS = {
+    "in the last row": (WidrowHoff(**BARE), [[1e3, 0], [0, 1e308]], None, "X, row 1: .*too large"),
+    "seen in a later row": (
+        PRIL(classes=range(4)), [[0, 1e308], [0, 1], [1, 1]], None, "X, row 1: .* too large",
+    ),
+    "of an inverse": (OrderedLogit(classes=range(4)), [[0, 0], [0, 1e-160]], None, "X, row 1: .*too small"),
+    "of a weight": (
+        WidrowHoff(**BARE), [[1e90], [1e90]], [1, 1e96], r"sample_weight, row 1: .* 1e\+96 is too large a weight",
+    ),
+    "of a weight, seen in a later row": (
+        WidrowHoff(**BARE), [[1e90], [1e90], [1.0]], [1, 1e96, 1], r"sample_weight, row 1: .* 1e\+96 is too large a weight",
+    ),
+    "of features beside weights": (WidrowHoff(**BARE), [[1e3], [1e308]], [1, 5], "X, row 1: .*too large"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array])
+@pytest.mark.parametrize("case", OVERFLOWS)
+def test_an_overflow_names_its_row_and_its_cause(case, container):
+    model, X, weight, message = OVERFLOWS[case]
+    with pytest.raises(ValueError, match=message):
+        clone(model).partial_fit(container(X, dtype=float), [3] * len(X), sample_weight=weight)
+
+
+def test_an_overflow_of_the_first_row_names_it():
+    model = WidrowHoff(**BARE).partial_fit([[1e3]], [3])
+    with pytest.raises(ValueError, match="X, row 0: X is finite, but WidrowHoff overflowed"):
+        model.partial_fit([[1e308], [1.0]], [3, 3])
+
+
 def test_mpril_warns_of_features_out_of_range():
     X = np.array([[0.5, -3.0], [0.25, 1.0]])
     with pytest.warns(FeatureRangeWarning, match=r"X reaches -3: MPRIL expects .* \[-1, 1\]"):
