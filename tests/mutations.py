@@ -29,12 +29,14 @@ DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 # The tests of a file of src/pril, or of a folder; the first line that fits counts.
 TESTS = {
     "core/loop": "loop linear one_row posterior in_place",
-    "core/one_row": "one_row in_place river",
+    "core/one_row": "one_row class_weight in_place river",
     "core/brackets": "bracket_texts",
     "core/spellings": "labels",
     "core/rank": "labels class_order linear",
     "core/label": "labels class_order linear",
     "core/memory": "linear in_place loop one_row orders io",
+    "core/parts": "class_order ranges evaluate onnx integrations report",
+    "core/docs": "package",
     "core/evaluation": "metrics training report",
     "core/registry": "package",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
