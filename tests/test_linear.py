@@ -231,6 +231,14 @@ def test_tol_stops_when_the_progressive_loss_no_longer_falls():
     assert PRIL(max_iter=50, random_state=0).fit(X, y).n_iter_ == 50
 
 
+@pytest.mark.parametrize(("tol", "passes"), [(0.0, 5), (1e-9, 2)])
+def test_the_same_loss_again_is_an_improvement_by_zero(tol, passes):
+    """Two equal rows of different labels: every pass is wrong twice and ends where it began."""
+    model = PRIL(tol=tol, n_iter_no_change=1, max_iter=5, shuffle=False, average=False)
+    assert model.fit([[0.0], [0.0]], [1, 2]).n_iter_ == passes
+    assert model.n_mistakes_ == 2 * passes
+
+
 def test_a_seed_fixes_the_order_and_no_seed_does_not():
     X, y, _ = table()
     one, two = (PRIL(random_state=7).fit(X, y).coef_ for _ in range(2))
