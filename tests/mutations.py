@@ -28,7 +28,7 @@ OTHERS = {
 DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 # The tests of a file of src/pril, or of a folder; the first line that fits counts.
 TESTS = {
-    "core/loop": "loop linear one_row posterior in_place",
+    "core/loop": "loop ordered_logit orders linear one_row posterior in_place kernel",
     "core/one_row": "one_row class_weight in_place river",
     "core/brackets": "bracket_texts",
     "core/spellings": "labels",
