@@ -231,6 +231,21 @@ def test_a_row_of_another_shape_is_not_predicted(x):
         stream.predict_one(x)
 
 
+@pytest.mark.parametrize("cls", LINEAR)
+def test_what_is_not_learned_changes_no_answer(cls):
+    stream = cls(classes=[1, 2, 3]).stream()
+    for t in range(5):
+        stream.learn_one(np.array([t / 5, 0.5]), 1 + t // 2)
+    ways = ["predict_one", "latent_one", "predict_proba_one"]
+    asked = [getattr(stream, way) for way in ways if hasattr(stream, way)]
+    before = [ask(np.array([0.25, -0.5])) for ask in asked]
+    stream.learn_one(np.array([0.5, -1.0]), None)
+    assert [ask(np.array([0.25, -0.5])) for ask in asked] == before
+    with pytest.raises(ValueError, match="NaN"):
+        stream.learn_one(np.array([0.5, np.nan]), 3)
+    assert [ask(np.array([0.25, -0.5])) for ask in asked] == before
+
+
 def test_a_list_is_no_number():
     stream = PRIL(classes=[1, 2, 3]).stream()
     for _ in range(2):
