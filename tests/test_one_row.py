@@ -246,6 +246,17 @@ def test_what_is_not_learned_changes_no_answer(cls):
     assert [ask(np.array([0.25, -0.5])) for ask in asked] == before
 
 
+def test_a_stream_predicts_the_mode():
+    model = OrderedLogit(classes=range(5), decision="mode")
+    stream = model.stream()
+    for t in range(40):
+        stream.learn_one(np.array([t % 5 - 2.0]), 0 if t % 5 < 2 else t % 5)
+    X = np.linspace(-4, 4, 41)[:, np.newaxis]
+    assert [stream.predict_one(x) for x in X] == model.predict(X).tolist()
+    chances = model.predict_proba(X)
+    assert model.predict(X).tolist() == chances.argmax(axis=1).tolist()
+
+
 def test_a_list_is_no_number():
     stream = PRIL(classes=[1, 2, 3]).stream()
     for _ in range(2):
