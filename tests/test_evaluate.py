@@ -1,6 +1,7 @@
 """Progressive evaluation as a user sees it (its rounds are tested with the loop); the bootstrap."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -27,6 +28,20 @@ def test_it_learns_and_goes_on():
     assert at_once.running_loss[-1] == interval_absolute_error(
         y, at_once.predictions, classes=[1, 2, 3]
     )
+
+
+def test_running_means_are_of_the_rows_with_a_label():
+    gaps = [(None, None), *y[:2], (None, None), *y[2:]]
+    progress = progressive(PRIL(classes=[1, 2, 3]), np.insert(X, [0, 2], 0.0, axis=0), gaps)
+    labelled = [1, 2, 4, 5]
+    for values, means in (
+        (progress.losses, progress.running_loss),
+        (progress.hinge_losses, progress.running_hinge_loss),
+    ):
+        assert np.isnan(means[0])
+        np.testing.assert_array_equal(means[labelled], np.cumsum(values[labelled]) / range(1, 5))
+        assert means[3] == means[2]
+    assert progress.labelled.nonzero()[0].tolist() == labelled
 
 
 def test_scores_have_one_column_a_class_where_the_learner_has():
@@ -93,10 +108,27 @@ def test_the_bootstrap_is_the_spread_of_models_of_resampled_rows():
     assert table["term"].value_counts().to_dict() == {"effect": 10, "threshold": 4, "weight": 2}
 
 
+def test_the_table_of_the_bootstrap_names_its_terms_from_the_lowest_class_on():
+    X, y = make_synthetic(60, random_state=0)
+    words = np.array(["poor", "fair", "good", "great", "best"], dtype=object)
+    model = OrderedLogit(classes=words, random_state=0)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    table = bootstrap(model, frame, words[y - 1], n=2, random_state=0)
+    assert table["feature"].tolist() == [*"ab", *[None] * 4, *["a"] * 5, *["b"] * 5]
+    assert table["class"].tolist() == [None, None, *words[:4], *words, *words]
+    model.fit(frame, words[y - 1])
+    effects = pd.DataFrame(model.marginal_effects(frame), columns=model.classes_)[words]
+    np.testing.assert_array_equal(table["estimate"][6:], effects.to_numpy().ravel())
+    assert bootstrap(OrderedLogit(), X, y, n=2)["feature"][:2].tolist() == ["0", "1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"n": 1}, "n must be an integer of at least 2, got 1"),
+        ({"n": 2.5}, "n must be an integer of at least 2, got 2.5"),
+        ({"level": 0.0}, "level must be above 0 and below 1, got 0.0"),
+        ({"level": "most"}, "level must be above 0 and below 1, got 'most'"),
         ({"level": 1.0}, "level must be above 0 and below 1, got 1.0"),
         ({"estimator": PRIL()}, "estimator must be an OrderedLogit.* got PRIL"),
     ],

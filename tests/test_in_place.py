@@ -32,8 +32,8 @@ def sparse_row(rng, kind, width):
 def learned(model):
     """Return all that a model has learned of the features that the rows have."""
     coef = np.atleast_2d(model.coef_)[:, :NARROW]
-    thresholds = getattr(model, "thresholds_", 0.0)
-    return [coef, thresholds, model.t_, model.n_mistakes_, model.n_updates_]
+    rest = [getattr(model, name, 0.0) for name in ("thresholds_", "intercept_")]
+    return [coef, *rest, model.t_, model.n_mistakes_, model.n_updates_]
 
 
 def same(one, other):
@@ -73,16 +73,18 @@ def test_a_wide_model_learns_as_a_narrow_one(model, kinds, seed):
             assert same(learned(wide), before)
 
 
-def test_a_row_that_was_learned_in_part_is_put_back():
-    model = WidrowHoff(classes=[1, 2], normalize=False, fit_intercept=False)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_row_that_was_learned_in_part_is_put_back(fit_intercept):
+    model = WidrowHoff(classes=[1, 2], normalize=False, fit_intercept=fit_intercept)
     one = csr_array(([0.0], [3], [0, 1]), shape=(1, WIDE))
     for _ in range(2):
         model.partial_fit(one, [2])
     before = learned(model)
     one.data[:] = 1e308
     with pytest.raises(ValueError, match="overflowed"):
-        model.partial_fit(one, [2], sample_weight=[1e10])  # the score is zero
+        model.partial_fit(one, [2], sample_weight=[1e10])  # the score is finite
     assert same(learned(model), before)
+    assert same(learned(copy.deepcopy(model)), before)  # which remembers no parameters
 
 
 @pytest.mark.parametrize(

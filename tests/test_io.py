@@ -651,6 +651,22 @@ def test_a_file_made_by_hand_can_be_right(data, spot):
     assert same(pril.load(spot).predict(X), fitted("PRIL")[0].predict(X))
 
 
+def test_thresholds_may_be_out_of_order_by_rounding(data, spot):
+    members = members_of(data)
+    found = list(places(json.loads(members["pril.json"])))
+    names = {key: item for path, item in found for key in path[-2:] if str(item).endswith(".npy")}
+    n = np.zeros_like(np.load(io.BytesIO(members[names["n"]])))
+    members[names["mean_n"]] = npy(n)
+    for error in (1e-4, 1e-2):
+        n[:] = 1e6 + np.arange(len(n)) * error  # they should not increase
+        forged = sealed({**members, names["n"]: npy(n)})
+        if error < 1e-3:
+            spot.write_bytes(forged)
+            assert (np.diff(pril.load(spot).thresholds_) >= 0.0).all()
+        else:
+            assert "memory.n must not increase" in refused(spot, forged)
+
+
 def test_headers_that_are_none(data, spot):
     members = members_of(data)
     text = members["pril.json"]

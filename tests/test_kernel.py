@@ -612,3 +612,18 @@ def test_verbose_prints_a_line_a_pass(capsys):
     first = progressive(KernelPRIL(average=False), X, y, classes=[0, 1, 2])
     assert lines[0].endswith(f"in 100 rows, mean interval loss {first.losses.mean():.4f}")
     np.testing.assert_array_equal(model.latent(X), quiet.latent(X))
+
+
+@pytest.mark.parametrize("budget", [None, 1])
+def test_scores_that_overflow_are_refused(budget):
+    """A kernel value of 1.7e308 is finite, twice as much is not; in the first row and later."""
+    model = KernelPRIL(kernel="linear", classes=[1, 2, 3], average=False, budget=budget)
+    model.partial_fit([[1.3e154]], [3])
+    before = model.dual_coef_.tolist()
+    assert before == [2.0]
+    for rows in ([[1.3e154]], [[1.0], [1.3e154]]):
+        with pytest.raises(ValueError, match="kernel='linear' gives scores that are not finite"):
+            model.partial_fit(rows, [1] * len(rows))
+        assert model.dual_coef_.tolist() == before
+        with pytest.raises(ValueError, match="kernel='linear' gives scores that are not finite"):
+            model.predict(rows)

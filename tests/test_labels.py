@@ -128,6 +128,14 @@ ACCEPTED = {
     ),
     "pyarrow table": (pa.table({"lo": ["S", None], "hi": ["M", "L"]}), SIZES, SIZES, [[0, 1], [0, 2]]),
     "pyarrow table of numbers": (pa.table({"lo": [1, 2], "hi": [2, None]}), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]]),
+    "many classes": ([149, 0], range(150), [*range(150)], [[149, 149], [0, 0]]),
+    "many classes, two of them swapped": (
+        [0, 1, 2, 149], [0, 2, 1, *range(3, 150)], [0, 2, 1, *range(3, 150)], [[0, 0], [2, 2], [1, 1], [149, 149]],
+    ),
+    "the largest integers": (np.array([2**63 - 1, 0], dtype=np.uint64), None, [0, 2**63 - 1], [[1, 1], [0, 0]]),
+    "the largest integers among objects": ([2**53, NONE], [2**53], [2**53], [[0, 0], NO_LABEL]),
+    "masked": (np.ma.array([3, 9, 1], mask=[False, True, False]), None, [1, 3], [[1, 1], NO_LABEL, [0, 0]]),
+    "masked, but nothing hidden": (np.ma.array(["M", "S"]), SIZES, SIZES, [[1, 1], [0, 0]]),
     "structured strings": (np.array([("S", "M"), ("L", "L")], dtype=PAIR), SIZES, SIZES, [[0, 1], [2, 2]]),
     "structured numbers": (
         np.array([(1, 2.0), (2, NAN)], dtype=[("low", int), ("high", float)]), [1, 2, 3], [1, 2, 3], [[0, 1], [1, 2]],
@@ -159,6 +167,13 @@ REFUSED = {
     "unknown": (["S", "XL"], SIZES, ValueError, r"y, row 1: 'XL' is not one of the classes \['S', 'M', 'L'\]"),
     "unknown between codes": ([3, 4], [3, 5, 7], ValueError, r"y, row 1: 4 is not one of the classes \[3, 5, 7\]"),
     "unknown beyond codes": ([3.0, 9.0], [3, 5, 7], ValueError, r"y, row 1: 9.0 is not one of the classes"),
+    "one below": ([1, 0], [1, 2, 3], ValueError, r"y, row 1: 0 is not one of the classes"),
+    "one above": ([3, 4], [1, 2, 3], ValueError, r"y, row 1: 4 is not one of the classes"),
+    "one below, as a float": ([1.0, 0.0], [1, 2, 3], ValueError, r"y, row 1: 0.0 is not one of the classes"),
+    "one above, as a float": ([3.0, 4.0], [1, 2, 3], ValueError, r"y, row 1: 4.0 is not one of the classes"),
+    "between whole classes": ([3.0, 1.5], [1, 2, 3], ValueError, r"y, row 1: 1.5 is not one of the classes"),
+    "unknown upper end": ([(1, 2), (1, 4)], [1, 2, 3], ValueError, r"y, row 1: 4 is not one of the classes"),
+    "infinite on the wrong side": ([(1, 2), (np.inf, 2)], [1, 2], ValueError, r"y, row 1: inf is not one of the classes"),
     "number among strings": ([1], SIZES, ValueError, r"y, row 0: 1 is not one of the classes"),
     "dates": (np.array(["2020-01-01"], dtype="M8[ns]"), None, TypeError, r"y, row 0: labels must be numbers or strings, got datetime64"),
     "beyond int64": (np.array([2**63], dtype=np.uint64), None, ValueError, r"y: 9223372036854775808 is too large for a label"),
@@ -168,7 +183,7 @@ REFUSED = {
     ),
     "the first wrong row": ([(3, 1), (9, 9)], [1, 2, 3], ValueError, r"y, row 0: lower end 3 is above upper end 1"),
     "no classes": ([1], [], ValueError, r"classes is empty"),
-    "class twice": ([1], [1, 2, 1], ValueError, r"classes names 1 more than once"),
+    "class twice": ([1], [3, 1, 2, 2, 1], ValueError, r"classes names 1 more than once"),
     "missing class": ([1], [1, None], ValueError, r"classes, entry 1: a class cannot be missing"),
     "mixed classes": ([1], [1, "a"], TypeError, r"classes, row 1: .* got 'a'"),
     "classes in a set": ([1], {1, 2}, ValueError, r"classes should be a 1d array"),
@@ -195,6 +210,10 @@ def test_a_long_list_of_classes_is_cut_short():
     with pytest.raises(ValueError, match=r"\[0, 1, .*, \.\.\., 999\]$") as error:
         encoded([1000], range(1000))
     assert len(str(error.value)) < 120
+    with pytest.raises(ValueError, match=r"\[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11\]$"):
+        encoded([12.0], range(12))
+    with pytest.raises(ValueError, match=r"\[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, \.\.\., 12\]$"):
+        encoded([13.0], range(13))
 
 
 def test_a_column_vector_is_flattened_with_the_usual_warning():
@@ -445,7 +464,8 @@ def test_a_bin_inside_the_range_is_inside_the_interval(a, b, share):
         (([1, 5], [2, 4], [3]), r"lower, row 1: 5.0 is above upper, 4.0"),
         (([1], [2, 3], [3]), r"lower has 1 values, upper has 2"),
         (([1], [2], [3, 3]), r"edges must be a 1d array of ascending numbers, got \[3, 3\]"),
-        (([1], [2], [NAN]), r"edges must be"),
+        (([1], [2], [1, 3, 2]), r"edges must be a 1d array of ascending numbers, got \[1, 3, 2\]"),
+        (([1], [2], [1, NAN]), r"edges must be"),
         ((None, [2], [3]), r"lower must be a 1d array of numbers: requires lower to be passed"),
         (([1], [2], ["a"]), r"edges, row 0: 'a' is not a number"),
         ((["a"], [2], [3]), r"lower, row 0: 'a' is not a number"),
@@ -685,9 +705,10 @@ def test_blocks_of_words_and_of_numbers_are_refused():
     ],
 )
 def test_labels_of_three_columns_are_refused(function, offer):
-    said = f"should be a 1d array of labels{offer}, got an array of shape (3, 3) instead"
-    with pytest.raises(ValueError, match=re.escape(said)):
-        function(np.ones((3, 3)))
+    for rows, hint in (3, ""), (2, "; pass two arrays as numpy.column_stack([lower, upper])"):
+        said = f"should be a 1d array of labels{offer}, got an array of shape ({rows}, 3) instead"
+        with pytest.raises(ValueError, match=re.escape(said + hint) + "$"):
+            function(np.ones((rows, 3)))
 
 
 def test_agreement_is_that_of_the_published_example():

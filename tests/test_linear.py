@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csc_array, csr_array
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -231,6 +231,14 @@ def test_tol_stops_when_the_progressive_loss_no_longer_falls():
     assert PRIL(max_iter=50, random_state=0).fit(X, y).n_iter_ == 50
 
 
+@pytest.mark.parametrize(("tol", "passes"), [(0.0, 5), (1e-9, 2)])
+def test_the_same_loss_again_is_an_improvement_by_zero(tol, passes):
+    """Two equal rows of different labels: every pass is wrong twice and ends where it began."""
+    model = PRIL(tol=tol, n_iter_no_change=1, max_iter=5, shuffle=False, average=False)
+    assert model.fit([[0.0], [0.0]], [1, 2]).n_iter_ == passes
+    assert model.n_mistakes_ == 2 * passes
+
+
 def test_a_seed_fixes_the_order_and_no_seed_does_not():
     X, y, _ = table()
     one, two = (PRIL(random_state=7).fit(X, y).coef_ for _ in range(2))
@@ -383,13 +391,41 @@ def test_predict_refuses_what_is_not_finite(cls, case):
             getattr(model, method)(X)
 
 
-def test_a_damaged_matrix_is_refused_before_it_is_read():
+@pytest.mark.parametrize(
+    ("kind", "part", "position", "value", "message"),
+    [
+        (csr_array, "indices", 3, 2, "a column index is not within 0..1"),
+        (csr_array, "indices", 3, -1, "a column index is not within 0..1"),
+        (csc_array, "indices", 3, 3, "a row index is not within 0..2"),
+        (csr_array, "indptr", 0, 1, "its indptr does not fit its 6 stored values"),
+        (csr_array, "indptr", -1, 7, "its indptr does not fit its 6 stored values"),
+        (csr_array, "indptr", 1, 5, "its indptr does not fit its 6 stored values"),
+        (csc_array, "indptr", 1, 9, "its indptr does not fit its 6 stored values"),
+        (coo_array, "row", 3, 3, "a row index is not within 0..2"),
+        (coo_array, "col", 3, 2, "a column index is not within 0..1"),
+    ],
+)
+def test_a_damaged_matrix_is_refused_before_it_is_read(kind, part, position, value, message):
     """SciPy does not look at the indices; an unchecked one would read memory that is not ours."""
-    X = csr_array(X3)
-    X.indices = X.indices.copy()
-    X.indices[3] = 10**6
-    with pytest.raises(ValueError, match=r"X is damaged: a column index is not within 0..1"):
+    X = kind(X3)
+    getattr(X, part)[position] = value
+    with pytest.raises(ValueError, match=f"X is damaged: {message}"):
         PRIL(classes=[1, 2, 3]).partial_fit(X, [1, 2, 3])
+
+
+def test_a_matrix_whose_arrays_have_other_lengths_is_refused():
+    for part, stored in ("indptr", 6), ("data", 5), ("indices", 5):
+        X = csr_array(X3)
+        setattr(X, part, getattr(X, part)[:-1])
+        with pytest.raises(ValueError, match=f"its indptr does not fit its {stored} stored values"):
+            PRIL(classes=[1, 2, 3]).partial_fit(X, [1, 2, 3])
+
+
+def test_what_a_matrix_stores_behind_its_end_is_not_read():
+    X = csr_array(X3)
+    X.data, X.indices = np.append(X.data, 9.0), np.append(X.indices, np.int32(99))
+    models = [PRIL(classes=[1, 2, 3]).partial_fit(rows, [1, 2, 3]) for rows in (X, csr_array(X3))]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
 
 
 @pytest.mark.parametrize("cls", LINEAR)
@@ -460,12 +496,7 @@ def test_prank_refuses_intervals_and_skips_what_is_not_labelled():
 @pytest.mark.parametrize(
     ("cls", "parameters"),
     [
-        (PRIL, {"max_iter": 0}),
-        (PRIL, {"tol": -1.0}),
-        (PRIL, {"n_iter_no_change": 0}),
         (PRIL, {"average": "yes"}),
-        (MPRIL, {"rate": 0.0}),
-        (WidrowHoff, {"rate": -1.0}),
         (WidrowHoff, {"normalize": 2}),
         (MulticlassPerceptron, {"fit_intercept": "no"}),
     ],
@@ -539,6 +570,37 @@ def test_a_weight_that_overflows_in_the_last_row_is_noticed():
     with pytest.raises(ValueError, match="X is finite, but PRIL overflowed"):
         model.partial_fit([[1.7e308]], [3])
     assert not hasattr(model, "n_features_in_")
+
+
+BARE = {"classes": range(4), "normalize": False}
+OVERFLOWS = {
+    "in the last row": (WidrowHoff(**BARE), [[1e3, 0], [0, 1e308]], None, "X, row 1: .*too large"),
+    "seen in a later row": (
+        PRIL(classes=range(4)), [[0, 1e308], [0, 1], [1, 1]], None, "X, row 1: .* too large",
+    ),
+    "of an inverse": (OrderedLogit(classes=range(4)), [[0, 0], [0, 1e-160]], None, "X, row 1: .*too small"),
+    "of a weight": (
+        WidrowHoff(**BARE), [[1e90], [1e90]], [1, 1e96], r"sample_weight, row 1: .* 1e\+96 is too large a weight",
+    ),
+    "of a weight, seen in a later row": (
+        WidrowHoff(**BARE), [[1e90], [1e90], [1.0]], [1, 1e96, 1], r"sample_weight, row 1: .* 1e\+96 is too large a weight",
+    ),
+    "of features beside weights": (WidrowHoff(**BARE), [[1e3], [1e308]], [1, 5], "X, row 1: .*too large"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array])
+@pytest.mark.parametrize("case", OVERFLOWS)
+def test_an_overflow_names_its_row_and_its_cause(case, container):
+    model, X, weight, message = OVERFLOWS[case]
+    with pytest.raises(ValueError, match=message):
+        clone(model).partial_fit(container(X, dtype=float), [3] * len(X), sample_weight=weight)
+
+
+def test_an_overflow_of_the_first_row_names_it():
+    model = WidrowHoff(**BARE).partial_fit([[1e3]], [3])
+    with pytest.raises(ValueError, match="X, row 0: X is finite, but WidrowHoff overflowed"):
+        model.partial_fit([[1e308], [1.0]], [3, 3])
 
 
 def test_mpril_warns_of_features_out_of_range():
@@ -668,6 +730,8 @@ def test_weights_are_routed_through_searches(cls):
         ([1, 2, -1], r"sample_weight, row 2: -1\.0 is not a weight"),
         ([1, np.nan, 1], r"sample_weight, row 1: nan is not a weight"),
         ([np.inf, 1, 1], r"sample_weight, row 0: inf is not a weight"),
+        ([1, 2e100, 0], r"sample_weight, row 1: 2e\+100 is too large"),
+        ([1, 0, 5e-101], r"sample_weight, row 2: 5e-101 is too small"),
         ([0, 0, 0], r"sample_weight is zero for every row"),
         ([1, 1], r"sample_weight has shape \(2,\), expected \(3,\)"),
         (["a", "b", "c"], r"sample_weight must be a 1d array of numbers"),
@@ -679,6 +743,12 @@ def test_weights_that_are_none_are_refused(cls, weight, message):
     with pytest.raises(ValueError, match=message):
         model.fit([[0.1], [0.2], [0.3]], [1, 2, 1], weight)
     assert not hasattr(model, "classes_")
+
+
+def test_the_largest_and_the_smallest_weight_are_taken():
+    X, y = [[0.1], [0.2], [0.3]], [1, 2, 1]
+    model = PRIL(classes=[1, 2], max_iter=1, shuffle=False).fit(X, y, [1e100, 1e-100, 0.0])
+    assert model.t_ == 2
 
 
 @pytest.mark.parametrize("cls", linear(averages=True))

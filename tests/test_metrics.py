@@ -125,13 +125,16 @@ def test_strings_without_an_order_warn():
         ),
         (lambda: interval_hinge_loss([1, 2], [[0.0], [0.0]], [0.0]), "scores must be a 1d array"),
         (lambda: interval_hinge_loss([1, 2], 0.0, [0.0]), "scores must be a 1d array"),
-        (lambda: interval_hinge_loss([1, 2], [0.0, 0.0], [np.nan]), "thresholds must be finite"),
+        (lambda: interval_hinge_loss([1, 2, 3], [0.0] * 3, [0, np.inf]), "thresholds must be fin"),
+        (lambda: interval_hinge_loss(range(4), [0.0] * 4, [1, 0, 2]), "thresholds must be finite"),
+        (lambda: interval_hinge_loss([1, 2], [0.0, np.inf], [0.0]), "scores must be .* finite"),
         (
             lambda: interval_absolute_error([1, 2], [1.5, 2]),
             r"y_pred, row 0: Unknown label type: continuous. 1\.5",
         ),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[0, 0]), "sample_weight is zero"),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1, -1]), "sample_weight must be"),
+        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1, np.inf]), "must be finite"),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1]), "sample_weight has shape"),
         (lambda: interval_accuracy([], [], classes=[1]), "no row with a label"),
     ],
@@ -139,6 +142,10 @@ def test_strings_without_an_order_warn():
 def test_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_weight_of_zero_leaves_a_row_out():
+    assert interval_absolute_error([1, 2, 3], [2, 2, 1], sample_weight=[1, 1, 0]) == 0.5
 
 
 def test_numbers_and_strings_cannot_be_compared():
@@ -213,6 +220,8 @@ def test_the_calibration_error_is_that_of_ten_bins():
     assert calibration_error(y, proba, sample_weight=weight) == pytest.approx(np.mean(errors))
     assert calibration_error([1, 2], [[1.0, 0.0], [0.0, 1.0]]) == 0.0
     assert calibration_error([2, 1], [[1.0, 0.0], [0.0, 1.0]]) == 1.0
+    last_bin = [[1.0, 0.0], [0.95, 0.05]]  # it includes 1: a mean of 0.975, a share of a half
+    assert calibration_error([2, 1], last_bin) == pytest.approx(0.475)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +232,7 @@ def test_the_calibration_error_is_that_of_ten_bins():
         ([[0.5, 0.5], [1.5, -0.5]], "y_proba, row 1"),
         ([[0.5, 0.5], [float("nan"), 0.5]], "y_proba, row 1"),
         ([[1.0], [1.0]], r"column for each of the classes \[1, 2\]"),
+        ([1.0, 0.0], r"column for each of the classes .* got shape \(2,\)"),
     ],
 )
 @pytest.mark.parametrize("metric", [interval_log_loss, ranked_probability_score, calibration_error])
@@ -234,6 +244,7 @@ def test_wrong_probabilities_are_refused(metric, proba, message):
 def test_single_precision_probabilities_are_fine():
     proba = np.full((3, 3), 1 / 3, dtype=np.float32)
     assert interval_log_loss([1, 2, 3], proba) == pytest.approx(math.log(3), rel=1e-6)
+    assert interval_log_loss([1, 2], [[1, 0], [0, 1]]) == 0.0  # and so are whole numbers
 
 
 def test_the_log_loss_scorer_uses_the_probabilities():

@@ -1,6 +1,7 @@
 """One row at a time: `stream()` against `partial_fit`, its twin in every bit."""
 
 import copy
+import itertools
 import pickle
 import random
 from contextlib import nullcontext
@@ -196,6 +197,7 @@ REFUSED = {
     "a negative weight": (({"a": 1.0, "b": 2.0}, 2, -1.0), "-1.0 is not a weight"),
     "a weight that is no number": (({"a": 1.0, "b": 2.0}, 2, "x"), "sample_weight"),
     "too few features": (([1.0], 2, 1.0), "1 features, expected 2"),
+    "too few features in an array": ((np.ones(1), 2, 1.0), "1 features, expected 2"),
     "too many features": ((np.ones(3), 2, 1.0), "3 features, expected 2"),
     "a table": ((np.ones((2, 2)), 2, 1.0), r"feature 0: \[1.0, 1.0\] is not a number"),
     "a number": ((3.0, 2, 1.0), "dict, a sequence or a 1d array, got 3.0"),
@@ -217,6 +219,51 @@ def test_a_refused_row_changes_nothing(model, case):
     stream.learn_one(*GOOD)
     twin = clone(model).partial_fit([[1.0, 2.0]] * 2, [2, 2])
     assert bits(model) == bits(twin)
+
+
+@pytest.mark.parametrize(
+    "x", [[1.0], np.ones(1), np.ones(3), np.ones((2, 2)), {"a": [1.0], "b": 1.0}]
+)
+def test_a_row_of_another_shape_is_not_predicted(x):
+    stream = PRIL(classes=[1, 2, 3]).stream()
+    stream.learn_one(*GOOD)
+    with pytest.raises(ValueError, match=r"expected 2|is not a number"):
+        stream.predict_one(x)
+
+
+@pytest.mark.parametrize("cls", LINEAR)
+def test_what_is_not_learned_changes_no_answer(cls):
+    stream = cls(classes=[1, 2, 3]).stream()
+    for t in range(5):
+        stream.learn_one(np.array([t / 5, 0.5]), 1 + t // 2)
+    ways = ["predict_one", "latent_one", "predict_proba_one"]
+    asked = [getattr(stream, way) for way in ways if hasattr(stream, way)]
+    before = [ask(np.array([0.25, -0.5])) for ask in asked]
+    stream.learn_one(np.array([0.5, -1.0]), None)
+    assert [ask(np.array([0.25, -0.5])) for ask in asked] == before
+    with pytest.raises(ValueError, match="NaN"):
+        stream.learn_one(np.array([0.5, np.nan]), 3)
+    assert [ask(np.array([0.25, -0.5])) for ask in asked] == before
+
+
+def test_a_stream_predicts_the_mode():
+    model = OrderedLogit(classes=range(5), decision="mode")
+    stream = model.stream()
+    for t in range(40):
+        stream.learn_one(np.array([t % 5 - 2.0]), 0 if t % 5 < 2 else t % 5)
+    X = np.linspace(-4, 4, 41)[:, np.newaxis]
+    assert [stream.predict_one(x) for x in X] == model.predict(X).tolist()
+    chances = model.predict_proba(X)
+    assert model.predict(X).tolist() == chances.argmax(axis=1).tolist()
+
+
+def test_a_list_is_no_number():
+    stream = PRIL(classes=[1, 2, 3]).stream()
+    for _ in range(2):
+        stream.learn_one({"a": 1.0}, 2)
+    for call in (stream.predict_one, lambda x: stream.learn_one(x, 2)):
+        with pytest.raises(ValueError, match=r"feature 'a': \[1.0\] is not a number"):
+            call({"a": [1.0]})
 
 
 @pytest.mark.parametrize("case", ["NaN", "a word", "a label that is not a class"])
@@ -359,19 +406,22 @@ def test_classes_must_be_known():
         lambda model: model.stream().learn_one([1.0], 2),
     ],
 )
-def test_a_stream_goes_on_from_what_was_learned_by_other_means(learn):
-    for rows in ([], [[1.0]]):
+@pytest.mark.parametrize("row", [list, np.array])  # arrays of floats take a shorter way
+def test_a_stream_goes_on_from_what_was_learned_by_other_means(learn, row):
+    for rows, asks in itertools.product(([], [[1.0]]), (False, True)):
         model = PRIL(classes=[1, 2])
         stream, twin = model.stream(), PRIL(classes=[1, 2])
-        for row in rows:
-            stream.learn_one(row, 2)
-            twin.partial_fit([row], [2])
+        for x in rows:
+            stream.learn_one(row(x), 2)
+            stream.learn_one(row(x), 1)
+            twin.partial_fit([x, x], [2, 1])
         learn(model)
         learn(twin)
         for _ in range(2):
-            assert stream.predict_one([0.5]) == twin.predict([[0.5]])
-            assert stream.latent_one([0.5]) == twin.latent([[0.5]])
-            stream.learn_one([0.5], 1)
+            if asks:
+                assert stream.predict_one(row([0.5])) == twin.predict([[0.5]])
+                assert stream.latent_one(row([0.5])) == twin.latent([[0.5]])
+            stream.learn_one(row([0.5]), 1)
             twin.partial_fit([[0.5]], [1])
             assert bits(model) == bits(twin)
 

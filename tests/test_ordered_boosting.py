@@ -444,6 +444,16 @@ def test_damage_is_named(attribute, value, message, tmp_path):
         reloaded(model, tmp_path / "model.pril")
 
 
+@pytest.mark.parametrize("name", ["leaf", "size"])
+def test_arrays_of_a_forest_must_fit_each_other(name, tmp_path):
+    X, y = mixed_table()
+    model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
+    longer = np.append(model._forest[name], model._forest[name][-1:])
+    model._forest = {**model._forest, name: longer}
+    with pytest.raises(TypeError, match=r"forest\.size does not fit"):
+        reloaded(model, tmp_path / "model.pril")
+
+
 # --- At home with the others ---
 
 

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import operator
 import os
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from numpydoc.docscrape import FunctionDoc
 from numpydoc.validate import validate
 
 import pril
+from pril.core.registry import LEARNERS
 
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
@@ -127,6 +130,19 @@ def test_errors_that_are_raised_on_purpose_are_ours():
     assert found == []
 
 
+@pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
+def test_the_registry_tells_what_a_learner_has(entry):
+    cls = entry.load()
+    assert entry.online == hasattr(cls, "partial_fit")
+    assert (entry.online and entry.linear) == hasattr(cls, "stream")
+    assert entry.averages == ("average" in cls().get_params())
+    assert entry.has_thresholds == hasattr(cls, "latent")
+    assert entry.bounded == (entry.name == "MPRIL")  # the paper's bound wants it
+    assert entry.takes_ranges == (entry.name != "PRank")
+    assert entry.exports == (entry.name != "KernelPRIL")
+    assert entry.mixes == (entry.linear and entry.online)  # sums of features can be added up
+
+
 def private_sklearn_imports(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -180,6 +196,27 @@ def test_docstrings_match_signatures(name):
     if name.endswith((*RECORDS, "_scorer")):  # records, and instances of a documented class
         errors = [error for error in errors if not error[0].startswith("PR")]
     assert errors == []
+
+
+def documented_defaults(item):
+    """Yield the names of parameters and what follows "default=" in their descriptions."""
+    for names, kind, _ in FunctionDoc(item)["Parameters"]:
+        for name in names.split(", "):
+            yield name, kind.partition("default=")[2]
+
+
+def test_defaults_are_the_documented_ones():
+    compared = 0
+    for name in public_objects():
+        item = operator.attrgetter(name.removeprefix("pril."))(pril)
+        if not callable(item) or name.endswith(("_request", "_scorer", *RECORDS)):
+            continue
+        for parameter, value in documented_defaults(item):
+            if value:
+                default = inspect.signature(item).parameters[parameter].default
+                assert default == ast.literal_eval(value), (name, parameter)
+                compared += 1
+    assert compared > 250
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import pril
 from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
-from pril.metrics import calibration_error
+from pril.metrics import calibration_error, interval_absolute_error, interval_accuracy
 from pril.reporting.model_report import Report
 from pril.tables import files
 from tables import GRADES, make_rows, write
@@ -267,6 +267,28 @@ def test_a_model_that_is_nearer_but_not_inside_more_often_helps(tmp_path):
     error = 1.96 * gain.std() / np.sqrt(len(gain))
     ends = [gain.mean() - error, gain.mean() + error]
     np.testing.assert_allclose([float(end) for end in found.groups()], ends, atol=0.01)
+
+
+def test_the_constants_are_the_best_of_all(tmp_path):
+    rng = np.random.default_rng(0)
+    n, classes = 60, [1, 2, 3, 4, 5, 6]
+    X, y = rng.normal(size=(n, 2)), np.sort(rng.integers(2, 6, (n, 2)), axis=1).astype(float)
+    y[:, 0] = np.minimum(y[:, 0], 4)
+    y[-1] = np.nan
+    model = pril.PRIL(classes=classes, random_state=0).fit(X, y)
+    said = pril.report(model, X, y, tmp_path / "report.html")
+    known = {"classes": classes}
+    share = [interval_accuracy(y, [k] * n, **known) for k in classes]
+    error = [interval_absolute_error(y, [k] * n, **known) for k in classes]
+    assert said["constant"] == classes[np.argmax(share)]
+    assert said["constant_accuracy"] == pytest.approx(max(share))
+    assert said["nearest_constant"] == classes[np.argmin(error)]
+    assert said["nearest_constant_error"] == pytest.approx(min(error))
+    exact, predicted = y[:, 0] == y[:, 1], model.predict(X)
+    assert (said["rows"], said["unlabelled_rows"], said["exact_rows"]) == (n - 1, 1, exact.sum())
+    assert said["exact_absolute_error"] == pytest.approx(
+        interval_absolute_error(y[exact], predicted[exact], **known)
+    )
 
 
 def test_chance_is_not_called_a_gain(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("river")
-from river import checks, evaluate, metrics, preprocessing, stream
+from river import checks, evaluate, preprocessing, stream
 
 from pril import PRIL, OrderedLogit
 from pril.metrics import interval_absolute_error, interval_accuracy
@@ -132,4 +132,12 @@ def test_metrics_agree_with_those_of_arrays():
         assert metric.clone().get() == 0.0
         with pytest.raises(ValueError, match="y_pred: 9 is not one of the classes"):
             metric.update((1, 2), 9)
-    assert IntervalMAE(classes).is_better_than(metrics.MAE()) is False
+
+
+@pytest.mark.parametrize("cls", [IntervalMAE, IntervalAccuracy])
+def test_the_metric_of_the_nearer_prediction_is_better(cls):
+    near, far = cls([1, 2, 3]), cls([1, 2, 3])
+    near.update((1, 2), 2)
+    far.update((1, 2), 3)
+    assert near.is_better_than(far)
+    assert not far.is_better_than(near)

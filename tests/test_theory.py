@@ -374,6 +374,20 @@ def test_limits_give_the_limit():
     assert regret_bound(0, 1.0, 3, norm=2.0) == 2.0
 
 
+def test_bounds_by_hand():
+    assert mistake_bound(2.0, 0.5, 4, 1) == (2**2 + 1) * (4 - 1 - 1) / 0.5**2
+    assert mistake_bound(0.0, 1.0, 2) == 1
+    assert regret_bound(4, 2.0, 4, 1, norm=3.0) == (3**2 + 4 * (2**2 * 2**2 + 2)) / 2
+    assert regret_bound(4, 2.0, 4, 1, norm=3.0, as_printed=True) == (9 + 4 * 2 * (2**2 + 1)) / 2
+    known = {"gamma": 0.5, "min_width": 1}
+    assert multiplicative_mistake_bound(1, 4, **known) == pytest.approx(32 * math.log(8))
+    least = multiplicative_mistake_bound(1, 4, **known, signed=False)
+    assert least == pytest.approx(32 * math.log(4))
+    printed = multiplicative_mistake_bound(1, 4, **known, as_printed=True)
+    assert printed == pytest.approx(16 * math.log(4))
+    assert multiplicative_step(0.5, 4, 1) == pytest.approx(math.log(2.5 / 1.5) / 4)
+
+
 DEGENERATE = {
     "one row": ([[1.0, 2.0]], [2]),
     "all intervals full": ([[1.0], [2.0]], [(1, 3), (1, 3)]),

@@ -148,8 +148,9 @@ def _rank(labels: Labels, classes: Array) -> Ranks:
     elif _is_contiguous(classes):
         first = int(classes[0])
         if values.dtype.kind == "f":
-            inside = (values >= first) & (values < first + n_classes) & (values == np.floor(values))
-            ranks = np.where(inside, values - first, UNKNOWN).astype(np.int64)
+            rank = values - first
+            inside = (rank >= 0) & (rank < n_classes) & (values == np.floor(values))
+            ranks = np.where(inside, rank, UNKNOWN).astype(np.int64)
         else:
             ranks = np.ascontiguousarray(values - first if first else values)
             # As unsigned, negative ranks are huge: one comparison finds all unknown labels.

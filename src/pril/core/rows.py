@@ -228,7 +228,7 @@ def not_finite_error(
     too_small = largest < 1.0
     name = type(estimator).__name__
     if weights is not None and max(largest, 1.0) < weights.max():
-        t = int(np.argmax(weights)) if row is None else row
+        t = int(np.argmax(weights))
         reason = f"{name} overflowed: {weights[t].item()} is too large a weight; divide all weights"
         return RowError("sample_weight", t, reason)
     if row is None and len(cells):

@@ -71,6 +71,7 @@ class Kernel(NamedTuple):
             )
         return np.ascontiguousarray(to_numpy(values))
 
+    @np.errstate(all="ignore")  # scores that overflow are refused later
     def scores(self, A: Any, B: Any, coef: Any, n_jobs: int | None = None) -> Any:
         """Return kernel values of A's and B's rows, times the coefficients of B's rows.
 
@@ -83,6 +84,7 @@ class Kernel(NamedTuple):
             return scores
         between, weights = self._between(A, B), xp.astype(coef, A.dtype)
 
+        @np.errstate(all="ignore")  # in its thread
         def product(part: slice) -> Any:
             return xp.astype(between(part) @ weights[part], scores.dtype)
 
