@@ -423,9 +423,10 @@ def test_demo_runs_the_commands(call, tmp_path):
     assert {path.name for path in (tmp_path / "output").iterdir()} == {
         "flats.csv", "new.csv", "rated.csv", "flats.pril", "flats.png",
     }  # fmt: skip
-    for line in call("demo", "--json")[1].splitlines():
-        json.loads(line)
-    assert call("demo", "--quiet")[1] == ""
+    code, out, _ = call("demo", "--json")
+    assert code == 0
+    assert len([json.loads(line) for line in out.splitlines()]) == 4
+    assert call("demo", "--quiet")[:2] == (0, "")
 
 
 def test_fit_with_workers(call, bad, cluster, tmp_path):

@@ -319,6 +319,7 @@ def test_ordered_categories_are_ranks(tmp_path):
     [
         (["a", None, 2.5], "row 2: column '{}' is 2.5, but 'a' in a row before: a column holds"),
         ([None, 1, 2, "b"], "row 3: column '{}' is 'b', but 1 in a row before: a column holds"),
+        ([np.nan, "a", 3], "row 2: column '{}' is 3, but 'a' in a row before: a column holds"),
     ],
 )
 def test_a_column_of_numbers_and_words_is_refused(cells, said):

@@ -635,6 +635,36 @@ def test_every_array_damaged(name, files, spot):
     assert "x.npy" in refused(spot, sealed({**members, "x.npy": npy(np.zeros(3))}))
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "last"),
+    [
+        ("PRIL", "n_iter", 2**63 - 1),
+        ("KernelPRIL", "origin", 2**53),
+        ("last iterate", "pos", 624),
+        ("last iterate", "has_gauss", 1),
+    ],
+)
+def test_numbers_at_their_limits(name, key, last, files, spot):
+    members = members_of(files[name])
+    header = json.loads(members["pril.json"])
+    [path] = [path for path, _ in places(header) if path[-1] == key]
+    for value, is_right in ((0, name != "KernelPRIL"), (last, True), (-1, False), (last + 1, False)):
+        forged = changed(header, path, lambda item, key, value=value: item.update({key: value}))
+        data = sealed({**members, "pril.json": json.dumps(forged).encode()})
+        if is_right:
+            spot.write_bytes(data)
+            assert len(pril.load(spot).predict(X)) == len(X)
+        else:
+            assert key in refused(spot, data)
+
+
+def test_a_polynomial_of_the_largest_degree(spot):
+    pril.save(pipeline(pril.PolynomialMap(degree=1000, coef0=0)).fit(X[:, :1], LABELS), spot)
+    assert pril.load(spot)[0].degree == 1000
+    with pytest.raises(TypeError, match="1 features to the degree 1001"):
+        pril.save(pipeline(pril.PolynomialMap(degree=1001, coef0=0)).fit(X[:, :1], LABELS), spot)
+
+
 def test_a_file_made_by_hand_can_be_right(data, spot):
     spot.write_bytes(sealed(members_of(data)))
     assert same(pril.load(spot).predict(X), fitted("PRIL")[0].predict(X))

@@ -303,6 +303,13 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
     assert f"column 'y' is about {int(float(LARGE))}, which is too large for a label" in said
     write(tmp_path / "gap.csv", [*rows, {"x": 1, "y": ""}])
     assert "too large for a label" in bad("fit", "gap.csv", "--label", "y")
+    exact = [2**53 - 3, 2**53 - 2, 2**53 - 1]  # as floats, and no other number is rounded to them
+    gap = [{"x": 1, "y": ""}, *({"x": k % 7, "y": exact[k % 3]} for k in range(60))]
+    write(tmp_path / "gap.csv", gap)
+    good("fit", "gap.csv", "--label", "y")
+    assert pril.load("gap.pril").classes_.tolist() == exact
+    write(tmp_path / "gap.csv", [*gap, {"x": 1, "y": 2**53}])
+    assert f"row 62: column 'y' is about {2**53}, which" in bad("fit", "gap.csv", "--label", "y")
 
 
 def test_unsigned_labels(good, bad, tmp_path):
@@ -310,10 +317,15 @@ def test_unsigned_labels(good, bad, tmp_path):
     small = pa.array([k % 3 for k in x], pa.uint64())
     pq.write_table(pa.table({"x": x, "y": small}), tmp_path / "t.parquet")
     good("fit", "t.parquet", "--label", "y")
-    large = pa.array([2**64 - 1 - k % 3 for k in x], pa.uint64())
-    pq.write_table(pa.table({"x": x, "y": large}), tmp_path / "t.parquet")
-    said = bad("fit", "t.parquet", "--label", "y")
-    assert f"t.parquet, row 1: column 'y' is {2**64 - 1}, which is too large for a label" in said
+    last = pa.array([2**63 - 1 - k % 3 for k in x], pa.uint64())
+    pq.write_table(pa.table({"x": x, "y": last}), tmp_path / "t.parquet")
+    good("fit", "t.parquet", "--label", "y")
+    assert pril.load("t.pril").classes_.tolist() == [2**63 - 3, 2**63 - 2, 2**63 - 1]
+    for first in (2**63, 2**64 - 1):
+        large = pa.array([first, *last.to_pylist()[1:]], pa.uint64())
+        pq.write_table(pa.table({"x": x, "y": large}), tmp_path / "t.parquet")
+        said = bad("fit", "t.parquet", "--label", "y")
+        assert f"t.parquet, row 1: column 'y' is {first}, which is too large for a label" in said
 
 
 # --- Matrices that do not fit together -----------------------------------------------------------
@@ -1050,16 +1062,17 @@ def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
 
 
 def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
-    cell = "a" * (text.LONGEST_ROW + 1)
-    fits = "b" * (text.LONGEST_ROW - 100)
     said = "longer than 16,777,216 bytes, the most that a row may have"
-    for name, content, place in (
-        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "row 2: the row is "),
-        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "row 2: the row is "),
-        ("u.csv", f"x,{cell}\n1,2\n", "the header is "),
-        ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
-        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 2: "),
+    for name, head, start, end, place in (
+        ("t.csv", "x,w,y\n", "1,", ",0", "row 2: the row is "),
+        ("t.tsv", "x\tw\ty\n", '1\t"\n', '"\t0', "row 2: the row is "),
+        ("u.csv", None, "x,", ",y", "the header is "),
+        ("t.jsonl", "", '{"x":1,"w":"', '","y":0}', "row 2: "),
+        ("t.svm", "", "1 1:2 #", "", "row 2: "),
     ):
+        longest = start + "a" * (text.LONGEST_ROW - len(start) - len(end)) + end
+        rows = f"{start}a{longest[len(start) :]}\n"
+        content = rows if head is None else f"{head}{longest}\n{rows}"
         for suffix, opener in (("", open), (".GZ", gzip.open)):
             with opener(tmp_path / f"{name}{suffix}", "wt") as file:
                 file.write(content)

@@ -348,7 +348,7 @@ def test_a_bad_line_keeps_its_id_if_that_can_be_read(path):
     assert [row.get("line") for row in said] == [1, 2, 3, None]
 
 
-def test_bad_lines_of_csv_are_answered(path):
+def test_bad_lines_of_csv_are_answered(path, logit):
     header, *lines = csv_lines(make_rows(10, seed=3)).splitlines()
     data = b"\n".join([b"", header, lines[0], b"", b"x,old,3,Rome,,,1", b"1,2", *lines[1:], b""])
     said = list(csv.DictReader(answered(path, data, key="id", skip=True).answers))
@@ -356,6 +356,10 @@ def test_bad_lines_of_csv_are_answered(path):
     assert [row["id"] for row in said][1:4] == ["", "x", "1"]
     assert "not a number" in said[2]["error"]
     assert "2 cells where the header has 7" in said[3]["error"]
+    chances = list(csv.DictReader(answered(logit, data, key="id", skip=True, chances=True).answers))
+    for row, other in zip(said[1:4], chances[1:4], strict=True):
+        assert {name: other[name] for name in row} == row
+        assert set(other.values()) == set(row.values())
     clean = csv.DictReader(answered(path, csv_lines(make_rows(10, seed=3))).answers)
     assert [row["score"] for row in said if row["score"]] == [row["score"] for row in clean]
 
