@@ -16,12 +16,15 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from typer import BadParameter
 from typer.main import get_command
 
 import pril
 from pril.cli.main import app
+from pril.cli.options import FitOptions
 from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
+from pril.tables.task import Task
 from tables import GRADES, make_rows, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
@@ -1125,3 +1128,41 @@ def test_version_and_help_say_what_is_true(good):
     assert "else stdout" in good("predict", "--help")
     assert "parquet" not in good("stream", "--help")
     assert "prank" not in good("audit", "--help")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "least", "most"),
+    [
+        ("fit t.csv", "epochs", 1, None),
+        ("fit t.csv", "every", 1, None),
+        ("fit t.csv", "holdout", 0.0, 0.99),
+        ("fit t.csv", "max_features", 1, None),
+        ("fit t.csv", "nonlinear", 1, None),
+        ("fit t.csv", "seed", 0, 2**32 - 1),
+        ("fit t.csv", "workers", 1, None),
+        ("reproduce", "jobs", 1, None),
+        ("reproduce", "runs", 1, None),
+        ("show m.pril", "top", 1, None),
+    ],
+)
+def test_options_have_limits(command, option, least, most):
+    name, *arguments = command.split()
+
+    def parsed(value):
+        given = [*arguments, f"--{option.replace('_', '-')}={value}"]
+        return get_command(app).commands[name].make_context(name, given).params[option]
+
+    assert parsed(least) == least
+    with pytest.raises(BadParameter, match=r"range|than or equal"):
+        parsed(least - 1)
+    if most is not None:
+        assert parsed(most) == most
+        with pytest.raises(BadParameter, match=r"range|than or equal"):
+            parsed(most + 1)
+
+
+def test_defaults_are_those_of_a_task():
+    assert FitOptions(label="y").task() == Task(("y",))
+    assert Task(("y",)).epochs == 10  # as the help says
+    defaults = get_command(app).commands["show"].make_context("show", ["m.pril"]).params
+    assert (defaults["top"], defaults["overwrite"]) == (10, False)
