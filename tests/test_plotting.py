@@ -116,6 +116,43 @@ def test_few_and_many_classes_can_be_drawn(ax, K):
     np.testing.assert_allclose(lines, model.thresholds_)
 
 
+def names_on(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_of_many_classes_less_is_written():
+    for K, n_numbers, step in ((12, 144, 1), (13, 0, 1), (40, 0, 1), (41, 0, 2), (81, 0, 3)):
+        ax = IntervalConfusionDisplay.from_predictions(range(K), range(K)).ax_
+        assert len(ax.texts) == n_numbers
+        assert names_on(ax.xaxis) == names_on(ax.yaxis) == [str(k) for k in range(0, K, step)]
+    for K, share in ((8, "\n100%"), (9, "")):
+        ax = ScoreAxisDisplay.from_predictions(
+            np.arange(K), range(K), thresholds=np.arange(K - 1) + 0.5, classes=range(K)
+        ).ax_
+        assert [text.get_text() for text in ax.texts] == [f"{k}{share}" for k in range(K)]
+    plt.close("all")
+
+
+def test_long_names_are_cut_in_the_middle(ax):
+    longest, longer = 15 * "a" + 15 * "b", 15 * "a" + "c" + 15 * "b"
+    IntervalConfusionDisplay.from_predictions([longest, longer], [longer, longer], ax=ax)
+    assert names_on(ax.xaxis) == [longest, 15 * "a" + "…" + 14 * "b"]
+
+
+def test_ten_weights_are_drawn_unless_others_are_asked_for(ax):
+    X = np.random.default_rng(0).normal(size=(50, 12))
+    model = PRIL(random_state=0).fit(X, X[:, 0] > 0)
+    largest = [str(j) for j in np.argsort(-np.abs(model.coef_), kind="stable")]
+    for drawn, n in (
+        (plot_model(model), 10),
+        (WeightsDisplay.from_estimator(model).ax_, 10),
+        (WeightsDisplay.from_estimator(model, top=11).plot(ax=ax).ax_, 10),
+        (plot_model(model, top=12), 12),
+    ):
+        assert names_on(drawn.yaxis) == largest[:n]
+    plt.close("all")
+
+
 @pytest.mark.parametrize("K", [4, 12, 60])
 def test_names_of_classes_do_not_cover_each_other(K):
     X, y = survey(2000, K)

@@ -211,6 +211,10 @@ def test_an_id_comes_back_as_it_was_written(path, value, name):
     assert [row.pop(name) for row in objects(stream)] == [*[json.loads(value)] * 2, None]
     if "quoted" not in name:
         assert all(f": {value}, " in line for line in stream.answers[:2])
+    cells = '"size": 1, "age": 3, "town": "Rome", "low": null, "high": null, "other": 5'
+    whole = f"{{{json.dumps(name)}: {value}, {cells}}}\n".encode()
+    said = objects(answered(path, 2 * whole, key=name))
+    assert [row[name] for row in said] == [json.loads(value)] * 2
     plain = answered(path, quick + slow + without)
     assert [list(row) for row in objects(stream)] == [[name, "prediction", "score"]] * 3
     assert [{**row, name: 0} for row in objects(plain)] == [
