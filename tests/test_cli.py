@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -260,9 +261,11 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     rank = {grade: k for k, grade in enumerate(GRADES)}
     labelled = [row for row in rows if row["low"] or row["high"]]
     spans = [(rank.get(row["low"], 0), rank.get(row["high"], 3)) for row in labelled]
-    assert result["widths"]["1"] == sum(lo == hi for lo, hi in spans)
-    assert result["classes"][2]["exact"] == sum(span == (2, 2) for span in spans)
-    assert result["classes"][1]["lower"] == sum(lo == 1 < hi for lo, hi in spans)
+    assert result["widths"] == Counter(str(hi - lo + 1) for lo, hi in spans)
+    for k, entry in enumerate(result["classes"]):
+        assert entry["exact"] == sum(lo == k == hi for lo, hi in spans)
+        assert entry["lower"] == sum(lo == k < hi for lo, hi in spans)
+        assert entry["upper"] == sum(lo < k == hi for lo, hi in spans)
     assert result["learned_rows"] + result["holdout"]["rows"] == len(labelled)
     everything = json.loads(good("fit", "t.csv", *RANGES, "--holdout", 0, "--json"))
     assert everything["learned_rows"] == len(labelled)

@@ -522,10 +522,15 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
         ("income", np.random.default_rng(0).permutation(10**6)[:40], False),
         ("n", np.arange(40) % 39, False),
         ("n", np.arange(40) + 0.5, False),
+        ("id", np.arange(9), False),
+        ("n", np.arange(10), True),
+        ("income", np.random.default_rng(0).permutation(10**6)[:99], False),
+        ("income", np.random.default_rng(0).permutation(10**6)[:100], True),
     ],
 )
 def test_row_ids_of_small_tables_are_warned_of(call, tmp_path, name, cells, warns):
-    table = pd.DataFrame({name: cells, "x": np.arange(40) % 7, "y": np.arange(40) // 20})
+    row = np.arange(len(cells))
+    table = pd.DataFrame({name: cells, "x": row % 7, "y": row * 2 // len(cells)})
     table.to_csv(tmp_path / "t.csv", index=False)
     code, _, err = call("fit", "t.csv", "--label", "y", "-q")
     assert code == 0
@@ -690,6 +695,13 @@ def test_a_missing_column_is_told_with_the_nearest_names(bad, tmp_path):
         "t.csv: there is no column 'rating'; the nearest of 58 columns are 'Rating', "
     )
     assert said.count("'") == 12
+    names = [f"c{k}" for k in range(13)]
+    write(tmp_path / "t.csv", [dict.fromkeys(names[:12], 1)] * 3)
+    said = bad("fit", "t.csv", "--label", "y")
+    known = ", ".join(map(repr, names[:12]))
+    assert said == f"t.csv: there is no column 'y'; the columns are {known}"
+    write(tmp_path / "t.csv", [dict.fromkeys(names, 1)] * 3)
+    assert "the nearest of 13 columns are" in bad("fit", "t.csv", "--label", "y")
 
 
 # --- How the command ends ------------------------------------------------------------------------
