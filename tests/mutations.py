@@ -46,6 +46,7 @@ TESTS = {
     "features": "features kernel",
     "ranges": "ranges",
     "datasets": "datasets",
+    "io/schema": "io ordered_boosting",
     "io": "io",
     "dask": "dask cluster",
     "tables/stream": "stream stream_answers cold_start",
