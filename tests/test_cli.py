@@ -247,6 +247,16 @@ def read_table(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_table_of_one_row(good, tmp_path, suffix):
+    write(tmp_path / f"t.{suffix}", [{"x": 1.5, "y": "good"}])
+    said = good("fit", f"t.{suffix}", "--label=y", "--classes=bad,good", "--holdout=0", "--json")
+    assert json.loads(said)["learned_rows"] == 1
+    assert json.loads(good("evaluate", "t.pril", f"t.{suffix}", "--json"))["rows"] == 1
+    good("predict", "t.pril", f"t.{suffix}", "-o", "out.csv")
+    assert len(read_table(tmp_path / "out.csv")) == 1
+
+
 def test_fit_tells_machines_the_same(good, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)
@@ -261,6 +271,7 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     rank = {grade: k for k, grade in enumerate(GRADES)}
     labelled = [row for row in rows if row["low"] or row["high"]]
     spans = [(rank.get(row["low"], 0), rank.get(row["high"], 3)) for row in labelled]
+    assert result["zero_weight_rows"] == 0
     assert result["widths"] == Counter(str(hi - lo + 1) for lo, hi in spans)
     for k, entry in enumerate(result["classes"]):
         assert entry["exact"] == sum(lo == k == hi for lo, hi in spans)

@@ -1,5 +1,7 @@
 """Columns to features: scikit-learn's own ColumnTransformer is the twin."""
 
+import math
+import sys
 from decimal import Context, Decimal
 
 import numpy as np
@@ -163,6 +165,10 @@ def test_missing_and_unseen_words():
         (["1", "x", "3"], "row 1: column 'x' is 'x', not a number"),
         ([1.0, 2.0, np.inf], "row 2: column 'x' is inf, which is not finite"),
         (["1", "-inf", "3"], "row 1: column 'x' is -inf, which is not finite"),
+        (
+            [1.0, -math.sqrt(sys.float_info.max), 2.0],
+            "row 1: column 'x' is -1.34.*e\\+154, too large for its square",
+        ),
     ],
 )
 def test_bad_numbers_are_named(cells, said):

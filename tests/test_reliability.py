@@ -5,6 +5,7 @@ import datetime
 import errno
 import gzip
 import json
+import math
 import os
 import pickle
 import re
@@ -612,8 +613,11 @@ def test_svmlight_with_odd_features(bad, tmp_path):
         "t.svm, row 2: feature 2000000000 is 1.0: a table has at most 16,777,216 features" in said
     )
     assert said.endswith("to allow more pass --max-features")
-    (tmp_path / "t.svm").write_text("1 1:1\n2 1:2\n1 1:inf\n")
-    assert "t.svm, row 3: feature 1 is inf" in bad("fit", "t.svm", "--label", "label")
+    largest = math.sqrt(sys.float_info.max)
+    for cell, reason in (("inf", "it is not finite"), (largest, "its square is too large")):
+        (tmp_path / "t.svm").write_text(f"1 1:1\n2 1:2\n1 1:{cell}\n")
+        said = bad("fit", "t.svm", "--label", "label")
+        assert f"t.svm, row 3: feature 1 is {cell}: {reason}" in said
 
 
 def test_more_features_if_asked_for(good, bad, tmp_path, monkeypatch):

@@ -368,6 +368,21 @@ def test_bad_lines_of_csv_are_answered(path, logit):
     assert [row["score"] for row in said if row["score"]] == [row["score"] for row in clean]
 
 
+def test_the_longest_lines_are_read(path, monkeypatch):
+    for module in ("text", "stream", "answers"):
+        monkeypatch.setattr(f"pril.tables.{module}.LONGEST_ROW", 100)
+    header, row = b'size,age,town,"%s"', b"1,2,Rome,"
+    padded = header % (b"x" * (100 - len(header) + 2))
+    assert len(padded) == 100
+    for start, line in ((b"", b'{"age": 3}'), (padded + b"\n", row)):
+        said = answered(path, start + line.ljust(100) + b"\n", ()).answers
+        assert len(said) == (2 if start else 1)
+        with pytest.raises(TableError, match="<stdin>, row 1: longer than"):
+            answered(path, start + line.ljust(101) + b"\n", ())
+    with pytest.raises(TableError, match="<stdin>: the header is longer than"):
+        answered(path, header % (b"x" * (101 - len(header) + 2)) + b"\n" + row + b"\n", ())
+
+
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
     rows, reports = make_rows(300, seed=3), []

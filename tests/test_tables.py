@@ -386,12 +386,17 @@ def test_json_lines_are_copied_to_json_lines_as_they_are(tmp_path):
 def test_json_lines_of_many_kinds_are_copied_to_csv_and_parquet(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "READ_BYTES", 64)  # many blocks, each with other keys
     rows = [{"x": k, "mixed": 2**60 + k if k < 20 else "word"} for k in range(40)]
-    rows[35] |= {"late": [1, {"a": None}], "whole": 2**60, "day": "2020-01-01", "real": 2**60 + 1}
+    rows[35] |= {
+        "late": [1, {"\u00e9": None}],
+        "whole": 2**60,
+        "day": "2020-01-01",
+        "real": 2**60 + 1,
+    }
     rows[36] |= {"late": "text", "whole": 3, "ok": True, "real": 0.5, "long": 10**30}
     path = write(tmp_path / "t.jsonl", rows)
     expected = {
         "mixed": [str(2**60 + k) if k < 20 else "word" for k in range(40)],
-        "late": {35: '[1, {"a": null}]', 36: "text"}, "whole": {35: 2**60, 36: 3},
+        "late": {35: '[1, {"\u00e9": null}]', 36: "text"}, "whole": {35: 2**60, 36: 3},
         "day": {35: "2020-01-01"}, "ok": {36: True}, "real": {35: 2.0**60, 36: 0.5}, "long": {36: str(10**30)},
     }  # fmt: skip
     for frame in (
