@@ -159,6 +159,9 @@ def test_missing_and_unseen_words():
     assert empty.transform(pa.table({"x": [None, 5.0], "z": [1.5, 1.5]}))[0].tolist() == [0.0, 0.0]
 
 
+NOT_UTF_8 = pa.array([b"1", b"\xff", b"3"]).view(pa.string())
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [

@@ -523,6 +523,7 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
         ("income", np.random.default_rng(0).permutation(10**6)[:40], False),
         ("n", np.arange(40) % 39, False),
         ("n", np.arange(40) + 0.5, False),
+        ("id", np.append(np.arange(39), 0.5), False),
         ("id", np.arange(9), False),
         ("n", np.arange(10), True),
         ("income", np.random.default_rng(0).permutation(10**6)[:99], False),
