@@ -466,6 +466,10 @@ def test_folders_above_the_table_are_no_columns(tmp_path):
     for place in (path, path.parent, f"{path.parent}/*.csv"):
         assert open_table(str(place)).schema.names == ["x"]
     assert open_table(f"{tmp_path}/*/t.csv").schema.names == ["x", "run"]
+    for name in ("plain", "=3"):
+        (tmp_path / "folder" / name).mkdir(parents=True)
+        write(tmp_path / "folder" / name / "t.csv", [{"x": 1}])
+    assert open_table(str(tmp_path / "folder")).schema.names == ["x"]
 
 
 def test_dates_and_booleans_are_the_same_in_every_format(good, tmp_path):
