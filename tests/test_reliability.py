@@ -470,6 +470,10 @@ def test_folders_above_the_table_are_no_columns(tmp_path):
         (tmp_path / "folder" / name).mkdir(parents=True)
         write(tmp_path / "folder" / name / "t.csv", [{"x": 1}])
     assert open_table(str(tmp_path / "folder")).schema.names == ["x"]
+    (tmp_path / "both" / "x=7").mkdir(parents=True)
+    write(tmp_path / "both" / "x=7" / "t.csv", [{"x": 1}])  # a column of the file is used
+    [(_, block)] = open_table(str(tmp_path / "both")).blocks()
+    assert block["x"].to_pylist() == ["1"]
 
 
 def test_dates_and_booleans_are_the_same_in_every_format(good, tmp_path):
