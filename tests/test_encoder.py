@@ -16,6 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril import PRIL, load, save
@@ -99,6 +100,12 @@ def test_any_table_gives_the_same_features():
 @parametrize_with_checks([ColumnEncoder()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("impute", [True, False])
+def test_tags_say_what_it_takes(impute):
+    takes = get_tags(ColumnEncoder(impute=impute)).input_tags
+    assert (takes.string, takes.categorical, takes.allow_nan) == (True, True, impute)
 
 
 def test_columns_of_an_array_are_numbered():

@@ -81,7 +81,7 @@ def test_a_run_goes_on_with_the_same_remote_table(server, good, call):
         patch.setattr("pril.tables.training.Run.describe", _stop)
         assert call(*command)[0] == 130
     said = call(*command, "--verbose")[2]
-    assert "continued at row" in said
+    assert "checkpoint: learn, continued at row 201\n" in said  # the last pass had been learned
     good("fit", folder / "flats.csv", *FIT, "-q", "-o", "local.pril")
     assert same_model("m.pril", "local.pril")
 
