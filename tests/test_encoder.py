@@ -175,6 +175,7 @@ NOT_UTF_8 = pa.array([b"1", b"\xff", b"3"]).view(pa.string())
         (["1", "x", "3"], "row 1: column 'x' is 'x', not a number"),
         ([1.0, 2.0, np.inf], "row 2: column 'x' is inf, which is not finite"),
         (["1", "-inf", "3"], "row 1: column 'x' is -inf, which is not finite"),
+        (NOT_UTF_8, "row 1: column 'x' is b'.xff', not a number"),
         (
             [1.0, -math.sqrt(sys.float_info.max), 2.0],
             "row 1: column 'x' is -1.34.*e\\+154, too large for its square",

@@ -531,6 +531,7 @@ def test_a_longer_input_goes_on_where_the_last_one_ended(stream_in_place, tmp_pa
     whole = io.read(path, kind="model")
     assert grown[1].notes["streamed"] == whole[1].notes["streamed"]
     assert grown[1].notes["finished"]["position"] == whole[1].notes["finished"]["position"]
+    assert len(whole[1].notes["finished"]["position"]["early"]) == 6  # after 1, 2, 4, ... 32 rows
     np.testing.assert_array_equal(grown[0][-1].coef_, whole[0][-1].coef_)
 
 
