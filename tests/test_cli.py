@@ -1180,3 +1180,5 @@ def test_defaults_are_those_of_a_task():
     assert Task(("y",)).epochs == 10  # as the help says
     defaults = get_command(app).commands["show"].make_context("show", ["m.pril"]).params
     assert (defaults["top"], defaults["overwrite"]) == (10, False)
+    defaults = get_command(app).commands["reproduce"].make_context("reproduce", []).params
+    assert (defaults["runs"], defaults["quick"], defaults["seed"]) == (100, False, 0)

@@ -68,6 +68,13 @@ def test_areas_are_the_rows_inside_below_and_above(ax):
     np.testing.assert_allclose(drawn, model.thresholds_)
     said = [text.get_text() for text in ax.texts]
     assert said == [f"{k}\n{kinds[0][rank == k].mean():.0%}" for k in range(4)]
+    ends = [bars(ax)[0][0, 0], *model.thresholds_, bars(ax)[0][-1, 1]]
+    np.testing.assert_allclose(ax.get_xlim(), [ends[0], ends[-1]])
+    np.testing.assert_allclose(
+        [text.xy[0] for text in ax.texts], np.convolve(ends, [0.5, 0.5])[1:-1]
+    )
+    tops = [p.get_y() + p.get_height() for group in ax.containers for p in group]
+    assert ax.get_ylim()[1] > max(tops)
 
 
 def test_displays_of_pipelines_and_of_predictions_are_the_same():
@@ -162,6 +169,7 @@ def test_names_of_classes_do_not_cover_each_other(K):
         boxes = [text.get_window_extent() for text in ax.texts]
         assert len(boxes) >= min(K, 12)
         assert not [1 for one, other in combinations(boxes, 2) if one.overlaps(other)]
+        assert min(box.y0 for box in boxes) >= ax.get_window_extent().y1  # above the axes
     plt.close("all")
 
 
@@ -219,6 +227,9 @@ def test_reliability_curves_are_means_of_bins(ax):
         if (rows := (below >= k / 10) & (below < (k + 1) / 10)).any()
     ]
     np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
+    assert ax.lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    for low, high in (ax.get_xlim(), ax.get_ylim()):
+        assert low < 0.0 < 1.0 < high
     assert display.error == calibration_error(y, model.predict_proba(X))
     some = np.column_stack([y, np.where(np.arange(400) < 300, y, 2)])
     part = ReliabilityDisplay.from_estimator(model, X, some)
@@ -243,6 +254,9 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals():
         wanted = sorted(zip(rows["lower"], rows["upper"], strict=True))
         np.testing.assert_allclose(found, wanted)
         assert len(ax.get_yticks()) == n_groups
+        places = np.sort(drawn[:, 0, 1]).reshape(n_groups, -1)  # around the name of each group
+        np.testing.assert_allclose(places.mean(axis=1), range(n_groups), atol=1e-9)
+        assert (np.abs(places - np.arange(n_groups)[:, np.newaxis]) < 0.5).all()
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
         plot_bootstrap(table, term="weights")
 

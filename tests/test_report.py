@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,9 @@ import pril
 from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
 from pril.metrics import calibration_error
+from pril.reporting.contents import contents
 from pril.reporting.model_report import Report
+from pril.reporting.words import count, some_of
 from pril.tables import files
 from tables import GRADES, make_rows, write
 
@@ -187,6 +190,43 @@ def test_the_worst_rows_of_blocks_are_those_of_all_rows():
     assert report.n_rows == len(report.rows.rank) == 300
 
 
+def test_the_loss_along_the_rows():
+    X, y = survey(50)
+    model = pril.PRIL(classes=GRADES, random_state=0).fit(X, y)
+    rng = np.random.default_rng(0)
+    rank, labels = rng.integers(0, 4, (2, 90))
+    report = Report(model, "rows", "")
+    report.add(
+        Outcomes(np.column_stack([labels, labels]), rank, np.zeros(90)),
+        lambda rows: [(str(t), {}) for t in rows],
+    )
+    [ax] = contents(report, {}, {})["running_loss"].axes
+    loss = np.abs(rank - labels)
+    running, constant = ax.lines
+    n = np.arange(1, 91)
+    np.testing.assert_allclose(running.get_xydata(), np.column_stack([n, np.cumsum(loss) / n]))
+    best = min(np.abs(labels - k).mean() for k in range(4))
+    np.testing.assert_allclose(constant.get_ydata(), best)
+    [stretches] = ax.patches
+    values, edges, _ = stretches.get_data()
+    assert (edges[0], edges[-1], len(values)) == (0, 90, 20)
+    found = [loss[int(a) : int(b)].mean() for a, b in pairwise(edges)]
+    np.testing.assert_allclose(values, found)
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1e3, "1,000 rows")]
+)
+def test_numbers_of_things(n, said):
+    assert count(int(n), "row") == said
+
+
+def test_long_lists_are_shortened():
+    names = [f"c{k}" for k in range(13)]
+    assert some_of(names[:12]) == ", ".join(names[:12])
+    assert some_of(names) == ", ".join([*names[:12], "and 1 more"])
+
+
 def test_blocks_of_a_table_give_the_same_bytes(good, flats, tmp_path, monkeypatch):
     good("report", flats, "more.csv", "-o", "whole.html", "-q")
     monkeypatch.setattr(files, "BLOCK_ROWS", 7)
@@ -338,6 +378,10 @@ def test_few_and_many_classes_make_a_page(n_classes, tmp_path):
     pril.report(model, X, y, tmp_path / "report.html")
     page = read(tmp_path / "report.html")
     assert len(page.tables["Hits by class"]) == min(n_classes, 40) + 1
+    said = " ".join(page.texts)
+    assert ("further class" in said) == (n_classes > 40)
+    assert n_classes <= 40 or f"{n_classes - 40} further classes left out" in said
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
 
 
 # --- Hostile text ---
