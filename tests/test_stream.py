@@ -490,6 +490,18 @@ def test_the_same_rows_again_are_not_learned_twice(stream_in_place):
     assert path.read_bytes() != done
 
 
+def test_losses_are_printed_for_people_and_machines(stream_in_place):
+    rows = make_rows(60, seed=3)
+    *lines, _ = map(json.loads, stream_in_place(rows, "--json").splitlines())
+    assert [line["rows"] for line in lines] == [1, 2, 4, 8, 16, 32]
+    loss = [line["rows"] * line["mean_loss"] for line in lines]
+    recent = np.diff(loss, prepend=0) / np.diff([line["rows"] for line in lines], prepend=0)
+    np.testing.assert_allclose([line["since_last"] for line in lines], recent)
+    head, first, *_ = stream_in_place(rows, "--again").splitlines()
+    assert head.split() == ["mean", "loss", "since", "last", "rows"]
+    assert first.split()[-1] == "1"
+
+
 def test_a_model_of_other_rows_learns_them(stream_in_place, tmp_path, feed, call):
     """What the last run has learned is remembered only for the model and options of that run."""
     rows, path = make_rows(60, seed=3), stream_in_place.path
