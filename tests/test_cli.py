@@ -384,8 +384,18 @@ def test_show_says_what_was_learned(good, tmp_path):
     assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
     out = good("show", "t.pril", "--top", 2)
     assert "and 3 smaller" in out
+    assert "smaller" not in good("show", "t.pril", "--top", 5)
     assert "300 rows of t.csv, labels low, high" in out
     assert "scikit-learn" in out
+
+
+def test_a_kernel_is_shown_without_weights(good, tmp_path):
+    model = pril.KernelPRIL(random_state=0).fit([[0.0], [1.0], [2.0]], [1, 2, 3])
+    pril.save(model, tmp_path / "k.pril")
+    out = good("show", "k.pril")
+    assert f"support     {len(model.dual_coef_)} row" in out
+    assert "smaller" not in out
+    assert json.loads(good("show", "k.pril", "--json"))["weights"] == {}
 
 
 def test_models_saved_by_the_library_work_too(good, bad, tmp_path):
