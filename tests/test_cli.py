@@ -1189,6 +1189,9 @@ def test_defaults_are_those_of_a_task():
     assert FitOptions(label="y").task() == Task(("y",))
     assert Task(("y",)).epochs == 10  # as the help says
     defaults = get_command(app).commands["show"].make_context("show", ["m.pril"]).params
-    assert (defaults["top"], defaults["overwrite"]) == (10, False)
+    assert defaults["top"] == 10
+    options = [one for command in get_command(app).commands.values() for one in command.params]
+    switched_on = {option.name for option in options if option.default is True}
+    assert switched_on == {"scale", "impute", "one_hot", "shuffle"}
     defaults = get_command(app).commands["reproduce"].make_context("reproduce", []).params
     assert (defaults["runs"], defaults["quick"], defaults["seed"]) == (100, False, 0)

@@ -73,6 +73,7 @@ def test_areas_are_the_rows_inside_below_and_above(ax):
     np.testing.assert_allclose(
         [text.xy[0] for text in ax.texts], np.convolve(ends, [0.5, 0.5])[1:-1]
     )
+    assert 35 <= len(bars(ax)[0]) <= 45
     tops = [p.get_y() + p.get_height() for group in ax.containers for p in group]
     assert ax.get_ylim()[1] > max(tops)
 

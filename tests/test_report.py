@@ -162,6 +162,8 @@ def test_it_says_how_the_model_was_learned(good, flats, tmp_path):
         if kind in ("read", "labels", "numbers", "learned", "held out", "coverage"):
             fact = f"{kind.capitalize()}: {fact}"
             assert any(text == fact or text.startswith(f"{fact}; ") for text in page.texts)
+    held_out = next(text for text in page.texts if text.startswith("Held out: "))
+    assert "with an exact label" in held_out
     classes = [line.split() for line in said if line.strip().split(" ")[0] in GRADES]
     assert page.tables["How the model was learned"][1:] == classes
     options = next(text for text in page.texts if text.startswith("Options: "))
@@ -343,6 +345,8 @@ def test_the_weights_of_a_class_stand_under_its_name(tmp_path):
     assert sorted(names) == sorted(GRADES)
     for j, *cells in rows:
         assert cells == [f"{weights[name][int(j)]:.4g}" for name in names]
+    largest = np.argsort(-np.abs(model.coef_).max(axis=0), kind="stable")
+    assert [int(j) for j, *_ in rows] == largest.tolist()
 
 
 @pytest.mark.parametrize(
