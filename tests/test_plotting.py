@@ -107,6 +107,8 @@ def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
     exact = IntervalConfusionDisplay.from_predictions(y[:, 1], model.predict(X), ax=ax).matrix
     np.testing.assert_array_equal(exact, confusion_matrix(y[:, 1], model.predict(X)))
     assert [int(text.get_text()) for text in ax.texts[:16]] == matrix.ravel().tolist()
+    shares = matrix / np.maximum(matrix.sum(axis=1), 1)[:, np.newaxis]  # of each row
+    np.testing.assert_allclose(ax.images[0].get_array(), shares)
 
 
 def test_a_missing_prediction_is_refused_not_counted_as_the_lowest_class():

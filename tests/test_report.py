@@ -146,6 +146,7 @@ def test_tables_of_hits_and_of_the_worst_rows_against_loops(tmp_path):
         sure = [at == k for *_, lo, hi, at in rows if lo == hi == k]
         assert (name, int(predicted), int(exact)) == (GRADES[k], len(own), len(sure))
         assert (inside, right) == (f"{np.mean(own):.1%}", f"{np.mean(sure):.1%}")
+    assert f"Learned: {model.t_} rounds, {model.n_mistakes_} mistakes" in page.texts
     _, *worst = page.tables["The worst rows"]
     wanted = sorted((-loss, -beyond, t) for loss, beyond, t, *_ in rows if loss)[:10]
     assert [int(row[0]) for row in worst] == [t for *_, t in wanted]
