@@ -58,7 +58,7 @@ TESTS = {
     "tables/json": "stream stream_answers tables",
     "tables/encoder": "encoder tables training",
     "tables": "tables training encoder cli reliability quotes brackets stream cluster",
-    "cli": "cli reliability brackets stream",
+    "cli": "cli reliability brackets stream report",
     "plotting": "plotting report",
     "reporting": "report cli",
     "theory": "theory",
