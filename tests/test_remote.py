@@ -120,7 +120,8 @@ def test_cells_separated_by_semicolons(good, bad, tmp_path):
     text = write(tmp_path / "tabs.tsv", rows).read_text()
     (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
     assert bad("fit", "t.csv", *FIT).endswith("; for another separator pass --delimiter ';'")
-    assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", ";;")
+    for mark in (";;", "", "é", '"', "\n"):
+        assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", mark)
     assert bad("fit", "tabs.tsv", *FIT, "--delimiter", ";").endswith("is for CSV, and this is tsv")
     good("fit", "t.csv", *FIT, "--delimiter", ";", "-q", "-o", "t.pril")
     good("fit", "commas.csv", *FIT, "-q", "-o", "commas.pril")
