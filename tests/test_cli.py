@@ -10,18 +10,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from typer import BadParameter
 from typer.main import get_command
 
 import pril
 from pril.cli.main import app
+from pril.cli.options import FitOptions
 from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
+from pril.tables.task import Task
 from tables import GRADES, make_rows, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
@@ -243,6 +247,16 @@ def read_table(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_table_of_one_row(good, tmp_path, suffix):
+    write(tmp_path / f"t.{suffix}", [{"x": 1.5, "y": "good"}])
+    said = good("fit", f"t.{suffix}", "--label=y", "--classes=bad,good", "--holdout=0", "--json")
+    assert json.loads(said)["learned_rows"] == 1
+    assert json.loads(good("evaluate", "t.pril", f"t.{suffix}", "--json"))["rows"] == 1
+    good("predict", "t.pril", f"t.{suffix}", "-o", "out.csv")
+    assert len(read_table(tmp_path / "out.csv")) == 1
+
+
 def test_fit_tells_machines_the_same(good, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)
@@ -257,9 +271,12 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     rank = {grade: k for k, grade in enumerate(GRADES)}
     labelled = [row for row in rows if row["low"] or row["high"]]
     spans = [(rank.get(row["low"], 0), rank.get(row["high"], 3)) for row in labelled]
-    assert result["widths"]["1"] == sum(lo == hi for lo, hi in spans)
-    assert result["classes"][2]["exact"] == sum(span == (2, 2) for span in spans)
-    assert result["classes"][1]["lower"] == sum(lo == 1 < hi for lo, hi in spans)
+    assert result["zero_weight_rows"] == 0
+    assert result["widths"] == Counter(str(hi - lo + 1) for lo, hi in spans)
+    for k, entry in enumerate(result["classes"]):
+        assert entry["exact"] == sum(lo == k == hi for lo, hi in spans)
+        assert entry["lower"] == sum(lo == k < hi for lo, hi in spans)
+        assert entry["upper"] == sum(lo < k == hi for lo, hi in spans)
     assert result["learned_rows"] + result["holdout"]["rows"] == len(labelled)
     everything = json.loads(good("fit", "t.csv", *RANGES, "--holdout", 0, "--json"))
     assert everything["learned_rows"] == len(labelled)
@@ -367,8 +384,18 @@ def test_show_says_what_was_learned(good, tmp_path):
     assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
     out = good("show", "t.pril", "--top", 2)
     assert "and 3 smaller" in out
+    assert "smaller" not in good("show", "t.pril", "--top", 5)
     assert "300 rows of t.csv, labels low, high" in out
     assert "scikit-learn" in out
+
+
+def test_a_kernel_is_shown_without_weights(good, tmp_path):
+    model = pril.KernelPRIL(random_state=0).fit([[0.0], [1.0], [2.0]], [1, 2, 3])
+    pril.save(model, tmp_path / "k.pril")
+    out = good("show", "k.pril")
+    assert f"support     {len(model.dual_coef_)} row" in out
+    assert "smaller" not in out
+    assert json.loads(good("show", "k.pril", "--json"))["weights"] == {}
 
 
 def test_models_saved_by_the_library_work_too(good, bad, tmp_path):
@@ -423,9 +450,10 @@ def test_demo_runs_the_commands(call, tmp_path):
     assert {path.name for path in (tmp_path / "output").iterdir()} == {
         "flats.csv", "new.csv", "rated.csv", "flats.pril", "flats.png",
     }  # fmt: skip
-    for line in call("demo", "--json")[1].splitlines():
-        json.loads(line)
-    assert call("demo", "--quiet")[1] == ""
+    code, out, _ = call("demo", "--json")
+    assert code == 0
+    assert len([json.loads(line) for line in out.splitlines()]) == 4
+    assert call("demo", "--quiet")[:2] == (0, "")
 
 
 def test_fit_with_workers(call, bad, cluster, tmp_path):
@@ -1125,3 +1153,46 @@ def test_version_and_help_say_what_is_true(good):
     assert "else stdout" in good("predict", "--help")
     assert "parquet" not in good("stream", "--help")
     assert "prank" not in good("audit", "--help")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "least", "most"),
+    [
+        ("fit t.csv", "epochs", 1, None),
+        ("fit t.csv", "every", 1, None),
+        ("fit t.csv", "holdout", 0.0, 0.99),
+        ("fit t.csv", "max_features", 1, None),
+        ("fit t.csv", "nonlinear", 1, None),
+        ("fit t.csv", "seed", 0, 2**32 - 1),
+        ("fit t.csv", "workers", 1, None),
+        ("reproduce", "jobs", 1, None),
+        ("reproduce", "runs", 1, None),
+        ("show m.pril", "top", 1, None),
+    ],
+)
+def test_options_have_limits(command, option, least, most):
+    name, *arguments = command.split()
+
+    def parsed(value):
+        given = [*arguments, f"--{option.replace('_', '-')}={value}"]
+        return get_command(app).commands[name].make_context(name, given).params[option]
+
+    assert parsed(least) == least
+    with pytest.raises(BadParameter, match=r"range|than or equal"):
+        parsed(least - 1)
+    if most is not None:
+        assert parsed(most) == most
+        with pytest.raises(BadParameter, match=r"range|than or equal"):
+            parsed(most + 1)
+
+
+def test_defaults_are_those_of_a_task():
+    assert FitOptions(label="y").task() == Task(("y",))
+    assert Task(("y",)).epochs == 10  # as the help says
+    defaults = get_command(app).commands["show"].make_context("show", ["m.pril"]).params
+    assert defaults["top"] == 10
+    options = [one for command in get_command(app).commands.values() for one in command.params]
+    switched_on = {option.name for option in options if option.default is True}
+    assert switched_on == {"scale", "impute", "one_hot", "shuffle"}
+    defaults = get_command(app).commands["reproduce"].make_context("reproduce", []).params
+    assert (defaults["runs"], defaults["quick"], defaults["seed"]) == (100, False, 0)

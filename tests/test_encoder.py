@@ -1,5 +1,7 @@
 """Columns to features: scikit-learn's own ColumnTransformer is the twin."""
 
+import math
+import sys
 from decimal import Context, Decimal
 
 import numpy as np
@@ -14,6 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril import PRIL, load, save
@@ -99,6 +102,12 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.parametrize("impute", [True, False])
+def test_tags_say_what_it_takes(impute):
+    takes = get_tags(ColumnEncoder(impute=impute)).input_tags
+    assert (takes.string, takes.categorical, takes.allow_nan) == (True, True, impute)
+
+
 def test_columns_of_an_array_are_numbered():
     table = frame()
     encoder = ColumnEncoder().fit(table.to_numpy())
@@ -158,12 +167,20 @@ def test_missing_and_unseen_words():
     assert empty.transform(pa.table({"x": [None, 5.0], "z": [1.5, 1.5]}))[0].tolist() == [0.0, 0.0]
 
 
+NOT_UTF_8 = pa.array([b"1", b"\xff", b"3"]).view(pa.string())
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
         (["1", "x", "3"], "row 1: column 'x' is 'x', not a number"),
         ([1.0, 2.0, np.inf], "row 2: column 'x' is inf, which is not finite"),
         (["1", "-inf", "3"], "row 1: column 'x' is -inf, which is not finite"),
+        (NOT_UTF_8, "row 1: column 'x' is b'.xff', not a number"),
+        (
+            [1.0, -math.sqrt(sys.float_info.max), 2.0],
+            "row 1: column 'x' is -1.34.*e\\+154, too large for its square",
+        ),
     ],
 )
 def test_bad_numbers_are_named(cells, said):
@@ -320,6 +337,7 @@ def test_ordered_categories_are_ranks(tmp_path):
     [
         (["a", None, 2.5], "row 2: column '{}' is 2.5, but 'a' in a row before: a column holds"),
         ([None, 1, 2, "b"], "row 3: column '{}' is 'b', but 1 in a row before: a column holds"),
+        ([np.nan, "a", 3], "row 2: column '{}' is 3, but 'a' in a row before: a column holds"),
     ],
 )
 def test_a_column_of_numbers_and_words_is_refused(cells, said):

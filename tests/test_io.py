@@ -31,6 +31,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
+from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils.fixes import parse_version
@@ -109,13 +110,14 @@ FOREIGN = {  # with steps of other libraries
     "frozen scaler": pipeline(FrozenEstimator(StandardScaler().fit(X))),
     "nested": make_pipeline(StandardScaler(), pipeline(pril.PolynomialMap())),
     "ranges in front": make_pipeline(StandardScaler(), pril.PredictionRanges(frozen())),
+    "neighbours": pipeline(KNeighborsTransformer(n_neighbors=3)),  # it keeps a sparse matrix
     "learners inside": pipeline(
         FeatureUnion([("map", pril.PolynomialMap()), ("scaled", StandardScaler())]),
         SelectFromModel(pril.OrderedLogit(random_state=0), threshold=-np.inf),
     ),
 }
 ROWS = {
-    **dict.fromkeys(("half-life", "sparse", "landmarks, sparse"), csr_array(X)),
+    **dict.fromkeys(("half-life", "sparse", "landmarks, sparse", "neighbours"), csr_array(X)),
     **dict.fromkeys(("names", "map, pandas"), TABLE[["b", "c"]]),
     **dict.fromkeys(("encoder", "encoder, bounded"), sparse_table(60)),
     **dict.fromkeys(("table", "table, pandas"), TABLE),
@@ -340,6 +342,17 @@ def test_a_checkpoint_holds_more_than_a_model(data, spot, tmp_path):
         pril.load(tmp_path / "check")
     with pytest.raises(ValueError, match="is a model, not a checkpoint"):
         read(spot, kind="checkpoint")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_array])
+def test_a_kernel_without_support_comes_back(kind, tmp_path):
+    model = pril.KernelPRIL(classes=CLASSES).partial_fit(kind(X[:2]), [(1, 4), (1, 4)])
+    pril.save(model, tmp_path / "model.pril")
+    again = pril.load(tmp_path / "model.pril")
+    assert len(again.dual_coef_) == 0
+    for one in (model, again):
+        one.partial_fit(kind(X), LABELS)
+    assert same(again.latent(X), model.latent(X))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 12])
@@ -644,6 +657,61 @@ def test_every_array_damaged(name, files, spot):
         rest = {other: members[other] for other in members if other != member}
         assert str(key) in refused(spot, sealed(rest))
     assert "x.npy" in refused(spot, sealed({**members, "x.npy": npy(np.zeros(3))}))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "last"),
+    [
+        ("PRIL", "n_iter", 2**63 - 1),
+        ("KernelPRIL", "origin", 2**53),
+        ("last iterate", "pos", 624),
+        ("last iterate", "has_gauss", 1),
+    ],
+)
+def test_numbers_at_their_limits(name, key, last, files, spot):
+    members = members_of(files[name])
+    header = json.loads(members["pril.json"])
+    [path] = [path for path, _ in places(header) if path[-1] == key]
+    for value, is_right in (
+        (0, name != "KernelPRIL"),
+        (last, True),
+        (-1, False),
+        (last + 1, False),
+    ):
+        forged = changed(header, path, lambda item, key, value=value: item.update({key: value}))
+        data = sealed({**members, "pril.json": json.dumps(forged).encode()})
+        if is_right:
+            spot.write_bytes(data)
+            assert len(pril.load(spot).predict(X)) == len(X)
+        else:
+            assert key in refused(spot, data)
+
+
+def test_sparse_rows_made_by_hand(files, spot):
+    members = members_of(files["sparse"])
+    header = json.loads(members["pril.json"])
+    [name] = [name for path, name in places(header) if path[-1] == "indptr"]
+    right = np.load(io.BytesIO(members[name]))
+    for wrong in (right[:0], right + 1, np.concatenate([[0], right[-1:], right[1:-2], right[-1:]])):
+        assert "indptr must ascend from 0" in refused(spot, sealed({**members, name: npy(wrong)}))
+    for wrong in (right[:-1], np.append(right, right[-1] + 1)):
+        message = refused(spot, sealed({**members, name: npy(wrong)}))
+        assert "as many indices as numbers" in message
+
+
+def test_one_class_and_one_named_feature_come_back(tmp_path):
+    model = pril.PRIL().fit(TABLE[["b"]], [3] * 60)
+    pril.save(model, tmp_path / "model.pril")
+    again, about = read(tmp_path / "model.pril", kind="model")
+    assert again.predict(TABLE[["b"]]).tolist() == [3] * 60
+    assert (about.classes, about.features) == ([3], ["b"])
+
+
+def test_a_polynomial_of_the_largest_degree(spot):
+    pril.save(pipeline(pril.PolynomialMap(degree=1000, coef0=0)).fit(X[:, :1], LABELS), spot)
+    assert pril.load(spot)[0].degree == 1000
+    with pytest.raises(TypeError, match="1 features to the degree 1001"):
+        pril.save(pipeline(pril.PolynomialMap(degree=1001, coef0=0)).fit(X[:, :1], LABELS), spot)
 
 
 def test_a_file_made_by_hand_can_be_right(data, spot):

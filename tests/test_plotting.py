@@ -68,6 +68,14 @@ def test_areas_are_the_rows_inside_below_and_above(ax):
     np.testing.assert_allclose(drawn, model.thresholds_)
     said = [text.get_text() for text in ax.texts]
     assert said == [f"{k}\n{kinds[0][rank == k].mean():.0%}" for k in range(4)]
+    ends = [bars(ax)[0][0, 0], *model.thresholds_, bars(ax)[0][-1, 1]]
+    np.testing.assert_allclose(ax.get_xlim(), [ends[0], ends[-1]])
+    np.testing.assert_allclose(
+        [text.xy[0] for text in ax.texts], np.convolve(ends, [0.5, 0.5])[1:-1]
+    )
+    assert 35 <= len(bars(ax)[0]) <= 45
+    tops = [p.get_y() + p.get_height() for group in ax.containers for p in group]
+    assert ax.get_ylim()[1] > max(tops)
 
 
 def test_displays_of_pipelines_and_of_predictions_are_the_same():
@@ -99,6 +107,8 @@ def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
     exact = IntervalConfusionDisplay.from_predictions(y[:, 1], model.predict(X), ax=ax).matrix
     np.testing.assert_array_equal(exact, confusion_matrix(y[:, 1], model.predict(X)))
     assert [int(text.get_text()) for text in ax.texts[:16]] == matrix.ravel().tolist()
+    shares = matrix / np.maximum(matrix.sum(axis=1), 1)[:, np.newaxis]  # of each row
+    np.testing.assert_allclose(ax.images[0].get_array(), shares)
 
 
 def test_a_missing_prediction_is_refused_not_counted_as_the_lowest_class():
@@ -116,6 +126,43 @@ def test_few_and_many_classes_can_be_drawn(ax, K):
     np.testing.assert_allclose(lines, model.thresholds_)
 
 
+def names_on(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_of_many_classes_less_is_written():
+    for K, n_numbers, step in ((12, 144, 1), (13, 0, 1), (40, 0, 1), (41, 0, 2), (81, 0, 3)):
+        ax = IntervalConfusionDisplay.from_predictions(range(K), range(K)).ax_
+        assert len(ax.texts) == n_numbers
+        assert names_on(ax.xaxis) == names_on(ax.yaxis) == [str(k) for k in range(0, K, step)]
+    for K, share in ((8, "\n100%"), (9, "")):
+        ax = ScoreAxisDisplay.from_predictions(
+            np.arange(K), range(K), thresholds=np.arange(K - 1) + 0.5, classes=range(K)
+        ).ax_
+        assert [text.get_text() for text in ax.texts] == [f"{k}{share}" for k in range(K)]
+    plt.close("all")
+
+
+def test_long_names_are_cut_in_the_middle(ax):
+    longest, longer = 15 * "a" + 15 * "b", 15 * "a" + "c" + 15 * "b"
+    IntervalConfusionDisplay.from_predictions([longest, longer], [longer, longer], ax=ax)
+    assert names_on(ax.xaxis) == [longest, 15 * "a" + "…" + 14 * "b"]
+
+
+def test_ten_weights_are_drawn_unless_others_are_asked_for(ax):
+    X = np.random.default_rng(0).normal(size=(50, 12))
+    model = PRIL(random_state=0).fit(X, X[:, 0] > 0)
+    largest = [str(j) for j in np.argsort(-np.abs(model.coef_), kind="stable")]
+    for drawn, n in (
+        (plot_model(model), 10),
+        (WeightsDisplay.from_estimator(model).ax_, 10),
+        (WeightsDisplay.from_estimator(model, top=11).plot(ax=ax).ax_, 10),
+        (plot_model(model, top=12), 12),
+    ):
+        assert names_on(drawn.yaxis) == largest[:n]
+    plt.close("all")
+
+
 @pytest.mark.parametrize("K", [4, 12, 60])
 def test_names_of_classes_do_not_cover_each_other(K):
     X, y = survey(2000, K)
@@ -125,6 +172,7 @@ def test_names_of_classes_do_not_cover_each_other(K):
         boxes = [text.get_window_extent() for text in ax.texts]
         assert len(boxes) >= min(K, 12)
         assert not [1 for one, other in combinations(boxes, 2) if one.overlaps(other)]
+        assert min(box.y0 for box in boxes) >= ax.get_window_extent().y1  # above the axes
     plt.close("all")
 
 
@@ -182,6 +230,9 @@ def test_reliability_curves_are_means_of_bins(ax):
         if (rows := (below >= k / 10) & (below < (k + 1) / 10)).any()
     ]
     np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
+    assert ax.lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    for low, high in (ax.get_xlim(), ax.get_ylim()):
+        assert low < 0.0 < 1.0 < high
     assert display.error == calibration_error(y, model.predict_proba(X))
     some = np.column_stack([y, np.where(np.arange(400) < 300, y, 2)])
     part = ReliabilityDisplay.from_estimator(model, X, some)
@@ -206,6 +257,9 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals():
         wanted = sorted(zip(rows["lower"], rows["upper"], strict=True))
         np.testing.assert_allclose(found, wanted)
         assert len(ax.get_yticks()) == n_groups
+        places = np.sort(drawn[:, 0, 1]).reshape(n_groups, -1)  # around the name of each group
+        np.testing.assert_allclose(places.mean(axis=1), range(n_groups), atol=1e-9)
+        assert (np.abs(places - np.arange(n_groups)[:, np.newaxis]) < 0.5).all()
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
         plot_bootstrap(table, term="weights")
 

@@ -5,6 +5,7 @@ import datetime
 import errno
 import gzip
 import json
+import math
 import os
 import pickle
 import re
@@ -303,6 +304,13 @@ def test_large_labels_stay_apart(good, bad, tmp_path):
     assert f"column 'y' is about {int(float(LARGE))}, which is too large for a label" in said
     write(tmp_path / "gap.csv", [*rows, {"x": 1, "y": ""}])
     assert "too large for a label" in bad("fit", "gap.csv", "--label", "y")
+    exact = [2**53 - 3, 2**53 - 2, 2**53 - 1]  # as floats, and no other number is rounded to them
+    gap = [{"x": 1, "y": ""}, *({"x": k % 7, "y": exact[k % 3]} for k in range(60))]
+    write(tmp_path / "gap.csv", gap)
+    good("fit", "gap.csv", "--label", "y")
+    assert pril.load("gap.pril").classes_.tolist() == exact
+    write(tmp_path / "gap.csv", [*gap, {"x": 1, "y": 2**53}])
+    assert f"row 62: column 'y' is about {2**53}, which" in bad("fit", "gap.csv", "--label", "y")
 
 
 def test_unsigned_labels(good, bad, tmp_path):
@@ -310,10 +318,15 @@ def test_unsigned_labels(good, bad, tmp_path):
     small = pa.array([k % 3 for k in x], pa.uint64())
     pq.write_table(pa.table({"x": x, "y": small}), tmp_path / "t.parquet")
     good("fit", "t.parquet", "--label", "y")
-    large = pa.array([2**64 - 1 - k % 3 for k in x], pa.uint64())
-    pq.write_table(pa.table({"x": x, "y": large}), tmp_path / "t.parquet")
-    said = bad("fit", "t.parquet", "--label", "y")
-    assert f"t.parquet, row 1: column 'y' is {2**64 - 1}, which is too large for a label" in said
+    last = pa.array([2**63 - 1 - k % 3 for k in x], pa.uint64())
+    pq.write_table(pa.table({"x": x, "y": last}), tmp_path / "t.parquet")
+    good("fit", "t.parquet", "--label", "y")
+    assert pril.load("t.pril").classes_.tolist() == [2**63 - 3, 2**63 - 2, 2**63 - 1]
+    for first in (2**63, 2**64 - 1):
+        large = pa.array([first, *last.to_pylist()[1:]], pa.uint64())
+        pq.write_table(pa.table({"x": x, "y": large}), tmp_path / "t.parquet")
+        said = bad("fit", "t.parquet", "--label", "y")
+        assert f"t.parquet, row 1: column 'y' is {first}, which is too large for a label" in said
 
 
 # --- Matrices that do not fit together -----------------------------------------------------------
@@ -453,6 +466,14 @@ def test_folders_above_the_table_are_no_columns(tmp_path):
     for place in (path, path.parent, f"{path.parent}/*.csv"):
         assert open_table(str(place)).schema.names == ["x"]
     assert open_table(f"{tmp_path}/*/t.csv").schema.names == ["x", "run"]
+    for name in ("plain", "=3"):
+        (tmp_path / "folder" / name).mkdir(parents=True)
+        write(tmp_path / "folder" / name / "t.csv", [{"x": 1}])
+    assert open_table(str(tmp_path / "folder")).schema.names == ["x"]
+    (tmp_path / "both" / "x=7").mkdir(parents=True)
+    write(tmp_path / "both" / "x=7" / "t.csv", [{"x": 1}])  # a column of the file is used
+    [(_, block)] = open_table(str(tmp_path / "both")).blocks()
+    assert block["x"].to_pylist() == ["1"]
 
 
 def test_dates_and_booleans_are_the_same_in_every_format(good, tmp_path):
@@ -510,10 +531,16 @@ def test_row_numbers_are_no_features(good, call, tmp_path):
         ("income", np.random.default_rng(0).permutation(10**6)[:40], False),
         ("n", np.arange(40) % 39, False),
         ("n", np.arange(40) + 0.5, False),
+        ("id", np.append(np.arange(39), 0.5), False),
+        ("id", np.arange(9), False),
+        ("n", np.arange(10), True),
+        ("income", np.random.default_rng(0).permutation(10**6)[:99], False),
+        ("income", np.random.default_rng(0).permutation(10**6)[:100], True),
     ],
 )
 def test_row_ids_of_small_tables_are_warned_of(call, tmp_path, name, cells, warns):
-    table = pd.DataFrame({name: cells, "x": np.arange(40) % 7, "y": np.arange(40) // 20})
+    row = np.arange(len(cells))
+    table = pd.DataFrame({name: cells, "x": row % 7, "y": row * 2 // len(cells)})
     table.to_csv(tmp_path / "t.csv", index=False)
     code, _, err = call("fit", "t.csv", "--label", "y", "-q")
     assert code == 0
@@ -595,8 +622,11 @@ def test_svmlight_with_odd_features(bad, tmp_path):
         "t.svm, row 2: feature 2000000000 is 1.0: a table has at most 16,777,216 features" in said
     )
     assert said.endswith("to allow more pass --max-features")
-    (tmp_path / "t.svm").write_text("1 1:1\n2 1:2\n1 1:inf\n")
-    assert "t.svm, row 3: feature 1 is inf" in bad("fit", "t.svm", "--label", "label")
+    largest = math.sqrt(sys.float_info.max)
+    for cell, reason in (("inf", "it is not finite"), (largest, "its square is too large")):
+        (tmp_path / "t.svm").write_text(f"1 1:1\n2 1:2\n1 1:{cell}\n")
+        said = bad("fit", "t.svm", "--label", "label")
+        assert f"t.svm, row 3: feature 1 is {cell}: {reason}" in said
 
 
 def test_more_features_if_asked_for(good, bad, tmp_path, monkeypatch):
@@ -678,6 +708,13 @@ def test_a_missing_column_is_told_with_the_nearest_names(bad, tmp_path):
         "t.csv: there is no column 'rating'; the nearest of 58 columns are 'Rating', "
     )
     assert said.count("'") == 12
+    names = [f"c{k}" for k in range(13)]
+    write(tmp_path / "t.csv", [dict.fromkeys(names[:12], 1)] * 3)
+    said = bad("fit", "t.csv", "--label", "y")
+    known = ", ".join(map(repr, names[:12]))
+    assert said == f"t.csv: there is no column 'y'; the columns are {known}"
+    write(tmp_path / "t.csv", [dict.fromkeys(names, 1)] * 3)
+    assert "the nearest of 13 columns are" in bad("fit", "t.csv", "--label", "y")
 
 
 # --- How the command ends ------------------------------------------------------------------------
@@ -821,7 +858,7 @@ def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
         "pass 1/2: 150 rows (50%)", "pass 1/2: 300 rows (100%)",
         "pass 2/2: 150 rows (50%)", "pass 2/2: 300 rows (100%)",
     ]  # fmt: skip
-    assert all(re.fullmatch(r"[\d,]+ rows/s", speed) for _, speed in said)
+    assert all(re.fullmatch(r"[\d,]{1,13} rows/s", speed) for _, speed in said)
     for silent in ("--quiet", "--json"):
         assert call("fit", "t.csv", *RANGES, silent)[2] == ""
 
@@ -1035,18 +1072,18 @@ def test_a_key_that_is_there_twice_is_refused(bad, tmp_path, line, key):
 
 
 def test_a_row_that_is_too_long_is_refused(bad, tmp_path):
-    cell = "a" * (text.LONGEST_ROW + 1)
-    fits = "b" * (text.LONGEST_ROW - 100)
     said = "longer than 16,777,216 bytes, the most that a row may have"
-    for name, content, place in (
-        ("t.csv", f"x,w,y\n1,{fits},0\n2,{cell},1\n", "row 2: the row is "),
-        ("t.tsv", f'x\tw\ty\n1\t"\n{fits}"\t0\n2\t"\n{cell}{fits}"\t1\n', "row 2: the row is "),
-        ("u.csv.GZ", f"x,{cell}\n1,2\n", "the header is "),
-        ("t.jsonl", f'{{"x":1,"w":"{fits}","y":0}}\n{{"x":1,"w":"{cell}","y":0}}\n', "row 2: "),
-        ("t.svm", f"1 1:2\n0 1:1 # {cell}\n", "row 2: "),
+    for name, head, start, end, place in (
+        ("t.csv", "x,w,y\n", "1,", ",0", "row 2: the row is "),
+        ("t.tsv", "x\tw\ty\n", '1\t"\n', '"\t0', "row 2: the row is "),
+        ("u.csv.GZ", None, "x,", ",y", "the header is "),
+        ("t.jsonl", "", '{"x":1,"w":"', '","y":0}', "row 2: "),
+        ("t.svm", "", "1 1:2 #", "", "row 2: "),
     ):
+        longest = start + "a" * (text.LONGEST_ROW - len(start) - len(end)) + end
+        rows = f"{start}a{longest[len(start) :]}\n"
         with (gzip.open if name.endswith("GZ") else open)(tmp_path / name, "wt") as file:
-            file.write(content)
+            file.write(rows if head is None else f"{head}{longest}\n{rows}")
         refused = bad("fit", name, "--label", "y", "--features", "x")
         assert refused.startswith(name)
         assert refused.endswith(f"{place}{said}")

@@ -81,7 +81,7 @@ def test_a_run_goes_on_with_the_same_remote_table(server, good, call):
         patch.setattr("pril.tables.training.Run.describe", _stop)
         assert call(*command)[0] == 130
     said = call(*command, "--verbose")[2]
-    assert "continued at row" in said
+    assert "checkpoint: learn, continued at row 201\n" in said  # the last pass had been learned
     good("fit", folder / "flats.csv", *FIT, "-q", "-o", "local.pril")
     assert same_model("m.pril", "local.pril")
 
@@ -120,7 +120,8 @@ def test_cells_separated_by_semicolons(good, bad, tmp_path):
     text = write(tmp_path / "tabs.tsv", rows).read_text()
     (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
     assert bad("fit", "t.csv", *FIT).endswith("; for another separator pass --delimiter ';'")
-    assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", ";;")
+    for mark in (";;", "", "é", '"', "\n"):
+        assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", mark)
     assert bad("fit", "tabs.tsv", *FIT, "--delimiter", ";").endswith("is for CSV, and this is tsv")
     good("fit", "t.csv", *FIT, "--delimiter", ";", "-q", "-o", "t.pril")
     good("fit", "commas.csv", *FIT, "-q", "-o", "commas.pril")

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,9 @@ import pril
 from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
 from pril.metrics import calibration_error, interval_absolute_error, interval_accuracy
+from pril.reporting.contents import contents
 from pril.reporting.model_report import Report
+from pril.reporting.words import count, some_of
 from pril.tables import files
 from tables import GRADES, make_rows, write
 
@@ -143,6 +146,7 @@ def test_tables_of_hits_and_of_the_worst_rows_against_loops(tmp_path):
         sure = [at == k for *_, lo, hi, at in rows if lo == hi == k]
         assert (name, int(predicted), int(exact)) == (GRADES[k], len(own), len(sure))
         assert (inside, right) == (f"{np.mean(own):.1%}", f"{np.mean(sure):.1%}")
+    assert f"Learned: {model.t_} rounds, {model.n_mistakes_} mistakes" in page.texts
     _, *worst = page.tables["The worst rows"]
     wanted = sorted((-loss, -beyond, t) for loss, beyond, t, *_ in rows if loss)[:10]
     assert [int(row[0]) for row in worst] == [t for *_, t in wanted]
@@ -159,6 +163,8 @@ def test_it_says_how_the_model_was_learned(good, flats, tmp_path):
         if kind in ("read", "labels", "numbers", "learned", "held out", "coverage"):
             fact = f"{kind.capitalize()}: {fact}"
             assert any(text == fact or text.startswith(f"{fact}; ") for text in page.texts)
+    held_out = next(text for text in page.texts if text.startswith("Held out: "))
+    assert "with an exact label" in held_out
     classes = [line.split() for line in said if line.strip().split(" ")[0] in GRADES]
     assert page.tables["How the model was learned"][1:] == classes
     options = next(text for text in page.texts if text.startswith("Options: "))
@@ -185,6 +191,43 @@ def test_the_worst_rows_of_blocks_are_those_of_all_rows():
     assert [int(row.place) for row in report.worst] == wanted
     assert [row.position for row in report.worst] == wanted
     assert report.n_rows == len(report.rows.rank) == 300
+
+
+def test_the_loss_along_the_rows():
+    X, y = survey(50)
+    model = pril.PRIL(classes=GRADES, random_state=0).fit(X, y)
+    rng = np.random.default_rng(0)
+    rank, labels = rng.integers(0, 4, (2, 90))
+    report = Report(model, "rows", "")
+    report.add(
+        Outcomes(np.column_stack([labels, labels]), rank, np.zeros(90)),
+        lambda rows: [(str(t), {}) for t in rows],
+    )
+    [ax] = contents(report, {}, {})["running_loss"].axes
+    loss = np.abs(rank - labels)
+    running, constant = ax.lines
+    n = np.arange(1, 91)
+    np.testing.assert_allclose(running.get_xydata(), np.column_stack([n, np.cumsum(loss) / n]))
+    best = min(np.abs(labels - k).mean() for k in range(4))
+    np.testing.assert_allclose(constant.get_ydata(), best)
+    [stretches] = ax.patches
+    values, edges, _ = stretches.get_data()
+    assert (edges[0], edges[-1], len(values)) == (0, 90, 20)
+    found = [loss[int(a) : int(b)].mean() for a, b in pairwise(edges)]
+    np.testing.assert_allclose(values, found)
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1e3, "1,000 rows")]
+)
+def test_numbers_of_things(n, said):
+    assert count(int(n), "row") == said
+
+
+def test_long_lists_are_shortened():
+    names = [f"c{k}" for k in range(13)]
+    assert some_of(names[:12]) == ", ".join(names[:12])
+    assert some_of(names) == ", ".join([*names[:12], "and 1 more"])
 
 
 def test_blocks_of_a_table_give_the_same_bytes(good, flats, tmp_path, monkeypatch):
@@ -323,6 +366,8 @@ def test_the_weights_of_a_class_stand_under_its_name(tmp_path):
     assert sorted(names) == sorted(GRADES)
     for j, *cells in rows:
         assert cells == [f"{weights[name][int(j)]:.4g}" for name in names]
+    largest = np.argsort(-np.abs(model.coef_).max(axis=0), kind="stable")
+    assert [int(j) for j, *_ in rows] == largest.tolist()
 
 
 @pytest.mark.parametrize(
@@ -358,6 +403,10 @@ def test_few_and_many_classes_make_a_page(n_classes, tmp_path):
     pril.report(model, X, y, tmp_path / "report.html")
     page = read(tmp_path / "report.html")
     assert len(page.tables["Hits by class"]) == min(n_classes, 40) + 1
+    said = " ".join(page.texts)
+    assert ("further class" in said) == (n_classes > 40)
+    assert n_classes <= 40 or f"{n_classes - 40} further classes left out" in said
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
 
 
 # --- Hostile text ---

@@ -26,7 +26,7 @@ from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import Stopped, Stream, chunks
-from pril.tables.text import LONGEST_ROW
+from pril.tables.text import LONGEST_ROW, whole_lines
 from pril.tables.training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
 
@@ -326,6 +326,16 @@ def test_chunks_are_whole_lines():
         assert all(chunk.endswith(b"\n") for chunk in found)
 
 
+@pytest.mark.parametrize("size", range(1, 11))
+def test_lines_that_are_too_long_come_alone_and_cut(monkeypatch, size):
+    monkeypatch.setattr("pril.tables.text.LONGEST_ROW", 10)
+    lines = [b"a", b"b" * 10, b"c" * 11, b"d" * 12, b"e", b"f" * 35, b"g" * 10, b"h" * 30]
+    data = b"\n".join(lines)
+    found = list(whole_lines(data[k : k + size] for k in range(0, len(data), size)))
+    assert b"".join(found) == b"".join(line[:11] + b"\n" for line in lines)
+    assert {b"c" * 11 + b"\n", b"d" * 11 + b"\n", b"f" * 11 + b"\n"} <= set(found)
+
+
 # --- Real processes ------------------------------------------------------------------------------
 
 
@@ -479,6 +489,31 @@ def test_the_same_rows_again_are_not_learned_twice(stream_in_place):
     assert path.read_bytes() != done
 
 
+def test_losses_are_printed_for_people_and_machines(stream_in_place):
+    rows = make_rows(60, seed=3)
+    *lines, _ = map(json.loads, stream_in_place(rows, "--json").splitlines())
+    assert [line["rows"] for line in lines] == [1, 2, 4, 8, 16, 32]
+    loss = [line["rows"] * line["mean_loss"] for line in lines]
+    recent = np.diff(loss, prepend=0) / np.diff([line["rows"] for line in lines], prepend=0)
+    np.testing.assert_allclose([line["since_last"] for line in lines], recent)
+    head, first, *_ = stream_in_place(rows, "--again").splitlines()
+    assert head.split() == ["mean", "loss", "since", "last", "rows"]
+    assert first.split()[-1] == "1"
+
+
+def test_a_model_of_other_rows_learns_them(stream_in_place, tmp_path, feed, call):
+    """What the last run has learned is remembered only for the model and options of that run."""
+    rows, path = make_rows(60, seed=3), stream_in_place.path
+    feed(json_lines(rows))
+    keep = ["--checkpoint", tmp_path / "state"]
+    assert call("stream", path, "-o", tmp_path / "other.pril", *keep)[0] == 0
+    (tmp_path / "other.pril").replace(path)
+    for options in ([], ["--half-life", "50"]):
+        before = path.read_bytes()
+        assert "already" not in stream_in_place(rows, *options)
+        assert path.read_bytes() != before
+
+
 def test_stopped_before_the_rows_were_compared(stream_in_place, monkeypatch):
     """No checkpoint is left that would hide what the last run has learned."""
     rows, path = make_rows(60, seed=3), stream_in_place.path
@@ -507,6 +542,7 @@ def test_a_longer_input_goes_on_where_the_last_one_ended(stream_in_place, tmp_pa
     whole = io.read(path, kind="model")
     assert grown[1].notes["streamed"] == whole[1].notes["streamed"]
     assert grown[1].notes["finished"]["position"] == whole[1].notes["finished"]["position"]
+    assert len(whole[1].notes["finished"]["position"]["early"]) == 6  # after 1, 2, 4, ... 32 rows
     np.testing.assert_array_equal(grown[0][-1].coef_, whole[0][-1].coef_)
 
 

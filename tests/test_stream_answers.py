@@ -211,6 +211,10 @@ def test_an_id_comes_back_as_it_was_written(path, value, name):
     assert [row.pop(name) for row in objects(stream)] == [*[json.loads(value)] * 2, None]
     if "quoted" not in name:
         assert all(f": {value}, " in line for line in stream.answers[:2])
+    cells = '"size": 1, "age": 3, "town": "Rome", "low": null, "high": null, "other": 5'
+    whole = f"{{{json.dumps(name)}: {value}, {cells}}}\n".encode()
+    said = objects(answered(path, 2 * whole, key=name))
+    assert [row[name] for row in said] == [json.loads(value)] * 2
     plain = answered(path, quick + slow + without)
     assert [list(row) for row in objects(stream)] == [[name, "prediction", "score"]] * 3
     assert [{**row, name: 0} for row in objects(plain)] == [
@@ -348,7 +352,7 @@ def test_a_bad_line_keeps_its_id_if_that_can_be_read(path):
     assert [row.get("line") for row in said] == [1, 2, 3, None]
 
 
-def test_bad_lines_of_csv_are_answered(path):
+def test_bad_lines_of_csv_are_answered(path, logit):
     header, *lines = csv_lines(make_rows(10, seed=3)).splitlines()
     data = b"\n".join([b"", header, lines[0], b"", b"x,old,3,Rome,,,1", b"1,2", *lines[1:], b""])
     said = list(csv.DictReader(answered(path, data, key="id", skip=True).answers))
@@ -356,8 +360,27 @@ def test_bad_lines_of_csv_are_answered(path):
     assert [row["id"] for row in said][1:4] == ["", "x", "1"]
     assert "not a number" in said[2]["error"]
     assert "2 cells where the header has 7" in said[3]["error"]
+    chances = list(csv.DictReader(answered(logit, data, key="id", skip=True, chances=True).answers))
+    for row, other in zip(said[1:4], chances[1:4], strict=True):
+        assert {name: other[name] for name in row} == row
+        assert set(other.values()) == set(row.values())
     clean = csv.DictReader(answered(path, csv_lines(make_rows(10, seed=3))).answers)
     assert [row["score"] for row in said if row["score"]] == [row["score"] for row in clean]
+
+
+def test_the_longest_lines_are_read(path, monkeypatch):
+    for module in ("text", "stream", "answers"):
+        monkeypatch.setattr(f"pril.tables.{module}.LONGEST_ROW", 100)
+    header, row = b'size,age,town,"%s"', b"1,2,Rome,"
+    padded = header % (b"x" * (100 - len(header) + 2))
+    assert len(padded) == 100
+    for start, line in ((b"", b'{"age": 3}'), (padded + b"\n", row)):
+        said = answered(path, start + line.ljust(100) + b"\n", ()).answers
+        assert len(said) == (2 if start else 1)
+        with pytest.raises(TableError, match="<stdin>, row 1: longer than"):
+            answered(path, start + line.ljust(101) + b"\n", ())
+    with pytest.raises(TableError, match="<stdin>: the header is longer than"):
+        answered(path, header % (b"x" * (101 - len(header) + 2)) + b"\n" + row + b"\n", ())
 
 
 def test_rows_that_come_alone_are_evaluated_in_time(path):

@@ -250,6 +250,9 @@ def test_every_row_has_the_same_chance_to_be_sampled():
         sample = Reservoir(5, seed, schema)
         for first in range(0, 20, 4):
             sample.add(first, block.slice(first, 4), np.ones(4, dtype=bool))
+        whole = Reservoir(5, seed, schema)
+        whole.add(0, block, np.ones(20, dtype=bool))
+        assert sample.rows() == whole.rows()
         counts[sample.rows().column("x").to_numpy().astype(int)] += 1
     assert counts.sum() == 1000
     assert np.abs(counts - 50).max() < 4 * np.sqrt(200 * 0.25 * 0.75)

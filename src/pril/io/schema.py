@@ -272,8 +272,7 @@ def _check_kernel(learner: Any, at: str) -> None:
     has_positions = not is_csr(memory.rows) and memory.rows.ndim == 1
     if has_positions != (before.kernel == "precomputed"):
         raise InputError(f"{at} has support rows that kernel={before.kernel!r} cannot have")
-    if not has_positions:
-        before._kernel()
+    before._kernel()
     each(before.kernel_params or {}, f"{at}.kernel_params", {}, kind=Number)
 
 

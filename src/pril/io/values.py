@@ -225,7 +225,7 @@ class CsrNode(_Object, tag="csr"):
                 raise InputError(f"{at}.{name} must be a list of {types}, not of {part.dtype}")
             parts.append(part)
         data, indices, indptr = parts
-        if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        if indptr[:1].tolist() != [0] or (np.diff(indptr) < 0).any():
             raise InputError(f"{at}.indptr must ascend from 0")
         if not indptr[-1] == len(data) == len(indices):
             raise InputError(f"{at} must have as many indices as numbers")

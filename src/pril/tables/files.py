@@ -105,10 +105,10 @@ class Table(ABC):
         self, file: Path, batch: pa.RecordBatch, columns: list[str]
     ) -> pa.RecordBatch:
         """Return the columns of a batch from a file, and those that its folders name."""
-        at = self.files.index(file) if self.partitions else 0
         for name in columns:
             if name in self.partitions:
-                value = pa.scalar(self.partitions[name][at] or None, pa.string())
+                cell = self.partitions[name][self.files.index(file)]
+                value = pa.scalar(cell or None, pa.string())
                 batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         return batch.select(columns) if self.partitions else batch
 

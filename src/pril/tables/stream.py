@@ -256,8 +256,6 @@ class Stream:
     def _new_lines(self, lines: list[bytes], skip: Position) -> list[bytes]:
         """Return the lines that the checkpoint has not seen; check that the others are the same."""
         old = max(0, skip.rows - self.position.rows)
-        if old == 0:
-            return lines
         self.position.advance(lines[:old])
         if self.position.rows == skip.rows and self.position.checksum != skip.checksum:
             raise self._another_stream(f"{NAME} has other rows", skip)
