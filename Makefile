@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 OLDEST := .venv-oldest
+# Tests start many processes: each would compile all it imports.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-slow attack test-oldest docs lint bench dist format clean
 
@@ -66,17 +68,17 @@ clean:
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --python .venv --editable '.[test,docs]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python .venv --editable '.[test,docs]'
 	touch $@
 
 .venv-demo/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python -m pip install --quiet uv
-	.venv-demo/bin/uv pip install --quiet --python .venv-demo --editable '.[plot]'
+	.venv-demo/bin/uv pip install --quiet --compile-bytecode --python .venv-demo --editable '.[plot]'
 	touch $@
 
 $(OLDEST)/installed: pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet uv
-	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST) --resolution lowest-direct --editable '.[test]'
+	$(OLDEST)/bin/uv pip install --quiet --compile-bytecode --python $(OLDEST) --resolution lowest-direct --editable '.[test]'
 	touch $@
