@@ -1,3 +1,4 @@
+import gc
 import os
 import random
 import shutil
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(items):
     """Shuffle the tests by the seed in PRIL_ORDER: none may depend on another."""
     if seed := os.environ.get("PRIL_ORDER"):
         random.Random(seed).shuffle(items)  # noqa: S311
+
+
+def pytest_collection_finish():
+    """Keep what was imported out of every search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

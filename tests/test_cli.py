@@ -541,7 +541,7 @@ def test_stdin_and_stdout(good, feed, tmp_path):
 
 
 def test_a_reader_who_has_seen_enough(tmp_path, program):
-    write(tmp_path / "long.csv", make_rows() * 700)
+    write(tmp_path / "long.csv", make_rows() * 100)
     with subprocess.Popen(
         [*program, "predict", str(made_model(tmp_path)), str(tmp_path / "long.csv")],
         stdout=subprocess.PIPE,

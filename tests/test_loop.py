@@ -24,7 +24,7 @@ LEARNERS = [
 ]
 UNEVEN = tuple(BY_NAME[name].load() for name in reference.UNEVEN)
 CONTAINERS = st.sampled_from([np.asarray, csr_array])
-few = settings(max_examples=15)  # for each of a dozen learners
+few = settings(max_examples=10)  # for each of a dozen learners
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
 

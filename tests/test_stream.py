@@ -437,6 +437,7 @@ def test_fit_survives_kill_9(tmp_path, program):
     assert list((tmp_path / "state").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_stream_survives_kill_9(tmp_path, program):
     path = fitted(tmp_path)
     rows = make_rows(500, seed=3)

@@ -371,7 +371,7 @@ class CrashingCheckpoint(Checkpoint):
 @pytest.mark.parametrize(
     ("name", "suffix", "step", "more"),
     [
-        ("pril", "csv", 1, {}),
+        ("pril", "csv", 2, {}),
         ("mpril", "parquet", 9, {}),
         ("kernel", "jsonl", 9, {}),
         ("perceptron", "csv", 9, {}),
