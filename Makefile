@@ -22,9 +22,11 @@ test-slow: .venv/installed
 attack: .venv/installed
 	$(BIN)/pytest -n auto -m attack tests/attack
 
-# With the lower bounds in pyproject.toml. Old packages may use what newer ones deprecate.
+# With the lower bounds in pyproject.toml; TESTS="tests/test_io.py ..." runs some of the tests. Old
+# packages may use what newer ones deprecate.
 test-oldest: $(OLDEST)/installed
-	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow and not attack and not site" -W ignore::DeprecationWarning
+	$(OLDEST)/bin/pytest -n auto --dist worksteal -m "not slow and not attack and not site" \
+	  -W ignore::DeprecationWarning $(TESTS)
 
 # The site, in output/site, and a look at it: names, links, and two pages in Chromium if there is one.
 docs: .venv/installed
