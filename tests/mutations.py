@@ -61,6 +61,7 @@ TESTS = {
     "tables/pipeline": "pipeline stream_answers",
     "tables/remote": "remote",
     "tables/cluster": "cluster",
+    "tables/model": "report cli tables reliability",
     "tables/json": "stream stream_answers tables",
     "tables/encoder": "encoder tables training",
     "tables": "tables training encoder cli reliability quotes brackets stream remote cluster",

@@ -397,6 +397,14 @@ def reloaded(model, path):
     return pril.load(path)
 
 
+def test_close_thresholds_come_back(tmp_path):
+    X, y = np.zeros((60, 1)), np.arange(60) % 6  # nothing to learn but the shares of the classes
+    model = OrderedBoosting(max_iter=1, random_state=0).fit(X, y)
+    assert np.diff(model.thresholds_).min() < 1.0
+    again = reloaded(model, tmp_path / "model.pril")
+    np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
+
+
 def test_damaged_arrays_are_refused_or_harmless(tmp_path):
     """Compiled code trusts every index: none that is wrong may get there."""
     X, y = mixed_table(500)
