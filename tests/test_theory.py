@@ -470,9 +470,13 @@ def test_an_audit_of_mpril_uses_its_own_theorem():
     y = np.where(X[:, 0] > 0, 2, 1)
     X[:, 0] = np.clip(X[:, 0] + 0.2 * np.sign(X[:, 0]), -1, 1)
     gamma = margin(X, y, "l1").gamma
-    found = audit(X, y, MPRIL(rate=multiplicative_step(gamma, 2)))
+    rate = multiplicative_step(gamma, 2)
+    found = audit(X, y, MPRIL(rate=rate))
     assert [bound.name for bound in found.bounds] == ["Theorem 4, at this step"]
     assert found.bounds[0].room >= 0
+    experts = 2 * (8 + 1)  # features and one threshold, each with two signs
+    bound = math.log(experts) / (rate * gamma - math.log(math.cosh(rate)))
+    assert found.bounds[0].bound == pytest.approx(bound)
     for refused in (lambda: audit(X, y, PRank()), lambda: regret(PRank(), X, y, 1.0)):
         with pytest.raises(TypeError, match="PRIL and MPRIL only, got PRank"):
             refused()
