@@ -371,3 +371,16 @@ def test_decimals_are_the_nearest_floats(kind):
     exact = pa.table({"x": [*map(float, numbers), None]})
     raw = ColumnEncoder(scale=False, bounded=False)
     np.testing.assert_array_equal(raw.fit(table).transform(table), raw.fit(exact).transform(exact))
+
+
+@pytest.mark.parametrize(
+    ("value", "impute", "said"),
+    [
+        (np.inf, True, "is inf, which is not finite"),
+        (-np.inf, False, "is -inf, which is not finite"),
+        (np.nan, False, "is nan, a missing value"),
+    ],
+)
+def test_a_wrong_number_of_an_array_is_named(value, impute, said):
+    with pytest.raises(RowError, match=f"X, row 1: column 'x0' {said}"):
+        ColumnEncoder(impute=impute).fit(np.array([[1.0, 1.0], [value, 2.0]]))

@@ -355,6 +355,14 @@ def test_a_kernel_without_support_comes_back(kind, tmp_path):
     assert same(again.latent(X), model.latent(X))
 
 
+def test_a_support_row_without_features_comes_back(tmp_path):
+    rows = csr_array(np.vstack([np.zeros_like(X[:1]), X]))
+    model = pril.KernelPRIL(classes=CLASSES).partial_fit(rows, [1, *LABELS[:, 0]])
+    assert model.support_[0] == 0
+    pril.save(model, tmp_path / "model.pril")
+    assert same(pril.load(tmp_path / "model.pril").latent(X), model.latent(X))
+
+
 @pytest.mark.parametrize("rows", [0, 1, 12])
 def test_an_encoder_comes_back_and_learns_on(rows, tmp_path):
     encoder = pril.ColumnEncoder(bounded=True).partial_fit(sparse_table(rows))

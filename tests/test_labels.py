@@ -178,6 +178,7 @@ REFUSED = {
     "dates": (np.array(["2020-01-01"], dtype="M8[ns]"), None, TypeError, r"y, row 0: labels must be numbers or strings, got datetime64"),
     "beyond int64": (np.array([2**63], dtype=np.uint64), None, ValueError, r"y: 9223372036854775808 is too large for a label"),
     "beyond float64 with gaps": ([2**60, NONE], [2**60], ValueError, r"too large for a label among Python objects"),
+    "one of them beyond float64": ([1, 2**60, NONE], [1], ValueError, r"y: 1152921504606846976 is too large for a label"),
     "a word beside categories": (
         pd.DataFrame({"lo": ["XS"], "hi": ordered(["L"], SIZES)}), None, ValueError, r"'XS' is not one of the categories",
     ),

@@ -250,8 +250,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
         if isinstance(X, pa.RecordBatch | pa.Table) or hasattr(X, "__arrow_c_stream__"):
             return to_batch(X)
-        finite = "allow-nan" if self.impute else True
-        X = check_array(X, dtype=None, ensure_all_finite=finite, estimator=self)
+        X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
         if hasattr(self, "numbers_") and X.shape[1] < self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but ColumnEncoder is expecting "
