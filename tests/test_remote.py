@@ -4,10 +4,14 @@ import functools
 import http.server
 import json
 import threading
+from types import SimpleNamespace
 
+import dask
 import pytest
 
 import pril
+from pril.errors import UnavailableError
+from pril.tables.cluster import returning_errors
 from tables import GRADES, make_rows, write
 
 LABELS = ("--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade")
@@ -194,6 +198,25 @@ def test_workers_read_an_object_store(bucket, good, tmp_path):
         text = write(tmp_path / "t.tsv", make_rows(100, seed=ord(name))).read_text()
         bucket(f"parts/{name}.csv", text.replace("\t", ";").encode())
     workers = ("--workers", "2", "-q", "-o")
-    good("fit", "s3://flats/parts", *FIT, "--delimiter", ";", *workers, "there.pril")
+    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):
+        # Forked workers would have the environment of the first test that forks.
+        good("fit", "s3://flats/parts", *FIT, "--delimiter", ";", *workers, "there.pril")
     good("fit", path.parent, *FIT, *workers, "here.pril")
     assert same_model("there.pril", "here.pril")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("ACCESS_DENIED"), "s3://b/a.csv: a worker cannot read this file: ACCESS_DENIED"),
+        (FileNotFoundError(2, "gone"), "s3://b/a.csv: a worker cannot find this file; all workers"),
+        (OSError(5, "Input/output error", "a.csv"), "[Errno 5] Input/output error: 'a.csv'"),
+        (UnavailableError("no network"), "no network"),
+    ],
+)
+def test_what_a_worker_cannot_read_is_named(error, said):
+    @returning_errors
+    def read(piece):
+        raise error
+
+    assert str(read(SimpleNamespace(name="s3://b/a.csv"))).startswith(said)

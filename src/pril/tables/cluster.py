@@ -22,7 +22,7 @@ import pyarrow as pa
 from dask import delayed
 from sklearn.base import clone
 
-from pril.errors import InputError, RowError
+from pril.errors import InputError, PrilError, RowError
 from pril.tables.cells import one_batch
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
@@ -81,7 +81,10 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
                 f"{piece.name}: a worker cannot find this file; all workers need the table"
             )
         except (ValueError, OSError) as error:
-            return error
+            if isinstance(error, PrilError) or getattr(error, "errno", 0) is not None:
+                return error
+            # Of an object store, where a worker may lack what the client has in its environment.
+            return TableError(f"{piece.name}: a worker cannot read this file: {error}")
 
     return attempt
 
