@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from learners import LINEAR, with_variants
-from pril import PRIL, OrderedLogit, PRank, WidrowHoff
+from pril import MPRIL, PRIL, OrderedLogit, PRank, WidrowHoff
 
 MODELS = [*with_variants(LINEAR), WidrowHoff(normalize=False), OrderedLogit(half_life=5.0)]
 NARROW, WIDE = 100, 1 << 16  # a few sparse rows of so many features are learned in place
@@ -45,9 +45,12 @@ def label_of(model, rng):
     return [low] if isinstance(model, PRank) else [(low, int(rng.integers(low, 5)))]
 
 
-@settings(max_examples=20)
+# Not MPRIL: all of its weights have a given sum, so that more features change each.
+@pytest.mark.parametrize(
+    "model", [model for model in MODELS if not isinstance(model, MPRIL)], ids=repr
+)
+@settings(max_examples=4)
 @given(
-    model=st.sampled_from(MODELS),
     kinds=st.lists(st.sampled_from(["good", "good", "good", "none", "NaN", "large", "unknown"])),
     seed=st.integers(0, 2**32 - 1),
 )
