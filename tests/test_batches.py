@@ -79,5 +79,5 @@ def test_memory_does_not_grow_with_the_rows(container, monkeypatch):
 
     assert beyond(lambda: model.predict(X)) < 150_000
     assert beyond(lambda: model.latent(X)) < 150_000
-    assert beyond(lambda: model.score(X, y)) < 400_000  # two bits a row, and their sum
+    assert beyond(lambda: model.score(X, y)) < 550_000  # of it 400 000: two bits a row, their sum
     assert beyond(lambda: model.decision_function(X)) < 600_000  # the answer has 1 280 000
