@@ -51,7 +51,7 @@ def read_rows(
     if not X.has_canonical_format:  # a feature stored twice would have a wrong square
         X = X.copy()
         X.sum_duplicates()
-    # SciPy chooses between two types; that the loop is compiled for one takes half the time.
+    # SciPy has two types of indices. With one of them the loop is compiled once, not twice.
     index = np.int32 if max(X.shape[1], X.nnz) < 2**31 else np.int64
     indices, indptr = (part.astype(index, copy=False) for part in (X.indices, X.indptr))
     return Csr(frozen(X.data), frozen(indices), frozen(indptr), constant)
