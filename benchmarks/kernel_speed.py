@@ -256,7 +256,7 @@ def reserved_gigabytes(module):
 
 def score_error(model, X, n=2000):
     """Return the root of the mean squared difference of scores from those in float64."""
-    support, rows = (np.asarray(to_host(part), np.float64) for part in (model._memory.rows, X[:n]))
+    support, rows = (np.asarray(to_host(part), np.float64) for part in (model.memory_.rows, X[:n]))
     ours = to_host(model._score_rows(pril.learners.kernel_pril.Points(X[:n])))
     exact = model._kernel().scores(rows, support, to_host(model.dual_coef_), -1)
     return np.sqrt(np.mean((ours - exact) ** 2))

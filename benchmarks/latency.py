@@ -47,7 +47,7 @@ def main():
         ),
         "— reading the label": lambda: ranking.read(label),
         "— ranks and their checks": lambda: ranking.to_intervals(known, model.order_),
-        "— copying the memory, so that a failure changes nothing": model._memory.copy,
+        "— copying the memory, so that a failure changes nothing": model.memory_.copy,
         "`predict`": lambda: model.predict(x),
     }  # fmt: skip
     table(["call", "best of 3000"], [[name, best_microseconds(f)] for name, f in parts.items()])

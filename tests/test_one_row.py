@@ -27,14 +27,14 @@ pytestmark = pytest.mark.filterwarnings(
 
 def bits(model):
     """Return all that a model has learned, comparable bit for bit."""
-    memory = getattr(model, "_memory", None)
+    memory = getattr(model, "memory_", None)
     return memory and (memory.numbers.tobytes(), memory.integers.tobytes())
 
 
 def everything(model):
     """Return all attributes of a model, what it has learned as bits."""
-    rest = {name: repr(value) for name, value in vars(model).items() if name != "_memory"}
-    return {**rest, "_memory": bits(model)}
+    rest = {name: repr(value) for name, value in vars(model).items() if name != "memory_"}
+    return {**rest, "memory_": bits(model)}
 
 
 def label_of(model, row):

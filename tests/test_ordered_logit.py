@@ -101,7 +101,7 @@ def test_it_learns_that_a_range_at_the_end_mostly_means_the_end():
     X, y, _ = table(6000)
     ranges = make_intervals(y, 1, 0.75, random_state=5)
     model = OrderedLogit(classes=CLASSES, random_state=0).fit(X, ranges)
-    evidence = model._memory.parts()
+    evidence = model.memory_.parts()
     given = evidence["ranges"][:2] / evidence["total"][:2]  # the range {1, 2} is the first
     assert given[0] == pytest.approx(0.75, abs=0.1)
     assert given[0] > 1.3 * given[1]  # twice as often, in truth

@@ -15,7 +15,7 @@ from strategies import smooth_streams
 
 def slow_posterior(model, x, left, right):
     """q_y P(y) inside the range, from the slow twin's q and its P."""
-    K, evidence = len(model.classes_), model._memory.parts()
+    K, evidence = len(model.classes_), model.memory_.parts()
     ranges, place = {}, 0
     for lo, hi in combinations(range(1, K + 1), 2):
         ranges[lo, hi] = np.zeros(K)
@@ -81,7 +81,7 @@ def test_it_knows_what_ranges_mean():
 
 def test_a_class_without_probability_can_still_be_the_label():
     model = OrderedLogit(classes=[1, 2, 3], average=False).partial_fit([[1.0]], [1])
-    model._memory.state.n[:] = 0.0  # the thresholds tie: class 2 has no probability
+    model.memory_.state.n[:] = 0.0  # the thresholds tie: class 2 has no probability
     assert model.posterior([[1.0]], [2]).tolist() == [[0.0, 1.0, 0.0]]
 
 

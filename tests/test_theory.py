@@ -348,11 +348,11 @@ def test_mprils_thresholds_stay_ordered_where_the_printed_proof_breaks():
     """For i < l the proof takes tau to fall with i; here it rises: tau = (0, 1)."""
     learner = MPRIL(signed=False, rate=0.5)
     learner.partial_fit([[1.0]], [2], classes=[1, 2, 3])  # n = (1, -1): theta_1 < theta_2
-    n = learner._memory.state.n.copy()
+    n = learner.memory_.state.n.copy()
     row = [[0.9]]
     assert learner.thresholds_[0] < learner.latent(row)[0] < learner.thresholds_[1]
     learner.partial_fit(row, [3])
-    np.testing.assert_array_equal(learner._memory.state.n - n, [0, 1])
+    np.testing.assert_array_equal(learner.memory_.state.n - n, [0, 1])
     assert learner.thresholds_[0] <= learner.thresholds_[1]
 
 

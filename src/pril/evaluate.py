@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state, indexable
 
-from pril.core import ranking
-from pril.core.classifier import OrdinalClassifier, naming_rows
+from pril.core import learning, ranking
+from pril.core.classifier import OrdinalClassifier, by_class, naming_rows
 from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
@@ -119,13 +119,13 @@ def progressive(
             f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
             "pipeline's other steps before it"
         )
-    batch, record = estimator._partial_fit(X, y, classes, recording=True)
+    batch, record = learning.learn_batch(estimator, X, y, classes, recording=True)
     if record is None:
         raise InputError("X has no rows and the estimator no classes yet: nothing to predict")
     scores = record.scores
     return Progress(
         predictions=estimator.order_[record.rank],
-        scores=scores[:, 0] if scores.shape[1] == 1 else estimator._by_class(scores),
+        scores=scores[:, 0] if scores.shape[1] == 1 else by_class(estimator.order_, scores),
         losses=ranking.interval_loss(batch.intervals, record.rank),
         hinge_losses=record.hinge,
         labelled=batch.labelled(),

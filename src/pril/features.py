@@ -129,15 +129,21 @@ class PolynomialMap(_FeatureMap):
         X = self._read(X, reset=True)
         self.__dict__.pop("_monomials", None)
         gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
-        powers = self._monomials.powers_
+        powers = self.powers_
         total = powers.sum(axis=1)
         rest = self.degree - total
         # A kernel value has each monomial times its multinomial coefficient, a mapped row its root.
         log = gammaln(self.degree + 1) - gammaln(powers + 1).sum(axis=1) - gammaln(rest + 1)
         scale = np.rint(np.exp(log)) * gamma**total * np.power(float(self.coef0), rest)
-        self._scale = np.sqrt(scale)
+        self.scale_ = np.sqrt(scale)
         self.n_output_features_ = len(powers)
         return self
+
+    @property
+    def powers_(self) -> Array:
+        """Power of each feature in each monomial, a row for each monomial."""
+        powers: Array = self._monomials.powers_
+        return powers
 
     @cached_property
     def _monomials(self) -> Any:
@@ -161,7 +167,7 @@ class PolynomialMap(_FeatureMap):
         check_is_fitted(self)
         X = self._read(X, reset=False)
         mapped = self._monomials.transform(X)
-        scale = self._scale.astype(mapped.dtype)
+        scale = self.scale_.astype(mapped.dtype)
         return mapped.multiply(scale).tocsr() if issparse(mapped) else mapped * scale
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
@@ -278,28 +284,28 @@ class LandmarkFeatures(_FeatureMap):
         """
         X = self._read(X, reset=True)
         n, d = X.shape
-        self._learned_with = {
+        self.learned_with_ = {
             "kernel": self.kernel,
             "gamma": 0.6 / d if self.gamma is None else float(self.gamma),
         }
         nystroem = Nystroem(
             n_components=min(self.n_landmarks, n),
             random_state=self.random_state,
-            **self._learned_with,
+            **self.learned_with_,
         ).fit(X)
         self.landmarks_ = nystroem.components_
         # The memory order that a loaded file has, so that products round the same.
-        self._projection = nystroem.normalization_.T.astype(np.float64, order="C")
-        self._offset = np.zeros(len(self._projection))
-        mean, square = self._offset.copy(), 0.0
+        self.projection_ = nystroem.normalization_.T.astype(np.float64, order="C")
+        self.offset_ = np.zeros(len(self.projection_))
+        mean, square = self.offset_.copy(), 0.0
         for _, similar in self._similarities(X):
             mean += similar.sum(axis=0, dtype=np.float64) / n
             square += np.square(similar, dtype=np.float64).sum() / n
         spread = square - mean @ mean  # of the centred similarities
         length = np.square(X.data if issparse(X) else X, dtype=np.float64).sum() / n
         factor = math.sqrt(3.0 * length / spread) if spread > 1e-12 * square else 1.0
-        self._projection *= factor
-        self._offset = factor * mean
+        self.projection_ *= factor
+        self.offset_ = factor * mean
         return self
 
     def transform(self, X: Any) -> Any:
@@ -319,7 +325,7 @@ class LandmarkFeatures(_FeatureMap):
         X = self._read(X, reset=False)
         n, d = X.shape
         first = 0 if issparse(X) else d
-        mapped = np.empty((n, first + len(self._offset)), dtype=X.dtype)
+        mapped = np.empty((n, first + len(self.offset_)), dtype=X.dtype)
         for rows, similar in self._similarities(X):
             mapped[rows, first:] = similar
         if issparse(X):
@@ -336,14 +342,14 @@ class LandmarkFeatures(_FeatureMap):
 
     def _similarities(self, X: Any) -> Iterator[tuple[slice, Array]]:
         """Yield the Nystroem features, centred and scaled, of batches of rows."""
-        kernel, gamma = self._learned_with["kernel"], self._learned_with["gamma"]
-        step = max(1, BLOCK_VALUES // len(self._offset))
+        kernel, gamma = self.learned_with_["kernel"], self.learned_with_["gamma"]
+        step = max(1, BLOCK_VALUES // len(self.offset_))
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
             values = pairwise_kernels(
                 X[rows], self.landmarks_, metric=kernel, filter_params=True, gamma=gamma
             )
-            yield rows, values @ self._projection - self._offset
+            yield rows, values @ self.projection_ - self.offset_
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
         """Return the names of the features: those of X, then one for each landmark.
@@ -360,5 +366,5 @@ class LandmarkFeatures(_FeatureMap):
         """
         check_is_fitted(self)
         names = check_feature_names_in(self, input_features)
-        landmarks = [f"landmark{k}" for k in range(len(self._offset))]
+        landmarks = [f"landmark{k}" for k in range(len(self.offset_))]
         return np.array([*names, *landmarks], dtype=object)

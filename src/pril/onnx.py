@@ -33,7 +33,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
-from pril.core.classifier import ProbabilityClassifier, ThresholdClassifier
+from pril.core.classifier import ProbabilityMixin, ThresholdMixin, check_ready
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
@@ -219,9 +219,9 @@ class _Graph:
 
 def _output(model: Any) -> tuple[str, int]:
     """Return the name and the width of what a learner gives besides its label."""
-    if isinstance(model, ProbabilityClassifier):
+    if isinstance(model, ProbabilityMixin):
         return "probabilities", len(model.order_)
-    return "scores", 1 if isinstance(model, ThresholdClassifier) else len(model.order_)
+    return "scores", 1 if isinstance(model, ThresholdMixin) else len(model.order_)
 
 
 def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
@@ -261,10 +261,10 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     score, cut, unit = _score(graph, learner, graph.joined(operator.inputs))
     found, largest = graph.add("Div", score, graph.numbers([unit])), score
     reported = found
-    if isinstance(learner, ProbabilityClassifier):
+    if isinstance(learner, ProbabilityMixin):
         found = largest = _chances(graph, found, cut / unit)
     graph.add("Identity", found, into=other)
-    by_size = not isinstance(learner, ThresholdClassifier)
+    by_size = not isinstance(learner, ThresholdMixin)
     if by_size or getattr(learner, "decision", "") == "mode" or len(cut) == 2:  # one class: 0
         rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
     else:
@@ -297,9 +297,10 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
 
 def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
     """Return scores, thresholds between sentinels, and the number that divides both."""
-    if hasattr(model, "_forest"):
-        return _boosted_score(graph, model, X), np.r_[-np.inf, model.thresholds_, np.inf], 1.0
-    w, cut, unit = model._parameters()
+    check_ready(model)
+    w, cut, unit = model.engine.parameters(model.memory_)
+    if w is None:
+        return _boosted_score(graph, model, X), cut, unit
     score = graph.add("MatMul", X, graph.numbers(w[:, :-1].T))
     if getattr(model, "fit_intercept", False):
         score = graph.add("Add", score, graph.numbers(w[:, -1]))
@@ -308,12 +309,12 @@ def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
 
 def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     """Return the linear score plus the mean of the boosters' trees."""
-    if model._categories:
+    if model.categories_:
         raise InputTypeError(
             "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
             "ColumnEncoder before it"
         )
-    forest = Forest(**model._forest)
+    forest: Forest = model.memory_.forest
     centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
     score = graph.add("MatMul", centred, graph.numbers(forest.slope[:, np.newaxis]))
     if len(forest.size) == 0:
@@ -396,10 +397,10 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
     first = graph.constant(INTEGER, [0])
     zeros = graph.add("Mul", graph.add("Gather", X, first, axis=1), graph.numbers([0.0]))
     X = graph.add("Concat", X, graph.add("Add", zeros, graph.numbers([1.0])), axis=1)
-    powers = model._monomials.powers_
+    powers = model.powers_
     factors = [[j for j, power in enumerate(row) for _ in range(power)] for row in powers.tolist()]
     factors = [[*row, *[powers.shape[1]] * (model.degree - len(row))] for row in factors]
-    product = graph.numbers(model._scale)
+    product = graph.numbers(model.scale_)
     for columns in np.array(factors).T:
         index = graph.constant(INTEGER, columns)
         product = graph.add("Mul", graph.add("Gather", X, index, axis=1), product)
@@ -410,14 +411,14 @@ def _convert_landmarks(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     X = graph.joined(operator.inputs)
-    similar = graph.add("MatMul", _kernel_values(graph, X, model), graph.numbers(model._projection))
-    similar = graph.add("Sub", similar, graph.numbers(model._offset))
+    similar = graph.add("MatMul", _kernel_values(graph, X, model), graph.numbers(model.projection_))
+    similar = graph.add("Sub", similar, graph.numbers(model.offset_))
     _put_out(graph, graph.add("Concat", X, similar, axis=1), operator.outputs[0])
 
 
 def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
     """Return the kernel of rows and landmarks, as `pairwise_kernels` has it."""
-    kernel, gamma = model._learned_with["kernel"], model._learned_with["gamma"]
+    kernel, gamma = model.learned_with_["kernel"], model.learned_with_["gamma"]
     landmarks = model.landmarks_.toarray() if issparse(model.landmarks_) else model.landmarks_
     landmarks = landmarks.astype(np.float64)
     if kernel in ("laplacian", "rbf"):
@@ -460,7 +461,7 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
     inputs = {variable.raw_name: variable.full_name for variable in operator.inputs}
     parts = []
     for j, name in enumerate(encoder.numbers_):
-        mean, scale = encoder._moments.mean[j], encoder._scales()[j]
+        mean, scale = encoder.moments_.mean[j], encoder.scales()[j]
         cells = inputs[name]
         if name in encoder.ranks_:
             cells = graph.add(

@@ -15,7 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
-from pril.core.classifier import ThresholdClassifier, naming_rows
+from pril.core.classifier import (
+    ThresholdMixin,
+    naming_rows,
+    rate_in_batches,
+    rate_rows,
+    rows_to_rate,
+)
 from pril.core.parts import Parts, learns
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError
@@ -189,16 +195,9 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         with naming_rows(apart):
             intervals = ranking.to_intervals(table, learner_of(estimator).order_)
             fitted, rows_apart = learner_and_rows(estimator, X)
-            _, scores, cut = fitted._rate_rows(rows_apart)
+            _, scores, cut = rate_rows(fitted, rows_apart)
         scores = calibration_scores(scores, cut, intervals, self.guarantee)
-        return self._calibrate(estimator, scores)
-
-    def _calibrate(self, estimator: Any, scores: Array) -> Self:
-        """Take the calibration scores of rows that a fitted estimator has not learned from."""
-        self.margin_ = conformal_margin(scores, self.coverage, self.guarantee)
-        self.estimator_ = estimator
-        self.n_calibration_ = len(scores)
-        return self
+        return calibrated(self, estimator, scores)
 
     def predict_range(self, X: Any) -> Array:
         """Predict the lowest and the highest class of each row.
@@ -219,10 +218,11 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _rank_range(self, X: Any) -> Array:
         learner, rows = learner_and_rows(self.estimator_, X)
-        ranges: Array = learner._answer(
-            rows, lambda rated, _: rank_ranges(rated.rank, rated.scores, rated.cut, self.margin_)
+        return rate_in_batches(
+            learner,
+            rows,
+            lambda rated, _: rank_ranges(rated.rank, rated.scores, rated.cut, self.margin_),
         )
-        return ranges
 
     def predict(self, X: Any) -> Array:
         """Predict one class for each row, as the estimator does.
@@ -305,23 +305,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ranges = self._rank_range(X)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)
         ranking.check_length(intervals, ranges)
-        return self._coverage(ranges, intervals)
-
-    def _coverage(self, ranges: Array, intervals: Array) -> dict[str, Any]:
-        """Compare predicted ranges with labels, both as ranks."""
-        labelled = ranking.is_labelled(intervals)
-        (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
-        contain, exact = (low <= lo) & (hi <= high), lo == hi
-        return {
-            "guarantee": self.guarantee,
-            "coverage": float(self.coverage),
-            "rows": len(lo),
-            "exact_rows": int(exact.sum()),
-            "exact": _mean(contain[exact]),
-            "contain": _mean(contain),
-            "touch": _mean((low <= hi) & (lo <= high)),
-            "mean_width": _mean(high - low + 1),
-        }
+        return compare_ranges(self, ranges, intervals)
 
     classes_ = _known_by_estimator("classes_", "The classes, sorted.")
     order_ = _known_by_estimator("order_", "The classes, lowest first.")
@@ -351,10 +335,35 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 # --- The calibration -----------------------------------------------------------------------------
 
 
+def calibrated(ranges: PredictionRanges, estimator: Any, scores: Array) -> PredictionRanges:
+    """Calibrate by the scores of rows that a fitted estimator has not learned from."""
+    ranges.margin_ = conformal_margin(scores, ranges.coverage, ranges.guarantee)
+    ranges.estimator_ = estimator
+    ranges.n_calibration_ = len(scores)
+    return ranges
+
+
+def compare_ranges(model: PredictionRanges, ranges: Array, intervals: Array) -> dict[str, Any]:
+    """Compare predicted ranges with labels, both as ranks: see `coverage_report`."""
+    labelled = ranking.is_labelled(intervals)
+    (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
+    contain, exact = (low <= lo) & (hi <= high), lo == hi
+    return {
+        "guarantee": model.guarantee,
+        "coverage": float(model.coverage),
+        "rows": len(lo),
+        "exact_rows": int(exact.sum()),
+        "exact": _mean(contain[exact]),
+        "contain": _mean(contain),
+        "touch": _mean((low <= hi) & (lo <= high)),
+        "mean_width": _mean(high - low + 1),
+    }
+
+
 def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Return the learner that an estimator ends in, and the rows that it is to rate."""
     parts = Parts.of(estimator)
-    return parts.learner, parts.learner._readable(parts.transform(X))
+    return parts.learner, rows_to_rate(parts.learner, parts.transform(X))
 
 
 # A score lies max(cut[y] - score, score - cut[y + 1]) outside of class y; below 0 it is inside. The
@@ -422,7 +431,7 @@ def _mean(values: Array) -> float | None:
 def learner_of(estimator: Any) -> Any:
     """Return the learner that an estimator is or ends in."""
     learner = Parts.of(estimator).learner
-    if not isinstance(learner, ThresholdClassifier):
+    if not isinstance(learner, ThresholdMixin):
         raise InputTypeError(
             "estimator must be a learner with thresholds, or a Pipeline that ends in one, got "
             f"{type(learner).__name__}"

@@ -1,4 +1,8 @@
-"""What every learner has, however it learns: predictions, scores, thresholds, probabilities."""
+"""What every learner has, however it learns: predictions, scores, thresholds, probabilities.
+
+A learner holds parameters, an engine, which is a function of them, and `memory_`, what the engine
+has learned. The functions here and in `learning` translate between scikit-learn and engines.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import expit, log_expit, softmax
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
 from pril.core.evaluation import mean_over_rows
+from pril.core.linear_engine import Ratings
+from pril.core.logistic import log_probabilities
 from pril.core.rows import batches, check_cells, n_rows, rows_within
 from pril.errors import InputError, RowError, shown
 
@@ -28,14 +34,6 @@ if TYPE_CHECKING:
 
 # The largest weight of a row; the smallest is its inverse. Squares of weights stay finite.
 MOST_WEIGHT = 1e100
-
-
-class Ratings(NamedTuple):
-    """Ranks and scores of some rows."""
-
-    rank: Array  # (n,)
-    scores: Array  # (n, scores)
-    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
 
 
 # Rows are rated in batches of this many, or fewer if an answer has many numbers a row.
@@ -131,6 +129,7 @@ class Aside:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by the thread that learns
         self.valid: list[Any] | None = None  # hyper-parameters that were validated last
+        self.agreed: Any = None  # the classes that were compared with those of the model last
 
 
 _asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
@@ -147,37 +146,91 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_asides.clear)
 
 
-class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """What every learner has: predictions and their score.
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[dict[str, Any]]:
+    """Let one thread at a time learn, and undo what a call that fails has changed."""
+    with aside(estimator).lock:
+        before = vars(estimator).copy()
+        try:
+            yield before
+        except BaseException:
+            estimator.__dict__ = before
+            raise
 
-    A learner supplies `_readable` and `_rate_rows`.
+
+# --- Rating rows ---------------------------------------------------------------------------------
+
+
+def rows_to_rate(model: OrdinalClassifier, X: Any) -> Any:
+    """Return the rows of X, checked, for a learner that can rate them."""
+    check_ready(model)
+    return model.engine.read(model, X, reset=False, min_rows=1)
+
+
+def check_ready(model: OrdinalClassifier) -> None:
+    """Refuse a learner that has not learned, or whose parameters do not fit what it learned."""
+    if not hasattr(model, "memory_"):
+        check_is_fitted(model)  # slow
+    model.check_parameters()
+
+
+def rate(model: OrdinalClassifier, X: Any) -> Ratings:
+    """Return ranks and scores of the rows of X, and the thresholds, as they are reported."""
+    return rate_rows(model, rows_to_rate(model, X))
+
+
+def rate_rows(model: OrdinalClassifier, rows: Any) -> Ratings:
+    """Return ranks and scores of rows that have been checked."""
+    ratings: Ratings = model.engine.rate(model.memory_, rows)
+    return ratings
+
+
+def rate_in_batches(
+    model: OrdinalClassifier,
+    rows: Any,
+    answer: Callable[[Ratings, slice], Array],
+    width: int = 1,
+) -> Array:
+    """Return an answer for each row, made batch by batch so that little memory is needed.
+
+    `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
+    numbers a row.
     """
+    n, answers = n_rows(rows), np.empty(0)
+    width = max(width, model.engine.n_scores(len(model.order_)))
+    for batch in batches(n, _batch_size(width)):
+        with naming_rows(range(batch.start, batch.stop)):
+            part = answer(rate_rows(model, rows_within(rows, batch)), batch)
+        if len(part) == n:
+            return part
+        if batch.start == 0:
+            answers = np.empty((n, *part.shape[1:]), dtype=part.dtype)
+        answers[batch] = part
+    return answers
+
+
+def by_class(order: Array, columns: Array) -> Array:
+    """Return columns that are in the order of the ranks in the order of `classes_`."""
+    ranks = np.argsort(order)
+    is_sorted = (ranks[1:] > ranks[:-1]).all()
+    return columns if is_sorted else columns[..., ranks]
+
+
+class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """What every learner has: an engine, what the engine has learned, and predictions."""
 
     classes: ArrayLike | None
     order_: Array
+    memory_: Any
     n_features_in_: int
 
-    def _n_scores(self) -> int:
-        return 1
-
+    @property
     @abstractmethod
-    def _readable(self, X: Any) -> Any:
-        """Return the rows of X, checked, to be predicted."""
+    def engine(self) -> Any:
+        """How it learns and rates, by its parameters."""
 
-    @abstractmethod
-    def _rate_rows(self, rows: Any) -> Ratings:
-        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
-
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[dict[str, Any]]:
-        """Let one thread at a time learn, and undo what a call that fails has changed."""
-        with aside(self).lock:
-            before = vars(self).copy()
-            try:
-                yield before
-            except BaseException:
-                self.__dict__ = before
-                raise
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be used."""
 
     def predict(self, X: Any) -> Array:
         """Predict a label for each row.
@@ -192,7 +245,8 @@ class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
         labels : ndarray of shape (n_samples,)
             The predicted classes.
         """
-        return self._answer(self._readable(X), lambda rated, _: self.order_[rated.rank])
+        rows = rows_to_rate(self, X)
+        return rate_in_batches(self, rows, lambda rated, _: self.order_[rated.rank])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their interval: accuracy, for exact labels.
@@ -212,7 +266,7 @@ class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
         score : float
             Between 0 and 1.
         """
-        rows, table = self._readable(X), ranking.read(y)
+        rows, table = rows_to_rate(self, X), ranking.read(y)
         ranking.check_length(table.values, range(n_rows(rows)))
 
         def find_hits(rated: Ratings, batch: slice) -> Array:
@@ -222,51 +276,30 @@ class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
             hits = known & (ranking.interval_loss(intervals, rated.rank) == 0)
             return np.column_stack([hits, labels.labelled()])
 
-        hits, labelled = self._answer(rows, find_hits).T
+        hits, labelled = rate_in_batches(self, rows, find_hits).T
         return mean_over_rows(hits, labelled, sample_weight, name="y")
-
-    def _answer(
-        self, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
-    ) -> Array:
-        """Return an answer for each row, made batch by batch so that little memory is needed.
-
-        `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
-        numbers a row.
-        """
-        n, answers = n_rows(rows), np.empty(0)
-        for batch in batches(n, _batch_size(max(width, self._n_scores()))):
-            with naming_rows(range(batch.start, batch.stop)):
-                part = answer(self._rate_rows(rows_within(rows, batch)), batch)
-            if len(part) == n:
-                return part
-            if batch.start == 0:
-                answers = np.empty((n, *part.shape[1:]), dtype=part.dtype)
-            answers[batch] = part
-        return answers
-
-    def _rate(self, X: Any) -> Ratings:
-        """Return the rank and the scores of each row, and the thresholds, as they are reported."""
-        return self._rate_rows(self._readable(X))
 
     @property
     def classes_(self) -> Array:
         """The classes, sorted as `numpy.unique` sorts them."""
         check_is_fitted(self)
-        return self._by_class(self.order_)
-
-    def _by_class(self, columns: Array) -> Array:
-        """Return columns that are in the order of the ranks in the order of `classes_`."""
-        ranks = np.argsort(self.order_)
-        is_sorted = (ranks[1:] > ranks[:-1]).all()
-        return columns if is_sorted else columns[..., ranks]
+        return by_class(self.order_, self.order_)
 
 
-class ThresholdClassifier(OrdinalClassifier):
+class ThresholdMixin:
     """A learner with one score and thresholds that cut it into classes."""
 
-    thresholds_: Array
+    order_: Array
 
-    def latent(self, X: Any) -> Array:
+    @property
+    def thresholds_(self: Any) -> Array:
+        """Thresholds between neighbouring classes, ascending."""
+        check_ready(self)
+        _, cut, unit = self.engine.parameters(self.memory_)
+        thresholds: Array = cut[1:-1] / unit
+        return thresholds
+
+    def latent(self: Any, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
 
         Parameters
@@ -279,9 +312,10 @@ class ThresholdClassifier(OrdinalClassifier):
         scores : ndarray of shape (n_samples,)
             Comparable to `thresholds_`.
         """
-        return self._answer(self._readable(X), lambda rated, _: rated.scores[:, 0])
+        rows = rows_to_rate(self, X)
+        return rate_in_batches(self, rows, lambda rated, _: rated.scores[:, 0])
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self: Any, X: Any) -> Array:
         """Return how far each score lies inside each class.
 
         Parameters
@@ -299,19 +333,21 @@ class ThresholdClassifier(OrdinalClassifier):
 
         def find_margins(rated: Ratings, _: slice) -> Array:
             scores, cut = rated.scores, rated.cut
-            margins = self._by_class(np.minimum(scores - cut[:-1], cut[1:] - scores))
+            margins = by_class(self.order_, np.minimum(scores - cut[:-1], cut[1:] - scores))
             return margins[:, 1] if len(cut) == 3 else margins
 
-        return self._answer(self._readable(X), find_margins, width=len(self.order_))
+        return rate_in_batches(self, rows_to_rate(self, X), find_margins, width=len(self.order_))
 
 
-class ProbabilityClassifier(ThresholdClassifier):
+class ProbabilityMixin:
     """A learner with the probabilities of the ordered logit: ``P(y <= i) = sigma(theta_i - f)``.
 
-    A learner supplies `_label_chances`: how likely rows of each class are to be given a label.
+    It comes before `ThresholdMixin`. A learner supplies `_label_chances`: how likely rows of each
+    class are to be given a label.
     """
 
     decision: Literal["median", "mode"]
+    order_: Array
 
     @abstractmethod
     def _label_chances(self, intervals: Array) -> Array:
@@ -331,7 +367,7 @@ class ProbabilityClassifier(ThresholdClassifier):
             In the order of `classes_`.
         """
         return self._from_scores(
-            X, lambda scores, cut: self._by_class(self._log_probabilities(scores, cut))
+            X, lambda scores, cut: by_class(self.order_, log_probabilities(scores, cut))
         )
 
     def predict_proba(self, X: Any) -> Array:
@@ -404,7 +440,7 @@ class ProbabilityClassifier(ThresholdClassifier):
         array([[0. , 0. , 1. ],
                [0.1, 0.9, 0. ]])
         """
-        logs = self._from_scores(X, self._log_probabilities)
+        logs = self._from_scores(X, log_probabilities)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)
         ranking.check_length(intervals, logs)
         chances = self._label_chances(intervals)
@@ -414,7 +450,7 @@ class ProbabilityClassifier(ThresholdClassifier):
             # Between equal thresholds, no class of a label may have a probability: use the label.
             certain = np.isneginf(joint.max(axis=1))
             joint[certain] = np.log(chances[certain])
-        return self._by_class(softmax(joint, axis=1))
+        return by_class(self.order_, softmax(joint, axis=1))
 
     def decision_function(self, X: Any) -> Array:
         """Return how strongly each class is preferred, by the rule that `decision` names.
@@ -434,24 +470,14 @@ class ProbabilityClassifier(ThresholdClassifier):
         check_is_fitted(self)
         if self.decision == "mode" and len(self.order_) > 2:
             return self.predict_log_proba(X)
-        return super().decision_function(X)
+        margins: Array = super().decision_function(X)  # type: ignore[misc]
+        return margins
 
-    def _from_scores(self, X: Any, answer: Callable[[Array, Array], Array]) -> Array:
+    def _from_scores(self: Any, X: Any, answer: Callable[[Array, Array], Array]) -> Array:
         """Return an answer for each row and class, made of a column of scores and thresholds."""
-        return self._answer(
-            self._readable(X),
+        return rate_in_batches(
+            self,
+            rows_to_rate(self, X),
             lambda rated, _: answer(rated.scores, rated.cut),
             width=len(self.order_),
         )
-
-    def _log_probabilities(self, scores: Array, cut: Array) -> Array:
-        """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
-
-        ``sigma(b) - sigma(a)`` is ``sigma(b) sigma(-a) (1 - exp(a - b))``: exact in the tails too.
-        """
-        below, above = cut[..., :-1], cut[..., 1:]
-        low, high = below - scores, above - scores
-        with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-            width = np.log(-np.expm1(below - above))
-        logs: Array = log_expit(high) + log_expit(-low) + width
-        return logs

@@ -7,19 +7,23 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import loop, ranking
-from pril.core.classifier import label_weights, read_weights
-from pril.core.learner import OnlineClassifier
+from pril.core import learning, loop, ranking
+from pril.core.classifier import label_weights, read_weights, unchanged_on_failure
+from pril.core.logistic import log_probabilities
 from pril.core.rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pril.core.learner import OnlineClassifier
+    from pril.core.linear_engine import LinearEngine
 
     Array = NDArray[Any]
 
@@ -38,7 +42,7 @@ def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
     return lambda x: [x[name] for name in names]
 
 
-class Stream:
+class RowStream:
     """A linear learner that learns and predicts one row at a time; its `stream` returns it.
 
     A row is a dict, a sequence or a 1-D array of features. The model is up to date after every row,
@@ -68,22 +72,21 @@ class Stream:
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         self.model = model
         self.unknown = unknown
-        self._grows = not model._has_learned()
+        self.grows = not learning.has_learned(model)  # a dict may bring new features
         self._begin()
 
     def _begin(self) -> None:
         """Work on the model as it is now."""
         model = self.model
-        model._check_parameters()
+        model.check_parameters()
         self._memory: Any = None
-        self._parameters = model._rule(), model._geometry(), model._growth()
+        self._engine: LinearEngine = model.engine
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # features of a row on the fast path; -1: none yet
         self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
-        if model._has_learned():
-            model._check_fixed()
-            self._classes = model._agreed_classes(ranking.read([]), None)
-            self._use(model._memory)
+        if learning.has_learned(model):
+            self._classes = learning.agreed_classes(model, ranking.read([]), None)
+            self._use(model.memory_)
         elif model.classes is not None:
             self._classes = ranking.check_classes(model.classes)
         else:
@@ -92,49 +95,48 @@ class Stream:
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
         self._answers = self._classes.tolist()
-        self._class_weights = model._class_weights(self._classes, None)
+        self._class_weights = learning.weights_of_classes(model, self._classes, None)
 
     def _use(self, memory: Any) -> None:
         """Learn in place, in this memory of the model."""
         model, (n_scores, width, n_classes) = self.model, memory.layout.sizes()
-        rule, geometry, growth = self._parameters
+        engine = self._engine = model.engine
         rating = loop.rating_size(n_scores, width, n_classes)
-        space = loop.desk_size(geometry, n_scores, width, n_classes)
+        space = loop.desk_size(engine.geometry, n_scores, width, n_classes)
         self._memory = memory
         desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
         self._note = np.zeros(loop.NOTE_SIZE, dtype=np.int64)
         self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
         self._importance = desk[width - 1 : width]
-        self._importance[0], desk[width] = 1.0, float(getattr(model, "fit_intercept", False))
+        self._importance[0], desk[width] = 1.0, engine.constant
         start, stop = width + 1 + n_scores * width, width + 1 + rating
         self._rating = np.split(desk[start:stop], [n_classes + 1, -1])  # cuts, scores, divisor
         arrays = (memory.numbers, memory.integers, desk, self._note)
         self._arrays = arrays
-        self._learn = self._compiled(growth)
+        self._learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
-        given = (rule, geometry, *arrays)
+        given = (engine.rule, engine.geometry, *arrays)
         self._rate = partial(loop.entry_point(loop.rate_row, *given), *given)
         self._pack = partial(struct.Struct(f"{width - 1}d").pack_into, self._row.data.cast("B"), 0)
-        inspect = model._inspect_rows
         self._inspect: Callable[[], None] | None = None  # for learners that look at features
-        if getattr(inspect, "__func__", None) is not OnlineClassifier._inspect_rows:
-            self._inspect = partial(inspect, loop.Dense(self._row[np.newaxis], 0.0))
+        if engine.bounded:
+            self._inspect = partial(engine.inspect_rows, loop.Dense(self._row[np.newaxis], 0.0))
         names = getattr(model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
         self._values = values_getter([] if names is None else names.tolist())
 
     def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        given = (*self._parameters[:2], growth, *self._arrays)
+        given = (self._engine.rule, self._engine.geometry, growth, *self._arrays)
         return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
 
-    def __copy__(self) -> Stream:
+    def __copy__(self) -> RowStream:
         return copy.deepcopy(self)  # a copy learns alone
 
     def __reduce__(self) -> Any:
-        return resume, (self.model, self.unknown, self._grows)
+        return resume, (self.model, self.unknown, self.grows)
 
     def __repr__(self) -> str:
-        return f"Stream({self.model!r}, unknown={self.unknown!r})"
+        return f"RowStream({self.model!r}, unknown={self.unknown!r})"
 
     # --- Learning ---
 
@@ -161,7 +163,7 @@ class Stream:
                 self._row[:] = x
             else:
                 raise KeyError
-            if sample_weight != 1.0 or self.model._memory is not self._memory:
+            if sample_weight != 1.0 or self.model.memory_ is not self._memory:
                 raise KeyError
             if self._inspect is not None:
                 self._inspect()
@@ -181,15 +183,15 @@ class Stream:
         if self._class_weights is not None:
             weight *= label_weights(self._class_weights, np.array([[lo, hi]])).item()
             lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
-        model._inspect_rows(loop.Dense(row[np.newaxis], 0.0))
-        with model._unchanged_on_failure():
+        self._engine.inspect_rows(loop.Dense(row[np.newaxis], 0.0))
+        with unchanged_on_failure(model):
             if self._memory is None or len(row) > self._width:
                 self._make_room(len(row), names)
             self._row[:] = row
             learn = self._learn
             if weight != 1.0:
                 if self._learn_weighted is None:
-                    self._learn_weighted = self._compiled(self._parameters[2] or 1.0)
+                    self._learn_weighted = self._compiled(self._engine.growth or 1.0)
                 learn, self._importance[0] = self._learn_weighted, weight
             failed = learn(lo, hi) >= 0
             self._importance[0] = 1.0
@@ -203,13 +205,13 @@ class Stream:
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         if self._memory is None:
-            model._check_parameters()
+            model.check_parameters()
             model.order_ = self._classes
-            model._memory = model._blank_memory(None)
+            learning.begin(model)
         else:
             layout = self._memory.layout._replace(n_features=n_features)
-            model._memory = self._memory.with_layout(layout)
-        self._use(model._memory)
+            model.memory_ = self._memory.with_layout(layout)
+        self._use(model.memory_)
 
     def _read_label(self, y: Any) -> tuple[int, int]:
         """Return the interval of a label, and remember it."""
@@ -227,7 +229,7 @@ class Stream:
             pass
         table = ranking.read([y])
         intervals = ranking.to_intervals(table, self._classes)
-        self.model._inspect_labels(table, intervals)
+        self._engine.inspect_labels(table, intervals)
         lo, hi = intervals[0].tolist()
         if len(self._intervals) < MOST_LABELS and self._class_weights is None:  # see the fast path
             self._intervals[y] = lo, hi
@@ -259,7 +261,7 @@ class Stream:
                 self._row[:] = x
             else:
                 raise KeyError
-            if self.model._memory is not self._memory:
+            if self.model.memory_ is not self._memory:
                 raise KeyError
         except NOT_FAST:
             self._follow_model()
@@ -274,7 +276,7 @@ class Stream:
 
     def _follow_model(self) -> None:
         """Start over if the model has learned by other means."""
-        if getattr(self.model, "_memory", None) is not self._memory:
+        if getattr(self.model, "memory_", None) is not self._memory:
             self._begin()
 
     def _read_row(self, x: Any, *, learning: bool) -> tuple[Array, list[str] | None]:
@@ -300,7 +302,7 @@ class Stream:
                 "sequence or a 1d array"
             )
         new = [name for name in x if name not in self._names]
-        if new and not self._grows:
+        if new and not self.grows:
             if self.unknown == "error":
                 raise InputError(
                     f"x has a feature {shown(new[0])} that the model does not know; "
@@ -332,12 +334,12 @@ class Stream:
     def _not_finite(self, row: Array | None = None, weight: float = 1.0) -> ValueError:
         row = self._row if row is None else row
         rows = loop.Dense(row[np.newaxis], 0.0)
-        return not_finite_error(rows, self.model, 0, np.array([weight]))
+        engine = self._engine
+        return not_finite_error(rows, engine.name, engine.feature_names, 0, np.array([weight]))
 
+    # --- What some learners have ---
 
-class ThresholdStream(Stream):
-    """A stream of a learner with one score and thresholds that cut it into classes."""
-
+    @available_if(lambda self: hasattr(self.model, "latent"))
     def latent_one(self, x: Any) -> float:
         """Return the score f(x) that the thresholds cut into classes.
 
@@ -355,10 +357,7 @@ class ThresholdStream(Stream):
         _, scores, unit = self._rating
         return float(scores[0] / unit[0])
 
-
-class ProbabilityStream(ThresholdStream):
-    """A stream of a learner with probabilities."""
-
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
         """Return the probabilities of the classes.
 
@@ -374,51 +373,12 @@ class ProbabilityStream(ThresholdStream):
         """
         self._rank(x)
         cut, scores, _ = self._rating
-        logs = self.model._log_probabilities(scores[np.newaxis], cut)
+        logs = log_probabilities(scores[np.newaxis], cut)
         return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
 
 
-def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> Stream:
+def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> RowStream:
     """Return the stream of a model that was copied with its stream."""
-    stream: Stream = model.stream(unknown=unknown)
-    stream._grows = grows
+    stream: RowStream = model.stream(unknown=unknown)
+    stream.grows = grows
     return stream
-
-
-class StreamMixin:
-    """The method `stream` of a learner."""
-
-    _stream_type: ClassVar[type[Stream]] = ThresholdStream
-
-    def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> Any:
-        """Learn and predict one row at a time, in about a microsecond.
-
-        The model has learned every row as soon as `learn_one` returns. A stream belongs to one
-        thread. If the model learns by other means, `fit` or `partial_fit`, the stream goes on from
-        there. The stream uses the parameters that the model had when it began or last started over.
-
-        Parameters
-        ----------
-        unknown : {"error", "ignore"}, default="error"
-            What to do with features that a fitted model does not know. A model that has not
-            learned yet takes new ones as they come: each starts as if it had been zero so far.
-
-        Returns
-        -------
-        stream : object
-            With the methods ``learn_one(x, y, sample_weight=1.0)``, ``predict_one(x)``,
-            ``latent_one(x)`` where there are thresholds, and ``predict_proba_one(x)`` where there
-            are probabilities.
-
-        Examples
-        --------
-        >>> from pril import PRIL
-        >>> stream = PRIL(classes=[1, 2, 3]).stream()
-        >>> for size in range(-3, 4):
-        ...     stream.learn_one({"size": size}, (1, 2) if size < 0 else (2, 3))
-        >>> stream.predict_one({"size": 5})
-        3
-        >>> stream.model.t_
-        7
-        """
-        return self._stream_type(self, unknown)  # type: ignore[arg-type]

@@ -59,17 +59,21 @@ class Batch:
 class Patience:
     """When passes end early: after one without a mistake, or after some without progress."""
 
-    def __init__(self, estimator: OnlineClassifier) -> None:
-        self.tol = estimator.tol
-        self.n_iter_no_change = estimator.n_iter_no_change
-        self.stops_without_mistakes = estimator._stops_without_mistakes
+    def __init__(self, tol: float | None, n_iter_no_change: int, *, settles: bool) -> None:
+        self.tol, self.n_iter_no_change = tol, n_iter_no_change
+        self.settles = settles  # after a pass without a mistake, nothing would change any more
         self.best, self.stale = np.inf, 0
+
+    @classmethod
+    def of(cls, model: OnlineClassifier) -> Patience:
+        """Return the patience that a learner's parameters ask for."""
+        return cls(model.tol, model.n_iter_no_change, settles=model.engine.settles)
 
     def ends(self, mistakes: int, loss: float) -> bool:
         """Add a pass and its mean interval loss; tell whether it is the last."""
         if self.tol is not None:
             self.stale = self.stale + 1 if loss > self.best - self.tol else 0
             self.best = min(self.best, loss)
-        if self.stops_without_mistakes and mistakes == 0:
+        if self.settles and mistakes == 0:
             return True
         return self.stale >= self.n_iter_no_change

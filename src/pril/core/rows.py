@@ -195,14 +195,16 @@ def rows_within(rows: Any, batch: slice) -> Any:
 
 def not_finite_error(
     rows: Dense | Csr,
-    estimator: Any,
+    learner: str,
+    feature_names: NDArray[Any] | None,
     row: int | None,
     weights: NDArray[Any] | None = None,
     block: int = 1 << 16,
 ) -> ValueError:
     """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.
 
-    `row` is where it overflowed, if that is known; else it is taken to be the most extreme row.
+    `learner` is a name. `row` is where it overflowed, if that is known; else it is taken to be the
+    most extreme row.
     """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
     for start in range(0, len(cells), block):
@@ -214,22 +216,22 @@ def not_finite_error(
             else:
                 bad = int(np.searchsorted(rows.indptr, at, side="right")) - 1
                 column = int(rows.indices[at])
-            names = getattr(estimator, "feature_names_in_", None)
-            feature = f"feature {column}" if names is None else f"feature {names[column]!r}"
+            name = column if feature_names is None else repr(feature_names[column])
             value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
             return RowError(
                 "X",
                 bad,
-                f"{feature} is {value}; Input X contains NaN or infinity, which "
-                f"{type(estimator).__name__} does not accept: impute or drop such rows",
+                f"feature {name} is {value}; Input X contains NaN or infinity, which "
+                f"{learner} does not accept: impute or drop such rows",
             )
     sizes = np.abs(cells)
     largest = float(sizes.max(initial=0.0))
     too_small = largest < 1.0
-    name = type(estimator).__name__
     if weights is not None and max(largest, 1.0) < weights.max():
         t = int(np.argmax(weights))
-        reason = f"{name} overflowed: {weights[t].item()} is too large a weight; divide all weights"
+        reason = (
+            f"{learner} overflowed: {weights[t].item()} is too large a weight; divide all weights"
+        )
         return RowError("sample_weight", t, reason)
     if row is None and len(cells):
         at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
@@ -240,7 +242,7 @@ def not_finite_error(
     return RowError(
         "X",
         row or 0,
-        f"X is finite, but {name} overflowed on it: the features are too "
+        f"X is finite, but {learner} overflowed on it: the features are too "
         f"{'small' if too_small else 'large'} for sums of their products; scale them, for example "
         "with StandardScaler",
     )

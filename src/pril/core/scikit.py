@@ -3,6 +3,7 @@
 They may move in any release: a change shows here first, and `make test` runs the newest version.
 """
 
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from sklearn.base import _fit_context as fit_context
@@ -26,8 +27,13 @@ __all__ = [
     "fit_context",
     "get_namespace",
     "safe_indexing",
+    "score_function",
     "validate_data",
+    "validate_params",
 ]
+
+validate_params = methodcaller("_validate_params")  # of an estimator
+score_function = attrgetter("_score_func")  # of a scorer
 
 
 def validate_data(*arguments: Any, **named: Any) -> Any:

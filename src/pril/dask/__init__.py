@@ -29,6 +29,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core.parts import Parts
+from pril.core.scikit import validate_params
 from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
@@ -185,7 +186,7 @@ def _fit(
 ) -> Any:
     """Fit the steps and the learner; X without rows, and the classes, may be known or None."""
     model = clone(_learner_of(estimator))
-    model._validate_params()
+    validate_params(model)
     steps = fitted_steps(estimator, blocks, cluster)
     features, classes = known
     if steps:

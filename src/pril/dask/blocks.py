@@ -135,7 +135,9 @@ def split_columns(part: Any, names: list[Any]) -> tuple[Any, Any]:
 def empty_features(X: Any, y: Any) -> Any:
     """Return the features without rows, or None if Dask does not know how many there are."""
     if not isinstance(X, da.Array):
-        return X._meta.drop(columns=label_columns(X, y))
+        from dask.dataframe.utils import make_meta
+
+        return make_meta(X).drop(columns=label_columns(X, y))
     return None if np.isnan(X.shape[1]) else np.empty((0, X.shape[1]))
 
 
@@ -143,7 +145,7 @@ def find_features(model: Any, X: Any) -> Any:
     """Return a copy of the model that knows the features of the first block."""
     model = copy(model)
     with errors_name_block(0):
-        model._read_rows(X, reset=True, min_rows=0)
+        model.engine.read(model, X, reset=True, min_rows=0)
     return model
 
 
@@ -153,9 +155,9 @@ def declared_classes(X: Any, y: Any) -> Array | None:
     columns = X[names] if names else y
     if isinstance(columns, da.Array):
         return None
-    from dask.dataframe.utils import UNKNOWN_CATEGORIES
+    from dask.dataframe.utils import UNKNOWN_CATEGORIES, make_meta
 
-    meta = columns._meta
+    meta = make_meta(columns)
     dtypes = [meta.dtype] if meta.ndim == 1 else list(meta.dtypes)
     if any(UNKNOWN_CATEGORIES in getattr(dtype, "categories", ()) for dtype in dtypes):
         return None

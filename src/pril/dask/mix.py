@@ -24,9 +24,9 @@ from dask import delayed
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
-from pril.core import loop, ranking
-from pril.core.learner import Patience
+from pril.core import learning, loop, ranking
 from pril.core.memory import Layout, Memory
+from pril.core.passes import Patience
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, find_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
@@ -65,7 +65,7 @@ def learn(
     is_integer = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
     if epochs is not None and not (is_integer and epochs >= 1):
         raise InputError(f"epochs must be a positive integer or None, got {epochs!r}")
-    if mode == "mix" and not issubclass(model._memory_type, Memory):
+    if mode == "mix" and not model.engine.mixes:
         raise InputError(
             f"mode='mix' cannot learn {type(model).__name__}: the mean of its models would hold "
             "the support rows of all of them; use mode='chain', or PRIL on a feature map"
@@ -88,7 +88,7 @@ def learn(
         task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
         model = cluster.compute(task, "reading the features of the first block")
     else:
-        model._read_rows(features, reset=True, min_rows=0)
+        model.engine.read(model, features, reset=True, min_rows=0)
     return _mix(model, blocks, classes, epochs, cluster)
 
 
@@ -113,13 +113,13 @@ def learn_next_block(before: PassSoFar, block: Any, b: int, classes: Array) -> P
     with errors_name_block(b), collect_warnings() as collected:
         X, y, *weights = block
         recording = model.tol is not None
-        batch, record = model._partial_fit(X, y, classes, *weights, recording=recording)
+        batch, record = learning.learn_batch(model, X, y, classes, *weights, recording=recording)
     loss = before.loss + batch.interval_loss(None, record)
     return PassSoFar(model, loss, collected | before.collected)
 
 
 def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
-    patience = Patience(model)
+    patience = Patience.of(model)
     rows = mistakes = 0
     for n_iter in range(1, epochs + 1):
         loss = 0
@@ -129,7 +129,7 @@ def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clu
                 task = delayed(learn_next_block)(task, block, b, classes)
             model, loss, collected = cluster.compute(task, f"learning pass {n_iter} of {epochs}")
             cluster.show_warnings(collected)
-        if not hasattr(model, "_memory"):
+        if not learning.has_learned(model):
             raise _no_rows_error()
         model.n_iter_ = n_iter
         new_rows, new_mistakes = model.t_ - rows, model.n_mistakes_ - mistakes
@@ -157,15 +157,15 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
     """Learn one pass over the b-th block from the common model, which is not changed."""
     with errors_name_block(b), collect_warnings() as collected:
         X, y, *weights = block
-        batch = model._prepare(X, y, None, *weights)
+        batch = learning.prepare(model, X, y, None, *weights)
         order = None if seed is None else batch.shuffled(np.random.default_rng(seed))
         n = len(batch) if order is None else len(order)
-        record = None if model.tol is None else model._blank_record(n)
-        memory = model._learn(model._memory.copy(), batch, order, record)
-    counts = memory.state.counts - model._memory.state.counts
+        record = None if model.tol is None else learning.blank_record(model, n)
+        memory = model.engine.learn(model.memory_, batch, order, record)
+    counts = memory.state.counts - model.memory_.state.counts
     return BlockSums(
         rows=int(counts[0]),
-        numbers=_change(model._memory, memory, int(counts[0])),
+        numbers=_change(model.memory_, memory, int(counts[0])),
         counts=counts,
         off_lattice=int(not memory.state.lattice[0]),
         loss=batch.interval_loss(order, record),
@@ -210,11 +210,11 @@ def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
 
 def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
     model.order_ = classes
-    model._memory = model._blank_memory(None)
+    learning.begin(model)
     rng = check_random_state(model.random_state)
     # A dtype, because another one draws other numbers, and Windows has its own default.
     seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
-    patience = Patience(model)
+    patience = Patience.of(model)
     weight = 0.0
     averaged: Any = None  # second half of the rounds; the last round if learning ends before
     carry = np.zeros(len(classes) - 1)
@@ -235,16 +235,16 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
         model.n_iter_ = n_iter
         if patience.ends(sums.counts[1], sums.loss / sums.rows) or n_iter == epochs:
             break
-        model._memory, carry = move_common_model(model, sums, STRIDE, carry)
+        model.memory_, carry = move_common_model(model, sums, STRIDE, carry)
     memory, _ = move_common_model(model, sums, 1.0, carry)
     _set_mean(memory, _parts(model, averaged), weight)
-    model._memory = memory
+    model.memory_ = memory
     return model
 
 
 def _parts(model: Any, sums: BlockSums) -> dict[str, Array]:
     """Return the parts of the change of a memory."""
-    return Memory(model._memory.layout, sums.numbers, model._memory.integers).parts()
+    return Memory(model.memory_.layout, sums.numbers, model.memory_.integers).parts()
 
 
 def move_common_model(
@@ -255,7 +255,7 @@ def move_common_model(
     Its mean is empty. `carry` is what rounding took from `State.n` in the rounds before, and is
     added first.
     """
-    memory, change = model._memory.copy(), _parts(model, sums)
+    memory, change = model.memory_.copy(), _parts(model, sums)
     parts, state, rows = memory.parts(), memory.state, sums.rows
     exact = state.n + carry + stride * change["n"] / rows
     if len(exact):  # one class has no thresholds
@@ -269,7 +269,7 @@ def move_common_model(
     state.counts[:] += sums.counts
     state.clock[:] = 0.0, 1.0
     state.shift[:] = 0.0
-    state.shift[0] = loop.common_shift(model._geometry(), memory.numbers, memory.integers)
+    state.shift[0] = loop.common_shift(model.engine.geometry, memory.numbers, memory.integers)
     if not memory.is_finite():
         raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
     return memory, exact - state.n

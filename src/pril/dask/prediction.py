@@ -26,9 +26,10 @@ def predict_lazily(estimator: Any, X: Any, method: str, dtype: Any) -> Any:
     if not is_dataframe_like(X) or not hasattr(X, "map_partitions"):
         raise not_lazy_error("X", X)
     import pandas as pd
+    from dask.dataframe.utils import make_meta
 
     dtype = pd.Series(estimator.classes_).dtype if method == "predict" else dtype
-    meta = pd.Series(dtype=dtype, name=method, index=X._meta.index)
+    meta = pd.Series(dtype=dtype, name=method, index=make_meta(X).index)
     return X.map_partitions(predict_block, model, method, dtype, meta=meta)
 
 

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import KFold
 
+from pril.core.scikit import score_function
 from pril.errors import InputError
 from pril.io import archive
 from pril.io.schema import TYPES, describe, open_content
@@ -84,7 +85,7 @@ def trusted_types() -> tuple[str, ...]:
     code of the file's choosing.
     """
     ours = (f"{kind.module}.{kind.name}" for kind in TYPES.values())
-    metrics = {type_name(get_scorer(name)._score_func) for name in get_scorer_names()}
+    metrics = {type_name(score_function(get_scorer(name))) for name in get_scorer_names()}
     module = vars(sys.modules[KFold.__module__])
     splitters = (module[name] for name in module if hasattr(module[name], "get_n_splits"))
     kept = map(type_name, (csr_array, csr_matrix, np.dtype, *splitters))

@@ -25,6 +25,7 @@ import numpy as np
 from msgspec import Meta
 
 from pril.core.registry import LEARNERS
+from pril.core.scikit import validate_params
 from pril.errors import InputError, InputTypeError
 from pril.io.values import EstimatorNode, File, Size, convert, pack_labels, wrong
 
@@ -189,7 +190,7 @@ class Type:
         with _naming(at):
             estimator = kind(**parameters)
             if hasattr(kind, "_parameter_constraints"):
-                estimator._validate_params()
+                validate_params(estimator)
         if node.learned is not None or not self.learned:
             learned = _opened(self.learned, node.learned, file, f"{at}.learned")
             known = {name: part for name, part in learned.items() if part is not None}
@@ -241,8 +242,8 @@ LEARNED: dict[str, Any] = {
     "order_": partial(labels, of="classes", required=True),
     **FEATURES,
     "n_iter_": Size | None,
-    "_learned_with": dict[str, Any],
-    "_memory": Any,  # which `Memory.of` checks against the layout
+    "learned_with_": dict[str, Any],
+    "memory_": Any,  # which `Memory.of` checks against the layout
 }
 SUPPORT = {
     "rows": partial(rows, positions=True),
@@ -255,32 +256,33 @@ SUPPORT = {
 
 
 def _check_learner(learner: Any, at: str) -> None:
-    fixed = learner._learned_with
-    if list(fixed) != list(learner._fixed):
-        raise wrong(f"{at}.learned_with", f"a dict of {', '.join(learner._fixed)}", fixed)
+    fixed = learner.learned_with_
+    if list(fixed) != list(learner.fixed_parameters):
+        names = ", ".join(learner.fixed_parameters)
+        raise wrong(f"{at}.learned_with", f"a dict of {names}", fixed)
     _check_as_learned(learner)
-    averages, has_mean = fixed.get("average", False), learner._memory.averages
-    if has_mean != averages and not (averages and learner._may_lose_mean):
+    averages, has_mean = fixed.get("average", False), learner.memory_.averages
+    if has_mean != averages and not (averages and learner.engine.may_lose_mean):
         raise InputError(f"{at}.memory must have a mean if it averages, and only then")
 
 
 def _check_kernel(learner: Any, at: str) -> None:
     _check_learner(learner, at)
-    before, memory = _check_as_learned(learner), learner._memory
+    before, memory = _check_as_learned(learner), learner.memory_
     if (memory.source >= memory.origin).any():
         raise InputError(f"{at}.memory.source must be below origin")
     has_positions = not is_csr(memory.rows) and memory.rows.ndim == 1
     if has_positions != (before.kernel == "precomputed"):
         raise InputError(f"{at} has support rows that kernel={before.kernel!r} cannot have")
-    before._kernel()
+    _ = before.engine  # which refuses wrong arguments of the kernel
     each(before.kernel_params or {}, f"{at}.kernel_params", {}, kind=Number)
 
 
 def _check_as_learned(estimator: Any, _: str = "") -> Any:
     """Return an estimator with the parameters that it learned with, if they are right."""
-    parameters = {**estimator.get_params(deep=False), **estimator._learned_with}
+    parameters = {**estimator.get_params(deep=False), **estimator.learned_with_}
     before = type(estimator)(**parameters)
-    before._validate_params()
+    validate_params(before)
     return before
 
 
@@ -299,24 +301,23 @@ FOREST = {
 
 
 def _check_boosting(learner: Any, at: str) -> None:
-    from pril.learners.boosting.passes import Forest
     from pril.learners.boosting.trees import check_forest
 
     cut, n_features = learner.thresholds_, learner.n_features_in_
     if len(cut) != len(learner.order_) - 1 or (np.diff(cut) < 0).any():
         raise wrong(f"{at}.thresholds", f"{len(learner.order_) - 1} ascending numbers", cut)
-    if not set(learner._categories) <= set(map(str, range(n_features))):
-        raise wrong(f"{at}.categories", f"of the {n_features} features", learner._categories)
+    if not set(learner.categories_) <= set(map(str, range(n_features))):
+        raise wrong(f"{at}.categories", f"of the {n_features} features", learner.categories_)
     if learner._ends.shape[1] != 2:
         raise wrong(f"{at}.ends", "pairs", learner._ends)
-    check_forest(Forest(**learner._forest), learner._categories)
+    check_forest(learner.memory_.forest, learner.categories_)
 
 
 def _learner(
     name: str, module: str, learned: dict[str, Any] = LEARNED, check: Any = _check_learner
 ) -> Type:
-    # Not kept: which classes were compared before, and what metadata routing asks for.
-    dropped = ("_agreed", "_metadata_request")
+    # Not kept: what metadata routing asks for.
+    dropped = ("_metadata_request",)
     classes = {"classes": partial(labels, of="classes")}
     return Type(name, module, learned, classes, dropped, check)
 
@@ -347,7 +348,7 @@ def _check_map(estimator: Any, at: str) -> None:
 
 def _check_encoder(encoder: Any, at: str) -> None:
     columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
-    if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder._moments.mean):
+    if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder.moments_.mean):
         raise wrong(f"{at}.numbers, words, sparse and left_out", "different columns", columns)
     if not set(encoder.ranks_) <= set(encoder.numbers_):
         raise wrong(f"{at}.ranks", "among the columns of numbers", list(encoder.ranks_))
@@ -361,7 +362,7 @@ TYPES = {
         _learner(
             "KernelPRIL",
             "pril.learners.kernel_pril",
-            {**LEARNED, "_memory": SUPPORT},
+            {**LEARNED, "memory_": SUPPORT},
             _check_kernel,
         ),
         _learner(
@@ -370,12 +371,11 @@ TYPES = {
             {
                 "order_": partial(labels, of="classes", required=True),
                 **FEATURES,
-                "thresholds_": partial(numbers, shape=("cuts",)),
                 "n_iter_": Size,
                 "validation_loss_": partial(numbers, shape=("rounds",)),
                 "feature_importances_": partial(numbers, shape=("features",), low=0),
-                "_categories": dict[str, list[str | float]],
-                "_forest": FOREST,
+                "categories_": dict[str, list[str | float]],
+                "memory_": {"thresholds": partial(numbers, shape=("cuts",)), "forest": FOREST},
                 "_ends": partial(numbers, shape=("ranges", "ends"), dtypes="int64", low=0),
                 "_chances": partial(numbers, shape=("ranges", "classes"), low=0),
             },
@@ -387,7 +387,7 @@ TYPES = {
             {
                 **FEATURES,
                 "n_output_features_": partial(count, of="monomials"),
-                "_scale": partial(numbers, shape=("monomials",), low=0),
+                "scale_": partial(numbers, shape=("monomials",), low=0),
                 **OUTPUT,
             },
             dropped=("_monomials",),
@@ -399,9 +399,9 @@ TYPES = {
             {
                 **FEATURES,
                 "landmarks_": rows,
-                "_learned_with": {"kernel": str, "gamma": float},
-                "_projection": partial(numbers, shape=("rows", "rows")),
-                "_offset": partial(numbers, shape=("rows",)),
+                "learned_with_": {"kernel": str, "gamma": float},
+                "projection_": partial(numbers, shape=("rows", "rows")),
+                "offset_": partial(numbers, shape=("rows",)),
                 **OUTPUT,
             },
             check=_check_as_learned,
@@ -414,7 +414,7 @@ TYPES = {
                 "ranks_": dict[str, list[str]],
                 "words_": dict[str, list[str]],
                 "left_out_": list[str],
-                "_moments": MOMENTS,
+                "moments_": MOMENTS,
                 "_sparse": partial(each, kind=MOMENTS),
                 **OUTPUT,
             },

@@ -30,7 +30,7 @@ class Support(NamedTuple):
     @classmethod
     def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
         """Return the support that `to_plain` gave."""
-        base = Memory.of(layout._replace(n_features=0), plain["base"])
+        base = Memory.of(layout, plain["base"])
         return cls(**{**plain, "base": base}, place=None)
 
     def to_plain(self) -> dict[str, Any]:
@@ -40,8 +40,9 @@ class Support(NamedTuple):
         return learned
 
     def copy(self) -> Support:
-        """Return a copy to learn new rows on; the arrays of support rows are never changed."""
-        return self._replace(base=self.base.copy(), place=None)
+        """Return a copy to learn on; the arrays of support rows are never changed."""
+        place = None if self.place is None else self.place.copy()
+        return self._replace(base=self.base.copy(), place=place)
 
     @property
     def integers(self) -> Array:
@@ -53,9 +54,12 @@ class Support(NamedTuple):
         """Whether there are sums of a mean."""
         return self.base.averages
 
-    def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
-        """Return no weights, the thresholds that predict, and 1."""
-        return self.base.predicting(geometry)
+    def predicting_coef(self) -> Any:
+        """Return the coefficients that predict: those of the mean, if there is one."""
+        weight = float(self.base.state.clock[0])
+        if not self.averages or weight == 0.0:
+            return self.coef
+        return self.coef - self.sums / weight
 
     def places(self, chosen: Array) -> Array:
         """Return the position of rows of this call among the support rows, -1 if they have none."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
 from pril.core import loop
-from pril.core.learner import OnlineClassifier
-from pril.core.one_row import StreamMixin
+from pril.core.classifier import ThresholdMixin
+from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval
-from pril.core.threshold_learner import OnlineThresholdClassifier
-from pril.errors import FeatureRangeWarning
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-class MPRIL(StreamMixin, OnlineThresholdClassifier):
+class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
     """Multiplicative PRIL, for many features of which few matter.
 
     It adds up the same sums as `PRIL`, ``u += z x`` and ``n_i += z`` for each violated constraint.
@@ -66,13 +62,14 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **OnlineClassifier._parameter_constraints,
+        **SHARED_CONSTRAINTS,
         "rate": [Interval(Real, 0, None, closed="neither")],
         "signed": ["boolean"],
     }
     _parameter_constraints.pop("average")
     _parameter_constraints.pop("half_life")
-    _fixed = ("rate", "signed")
+    fixed_parameters = ("rate", "signed")
+    _traits: ClassVar[dict[str, Any]] = {"bounded": True}
 
     def __init__(
         self,
@@ -102,16 +99,3 @@ class MPRIL(StreamMixin, OnlineThresholdClassifier):
 
     def _geometry(self) -> loop.Curved:
         return loop.Curved(float(self.rate), bool(self.signed))
-
-    def _inspect_rows(self, rows: Any) -> None:
-        cells = rows.X if isinstance(rows, loop.Dense) else rows.data
-        if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
-            return
-        largest = max(cells.max(), cells.min(), key=abs)
-        if 1.0 < abs(largest) < np.inf:  # infinite cells are refused elsewhere, with their row
-            warnings.warn(
-                f"X reaches {largest:.6g}: MPRIL expects features within [-1, 1]; scale them, for "
-                "example with MaxAbsScaler",
-                FeatureRangeWarning,
-                stacklevel=2,
-            )

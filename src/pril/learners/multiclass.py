@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pril.core import loop
-from pril.core.classifier import Ratings
-from pril.core.learner import OnlineClassifier
-from pril.core.one_row import Stream, StreamMixin
+from pril.core.classifier import by_class, rate_in_batches, rows_to_rate
+from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.linear import LinearMixin
+from pril.core.linear_engine import Ratings
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class MulticlassPerceptron(StreamMixin, OnlineClassifier):
+class MulticlassPerceptron(LinearMixin, OnlineClassifier):
     """The multiclass perceptron: a baseline with one score per class that ignores the order.
 
     The class with the largest score is predicted. If it lies outside the label ``lo..hi``, its
@@ -54,11 +55,11 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **OnlineClassifier._parameter_constraints,
+        **SHARED_CONSTRAINTS,
         "fit_intercept": ["boolean"],
     }
-    _fixed = ("average", "fit_intercept")
-    _stream_type = Stream
+    fixed_parameters = ("average", "fit_intercept")
+    _traits: ClassVar[dict[str, Any]] = {"scores_classes": True}
 
     def __init__(
         self,
@@ -90,9 +91,6 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
     def _rule(self) -> loop.Multiclass:
         return loop.Multiclass()
 
-    def _n_scores(self) -> int:
-        return len(self.order_)
-
     def decision_function(self, X: Any) -> Array:
         """Return the score of each class.
 
@@ -108,17 +106,17 @@ class MulticlassPerceptron(StreamMixin, OnlineClassifier):
         """
 
         def compare(rated: Ratings, _: slice) -> Array:
-            scores = self._by_class(rated.scores)
+            scores = by_class(self.order_, rated.scores)
             return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-        return self._answer(self._readable(X), compare)
+        return rate_in_batches(self, rows_to_rate(self, X), compare)
 
     @property
     def coef_(self) -> Array:
         """Weights of the features, one row per class."""
-        return self._by_class(super().coef_.T).T
+        return by_class(self.order_, self._weights()[:, :-1].T).T
 
     @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, one per class."""
-        return self._by_class(self._parameters()[0][:, -1]).copy()
+        return by_class(self.order_, self._weights()[:, -1]).copy()

@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
 from pril.core.classifier import (
-    ProbabilityClassifier,
-    Ratings,
+    OrdinalClassifier,
+    ProbabilityMixin,
+    ThresholdMixin,
     class_weights,
     label_weights,
     naming_rows,
     read_weights,
+    unchanged_on_failure,
 )
-from pril.core.loop import Csr, Dense
-from pril.core.rows import check_cells, frozen, read_rows
-from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
-from pril.errors import InputError, InputTypeError, RowError
-from pril.learners.boosting import passes
-from pril.learners.boosting.categories import encoded, find_categories
+from pril.core.scikit import Interval, StrOptions, fit_context
+from pril.errors import InputError
+from pril.learners.boosting.categories import find_categories
+from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.boosting.training import Training
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class OrderedBoosting(ProbabilityClassifier):
+class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
     """Gradient boosting that learns from ranges: the lowest error on most tables.
 
     The model is that of `OrderedLogit`, but its score f is the sum of a linear model and boosted
@@ -162,7 +161,8 @@ class OrderedBoosting(ProbabilityClassifier):
         "verbose": ["verbose"],
     }
 
-    thresholds_: Array
+    memory_: BoostedTrees
+    categories_: dict[str, list[Any]]
 
     def __init__(
         self,
@@ -199,6 +199,11 @@ class OrderedBoosting(ProbabilityClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def engine(self) -> ForestEngine:
+        """How it rates, by its parameters."""
+        return ForestEngine("OrderedBoosting", self.categories_, self.decision == "mode")
+
     # --- Learning ---
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -222,8 +227,9 @@ class OrderedBoosting(ProbabilityClassifier):
         self : object
             The fitted estimator.
         """
-        with self._unchanged_on_failure():
-            features = self._read_features(X, reset=True)
+        with unchanged_on_failure(self):
+            self.categories_ = find_categories(self.categorical_features, X)
+            features = self.engine.read(self, X, reset=True, min_rows=1).X
             used, intervals, weight = self._read_labels(y, sample_weight, len(features))
             if len(used) < len(features):
                 features = features[used]
@@ -265,48 +271,19 @@ class OrderedBoosting(ProbabilityClassifier):
             )
         return used, intervals, weight / weight.mean()
 
-    def _read_features(self, X: Any, *, reset: bool) -> Array:
-        """Return X as a matrix of numbers, the categories as their codes, missing ones as NaN."""
-        if isinstance(X, np.ma.MaskedArray):
-            X = np.ma.filled(X.astype(np.float64), np.nan)
-        if reset:
-            self._categories = find_categories(self.categorical_features, X)
-        if self._categories:
-            check_cells(X)
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            features = encoded(X, self._categories)
-        else:
-            rows = read_rows(self, X, constant=0.0, reset=reset, min_rows=1)
-            if isinstance(rows, Csr):
-                raise InputTypeError(
-                    "Sparse data was passed for X, but OrderedBoosting takes dense data: use "
-                    "X.toarray(), or OrderedLogit"
-                )
-            features = rows.X
-        infinite = np.isinf(features)
-        if infinite.any():
-            row, k = np.argwhere(infinite)[0]
-            names = getattr(self, "feature_names_in_", None)
-            name = k if names is None else repr(names[k])
-            reason = f"feature {name} is {features[row, k]}; Input X contains infinity"
-            raise RowError("X", int(row), f"{reason}: replace it, or use NaN for a missing value")
-        return features
+    # --- Copies and files ---
 
-    # --- Predicting ---
+    def __getstate__(self) -> Any:
+        """Return the attributes for copies and files, as plain data."""
+        state = dict(super().__getstate__())
+        if "memory_" in state:
+            state["memory_"] = state["memory_"].to_plain()
+        return state
 
-    def _readable(self, X: Any) -> Dense:
-        check_is_fitted(self, "thresholds_")
-        return Dense(frozen(self._read_features(X, reset=False)), 0.0)
-
-    def _rate_rows(self, rows: Dense) -> Ratings:
-        cut = np.concatenate([[-np.inf], self.thresholds_, [np.inf]])
-        scores = np.empty((len(rows.X), 1))
-        passes.scores_of(rows.X, passes.Forest(**self._forest), scores[:, 0])
-        if self.decision == "mode":
-            rank = self._log_probabilities(scores, cut).argmax(axis=1)
-        else:
-            rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
-        return Ratings(rank, scores, cut)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "memory_" in state:
+            self.memory_ = BoostedTrees.of(state["memory_"])
 
     def _label_chances(self, intervals: Array) -> Array:
         ranks = np.arange(len(self.order_))

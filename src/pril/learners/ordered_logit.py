@@ -9,12 +9,10 @@ import numpy as np
 from scipy.special import expit
 
 from pril.core import loop
-from pril.core.classifier import ProbabilityClassifier
-from pril.core.learner import OnlineClassifier
-from pril.core.memory import Memory
-from pril.core.one_row import ProbabilityStream, StreamMixin
+from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
+from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval, StrOptions
-from pril.core.threshold_learner import OnlineThresholdClassifier
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +24,19 @@ if TYPE_CHECKING:
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
 
 
-class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
+def equal_probabilities(n_classes: int) -> Array:
+    """Return the start of the thresholds: equal probabilities for a score of 0."""
+    if n_classes > MOST_CLASSES:
+        raise InputError(
+            f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them into "
+            "bins, for example with pril.labels.from_bounds, or use PRIL",
+            hint="model",
+        )
+    below = np.arange(1, n_classes)
+    return np.log(n_classes - below) - np.log(below)
+
+
+class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifier):
     """Ordered logit that learns online from ranges and predicts probabilities.
 
     The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
@@ -108,16 +118,19 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **OnlineClassifier._parameter_constraints,
+        **SHARED_CONSTRAINTS,
         "rate": [Interval(Real, 0, None, closed="neither")],
         "cut_rate": [Interval(Real, 0, None, closed="neither")],
         "trust": [Interval(Real, 0, None, closed="left")],
         "noise": [Interval(Real, 0, 1, closed="both")],
         "decision": [StrOptions({"median", "mode"})],
     }
-    _whole_steps = False
-    _stops_without_mistakes = False  # the probabilities still get better
-    _stream_type = ProbabilityStream
+    # After a pass without a mistake, the probabilities still get better.
+    _traits: ClassVar[dict[str, Any]] = {
+        "whole_steps": False,
+        "settles": False,
+        "start": equal_probabilities,
+    }
 
     def __init__(
         self,
@@ -163,20 +176,6 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
             mode=self.decision == "mode",
         )
 
-    def _blank_memory(self, rows: Any) -> Memory:
-        """Return the start: thresholds at the quantiles of the logistic, equal probabilities."""
-        n_classes = len(self.order_)
-        if n_classes > MOST_CLASSES:
-            raise InputError(
-                f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
-                "into bins, for example with pril.labels.from_bounds, or use PRIL",
-                hint="model",
-            )
-        memory: Memory = super()._blank_memory(rows)
-        below = np.arange(1, n_classes)
-        memory.state.n[:] = np.log(n_classes - below) - np.log(below)
-        return memory
-
     def marginal_effects(self, X: Any) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
 
@@ -205,9 +204,9 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         above = expit(self.latent(X)[:, np.newaxis] - self.thresholds_)
         slopes = np.mean(above * (1.0 - above), axis=0)  # of the chance to be above each threshold
         per_score = -np.diff(slopes, prepend=0.0, append=0.0)
-        return self._by_class(np.outer(self.coef_, per_score))
+        return by_class(self.order_, np.outer(self.coef_, per_score))
 
     def _label_chances(self, intervals: Array) -> Array:
         chances = np.empty((len(intervals), len(self.order_)))
-        loop.label_chances(float(self.trust), self._memory.state.own, intervals, chances)
+        loop.label_chances(float(self.trust), self.memory_.state.own, intervals, chances)
         return chances

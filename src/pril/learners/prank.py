@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
-from pril.core import loop, ranking
-from pril.core.one_row import StreamMixin
-from pril.core.threshold_learner import OnlineThresholdClassifier
-from pril.errors import RowError
+from pril.core import loop
+from pril.core.classifier import ThresholdMixin
+from pril.core.learner import OnlineClassifier
+from pril.core.linear import LinearMixin
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from numpy.typing import ArrayLike
 
 
-class PRank(StreamMixin, OnlineThresholdClassifier):
+class PRank(LinearMixin, ThresholdMixin, OnlineClassifier):
     """PRank (Crammer and Singer), the baseline for exact labels.
 
     It is `PRIL` on exact labels, except at ties: if the predicted rank is right, the model does
@@ -49,16 +45,32 @@ class PRank(StreamMixin, OnlineThresholdClassifier):
     array([1, 3])
     """
 
+    _traits: ClassVar[dict[str, Any]] = {"exact_only": True}
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        half_life: float | None = None,
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            class_weight=class_weight,
+            max_iter=max_iter,
+            shuffle=shuffle,
+            random_state=random_state,
+            average=average,
+            half_life=half_life,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+        )
+
     def _rule(self) -> loop.Pril:
         return loop.Pril(skip_correct=True)
-
-    def _inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
-        ranges = intervals[:, 0] < intervals[:, 1]
-        if ranges.any():
-            t = int(np.argmax(ranges))
-            raise RowError(
-                "y",
-                t,
-                f"PRank learns from exact labels only, got the interval {table.row(t)!r}; "
-                "PRIL learns from intervals",
-            )

@@ -6,16 +6,16 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pril.core import loop
-from pril.core.learner import OnlineClassifier
-from pril.core.one_row import StreamMixin
+from pril.core.classifier import ThresholdMixin
+from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval
-from pril.core.threshold_learner import OnlineThresholdClassifier
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
+class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
     """Least-mean-squares regression on the ranks, rounded to the nearest: a baseline.
 
     The residual is the distance to the nearest end of the label, ``r = clip(f, lo, hi) - f`` in
@@ -52,12 +52,12 @@ class WidrowHoff(StreamMixin, OnlineThresholdClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **OnlineClassifier._parameter_constraints,
+        **SHARED_CONSTRAINTS,
         "rate": [Interval(Real, 0, None, closed="neither")],
         "normalize": ["boolean"],
         "fit_intercept": ["boolean"],
     }
-    _fixed = ("average", "fit_intercept")
+    fixed_parameters = ("average", "fit_intercept")
 
     def __init__(
         self,

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
 
 
+def confusion(rank: Any, intervals: Any, n_classes: int) -> Any:
+    """Count the rows by the class of their label that is nearest to the prediction, and by it."""
+    labelled = ranking.is_labelled(intervals)
+    rank, intervals = rank[labelled], intervals[labelled]
+    nearest = np.clip(rank, intervals[:, 0], intervals[:, 1])
+    counts = np.bincount(nearest * n_classes + rank, minlength=n_classes**2)
+    return counts.reshape(n_classes, n_classes)
+
+
 class IntervalConfusionDisplay:
     """A confusion matrix for labels that are ranges.
 
@@ -74,7 +83,7 @@ class IntervalConfusionDisplay:
             What was drawn.
         """
         learner, rank, _, _, intervals = rated(estimator, X, y)
-        return cls._counted(rank, intervals, learner.order_, ax)
+        return cls(confusion(rank, intervals, len(learner.order_)), learner.order_).plot(ax=ax)
 
     @classmethod
     def from_predictions(
@@ -99,15 +108,7 @@ class IntervalConfusionDisplay:
             What was drawn.
         """
         order, intervals, rank = rank_both(y, y_pred, classes, name="y")
-        return cls._counted(rank, intervals, order, ax)
-
-    @classmethod
-    def _counted(cls, rank: Any, intervals: Any, classes: Any, ax: Axes | None) -> Self:
-        labelled = ranking.is_labelled(intervals)
-        rank, intervals = rank[labelled], intervals[labelled]
-        nearest, K = np.clip(rank, intervals[:, 0], intervals[:, 1]), len(classes)
-        matrix = np.bincount(nearest * K + rank, minlength=K * K).reshape(K, K)
-        return cls(matrix, classes).plot(ax=ax)
+        return cls(confusion(rank, intervals, len(order)), order).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw.

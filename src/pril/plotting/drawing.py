@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.core.classifier import rate
 from pril.core.parts import Parts
 from pril.errors import MissingExtraError
 
@@ -72,7 +73,7 @@ def rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return the learner, its ranks and scores of rows, its thresholds, and the intervals of y."""
     parts = Parts.of(estimator)
     learner = parts.learner
-    rank, scores, cut = learner._rate(parts.transform(X))
+    rank, scores, cut = rate(learner, parts.transform(X))
     intervals = ranking.to_intervals(ranking.read(y), learner.order_)
     ranking.check_length(intervals, rank)
     return learner, rank, scores, cut[1:-1], intervals

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril.core import ranking
+from pril.core.classifier import by_class
+from pril.core.logistic import log_probabilities
 from pril.core.parts import model_name
 from pril.errors import shown
 from pril.plotting import (
@@ -16,8 +18,9 @@ from pril.plotting import (
     ScoreAxisDisplay,
     WeightsDisplay,
 )
+from pril.plotting.confusion import confusion
 from pril.plotting.drawing import INSIDE, OUTSIDE
-from pril.ranges import rank_ranges
+from pril.ranges import compare_ranges, rank_ranges
 from pril.reporting.words import column_facts, count, evaluation_lines, learning_facts
 
 if TYPE_CHECKING:
@@ -160,7 +163,8 @@ def _by_class(report: Report) -> dict[str, Any]:
         ]
         lines.append([str(name), *shares])
     ax = _axes(4.0 if max(map(len, map(str, report.classes))) <= 6 else 4.8)
-    IntervalConfusionDisplay._counted(rows.rank, rows.intervals, report.classes, ax)
+    counts = confusion(rows.rank, rows.intervals, len(report.classes))
+    IntervalConfusionDisplay(counts, report.classes).plot(ax=ax)
     left_out = max(0, len(report.classes) - N_LISTED)
     return {"rows": lines, "figure": ax.figure, "n_left_out": left_out}
 
@@ -195,8 +199,8 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     exact = np.flatnonzero(lo == hi)
     if not len(exact):
         return {"n_exact": 0}
-    logs = report.learner._log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
-    proba = np.exp(report.learner._by_class(logs))
+    logs = log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
+    proba = np.exp(by_class(report.learner.order_, logs))
     ax = _axes(4.2)
     display = ReliabilityDisplay.from_predictions(
         report.classes[lo[exact]], proba, classes=report.classes, ax=ax
@@ -214,7 +218,7 @@ def _coverage(report: Report) -> dict[str, Any] | None:
         report.rows.rank, report.rows.score[:, np.newaxis], report.cut, ranges.margin_
     )
     (low, high), (lo, hi) = ends.T, report.rows.intervals.T
-    measured = ranges._coverage(ends, report.rows.intervals)
+    measured = compare_ranges(ranges, ends, report.rows.intervals)
     touch, contain = (low <= hi) & (lo <= high), (low <= lo) & (hi <= high)
     holds = touch if ranges.guarantee == "touch" else contain
     counts = (lo == hi) | (ranges.guarantee != "exact")

@@ -110,7 +110,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     ['age', 'town=Oslo', 'town=Rome']
     """
 
-    _moments: Moments
+    moments_: Moments
 
     def __init__(
         self,
@@ -174,25 +174,27 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if batch.num_rows == 0:
             return self
         numbers, words = self._checked(batch)
-        self._add_moments(Moments.of(numbers))
+        self.add_moments(Moments.of(numbers))
         for name, cells in words.items():
-            self._add_words(name, pc.unique(cells).drop_null().to_pylist())
+            self.add_words(name, pc.unique(cells).drop_null().to_pylist())
         for name, moments in self._sparse.items():
             cells = read_sparse(column(batch, name), len(moments.mean))
             self._sparse[name] = moments.joined(_sparse_moments(cells))
         return self
 
-    def _add_moments(self, more: Moments) -> None:
-        joined = self._moments.joined(more)
+    def add_moments(self, more: Moments) -> None:
+        """Add the moments of more rows."""
+        joined = self.moments_.joined(more)
         finite = np.isfinite(joined.squares)
         if not finite.all():
             name = self.numbers_[int(np.argmin(finite))]
             raise InputError(
                 f"column {name!r} holds numbers so far apart that their squares are not finite"
             )
-        self._moments = joined
+        self.moments_ = joined
 
-    def _add_words(self, name: str, words: list[str]) -> None:
+    def add_words(self, name: str, words: list[str]) -> None:
+        """Let a column have these words too, unless they are too many."""
         known = self.words_[name]
         if not set(words).issubset(known):
             known = self.words_[name] = sorted({*known, *words})
@@ -219,13 +221,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                     f"column {name!r} has the categories {', '.join(categories)}; other rows have "
                     f"{', '.join(other.ranks_[name])}"
                 )
-        self._add_moments(other._moments)
+        self.add_moments(other.moments_)
         for name in list(self.words_):
             if name in other.left_out_:
                 del self.words_[name]
                 self.left_out_.append(name)
             else:
-                self._add_words(name, other.words_[name])
+                self.add_words(name, other.words_[name])
         for name, moments in other._sparse.items():
             self._sparse[name] = self._sparse[name].joined(moments)
         return self
@@ -243,7 +245,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def _checked(self, batch: pa.RecordBatch) -> tuple[Array, dict[str, pa.Array]]:
         """Return the columns of numbers as the rows of a matrix, and those of words by name."""
         numbers = self._numbers(batch)
-        self._have_gaps(numbers)
+        self.have_gaps(numbers)
         return numbers, {name: read_words(column(batch, name), name) for name in self.words_}
 
     def _read(self, X: Any) -> pa.RecordBatch:
@@ -283,22 +285,22 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if kind[name] == "sparse"
         }
         self.left_out_: list[str] = []
-        self._moments = no_moments(len(self.numbers_))
+        self.moments_ = no_moments(len(self.numbers_))
 
     # --- Copies and files ---
 
     def __getstate__(self) -> dict[str, Any]:
         """Return plain data: dicts in place of moments."""
         state = dict(super().__getstate__())
-        if "_moments" in state:
-            state["_moments"] = self._moments._asdict()
+        if "moments_" in state:
+            state["moments_"] = self.moments_._asdict()
             state["_sparse"] = {name: sums._asdict() for name, sums in self._sparse.items()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        if "_moments" in state:
-            state["_moments"] = Moments(**state["_moments"])
+        if "moments_" in state:
+            state["moments_"] = Moments(**state["moments_"])
             state["_sparse"] = {name: Moments(**sums) for name, sums in state["_sparse"].items()}
         super().__setstate__(state)
 
@@ -365,9 +367,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if self.scale:
                 cells.data /= self._sparse[name].scales(bounded=False)[cells.indices]
             parts.append(cells)
-        return self._encode(self._numbers(batch).T, codes, self._scales(), parts)
+        return self.encode(self._numbers(batch).T, codes, self.scales(), parts)
 
-    def _encode(
+    def encode(
         self, numbers: Array, codes: list[Array], scales: Array, parts: Sequence[Any] = ()
     ) -> Any:
         """Return features, from numbers, NaN for what is missing, and words.
@@ -375,8 +377,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         `codes` has, for each column of words, their positions; -1 is none of them. `scales` is what
         `_scales` returns. `parts` are further features, as sparse arrays.
         """
-        mean, (rows, n) = self._moments.mean, numbers.shape
-        has_gaps = self._have_gaps(numbers.T)
+        mean, (rows, n) = self.moments_.mean, numbers.shape
+        has_gaps = self.have_gaps(numbers.T)
         if self.codes:
             places = [np.where(code >= 0, code, np.nan)[:, np.newaxis] for code in codes]
             return np.hstack([numbers, *places])
@@ -384,7 +386,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             numbers = np.where(np.isnan(numbers), mean, numbers)
         if self.scale:
             numbers = np.divide(numbers - mean, scales, order="C")
-        if not self._is_dense():
+        if not self.is_dense():
             indicators = [sparse.csr_array(numbers)]
             for code, words in zip(codes, self.words_.values(), strict=True):
                 known = code >= 0
@@ -394,7 +396,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             return sparse.hstack([*indicators, *parts], format="csr")
         if not codes:
             return np.ascontiguousarray(numbers)
-        features = np.zeros((rows, self._n_features_out))
+        features = np.zeros((rows, self.n_features_out))
         features[:, :n] = numbers
         for code, words in zip(codes, self.words_.values(), strict=True):
             found = np.flatnonzero(code >= 0)
@@ -403,13 +405,15 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return features
 
     @property
-    def _n_features_out(self) -> int:
+    def n_features_out(self) -> int:
+        """The number of features it makes."""
         indicators = len(self.words_) if self.codes else sum(map(len, self.words_.values()))
         return len(self.numbers_) + indicators + sum(self.widths_.values())
 
-    def _is_dense(self) -> bool:
+    def is_dense(self) -> bool:
+        """Tell whether its features are a dense matrix."""
         filled = len(self.numbers_) + len(self.words_)
-        return not self.widths_ and filled >= DENSE_FROM * self._n_features_out
+        return not self.widths_ and filled >= DENSE_FROM * self.n_features_out
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
@@ -421,7 +425,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             numbers[j] = read_numbers(cells, name)
         return numbers
 
-    def _have_gaps(self, numbers: Array) -> bool:
+    def have_gaps(self, numbers: Array) -> bool:
         """Refuse numbers that cannot be used; tell whether some are missing."""
         if np.abs(numbers).max(initial=0.0) < LARGEST:
             return False
@@ -439,9 +443,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                     raise RowError("X", row, reason)
         return bool(np.isnan(largest).any())
 
-    def _scales(self) -> Array:
+    def scales(self) -> Array:
         """Return what to divide each column of numbers by."""
-        return self._moments.scales(bounded=self.bounded)
+        return self.moments_.scales(bounded=self.bounded)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pril.core import ranking
+from pril.core import learning, ranking
 from pril.core.parts import model_name
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
@@ -41,7 +41,7 @@ def blank_model(
         order = typed_classes(classes, text=True)
     learner = Task(labels, model=name, epochs=1, shuffle=False).blank_model(order)
     learner.n_features_in_, learner.order_ = 0, ranking.check_classes(order)
-    learner._memory = learner._blank_memory(None)
+    learning.begin(learner)
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
     model = Pipeline([("columns", encoder), ("model", learner)])
@@ -80,8 +80,8 @@ def add_columns(model: LoadedModel, kinds: dict[str, str]) -> None:
     encoder.numbers_ = [*encoder.numbers_, *numbers]
     encoder.words_ = {**encoder.words_, **{name: [] for name in words}}
     blank = no_moments(len(numbers))
-    pairs = zip(encoder._moments, blank, strict=True)
-    encoder._moments = Moments(*map(np.concatenate, pairs))
+    pairs = zip(encoder.moments_, blank, strict=True)
+    encoder.moments_ = Moments(*map(np.concatenate, pairs))
     _widen(model.learner, known, _features(encoder))
 
 
@@ -90,12 +90,12 @@ def add_cells(model: LoadedModel, format: JsonRows | CsvRows, cells: Cells) -> N
     encoder: Any = model.encoder
     n, known = len(encoder.numbers_), _features(encoder)
     numbers = format.numbers([row[:n] for row in cells], encoder.numbers_).T
-    encoder._have_gaps(numbers)
-    encoder._add_moments(Moments.of(numbers))
+    encoder.have_gaps(numbers)
+    encoder.add_moments(Moments.of(numbers))
     encoder.words_, encoder.left_out_ = dict(encoder.words_), list(encoder.left_out_)
     for j, name in enumerate(list(encoder.words_), n):
         column = format.column([row[j] for row in cells], name, TEXT)
-        encoder._add_words(name, read_words(column, name).drop_null().to_pylist())
+        encoder.add_words(name, read_words(column, name).drop_null().to_pylist())
     _widen(model.learner, known, _features(encoder))
 
 
@@ -109,5 +109,5 @@ def _widen(learner: Any, known: list[Any], features: list[Any]) -> None:
     """Give a learner other features: those that it knows keep their weights."""
     if features != known:
         places = {feature: k for k, feature in enumerate(known)}
-        learner._memory = learner._memory.rearranged([places.get(one, -1) for one in features])
+        learner.memory_ = learner.memory_.rearranged([places.get(one, -1) for one in features])
         learner.n_features_in_ = len(features)

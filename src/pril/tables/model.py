@@ -12,10 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
-from pril.core.learner import Batch
+from pril.core.logistic import log_probabilities
 from pril.core.parts import Parts
+from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
+from pril.core.scikit import validate_params
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import rank_ranges
@@ -51,9 +54,9 @@ def probability_columns(classes: Array) -> list[str]:
 def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
     if hasattr(learner, "partial_fit"):  # it may not have learned yet
-        rows = learner._read_rows(features, reset=False, min_rows=0)
+        rows = learner.engine.read(learner, features, reset=False, min_rows=0)
     else:
-        rows = learner._readable(features)
+        rows = rows_to_rate(learner, features)
     return Batch(rows, ranking.to_intervals(labels, learner.order_))
 
 
@@ -119,7 +122,7 @@ class LoadedModel:
             raise InputError(f"{self.path} holds {name}, which has no half-life")
         self.learner.set_params(half_life=half_life)
         with refusing():
-            self.learner._validate_params()
+            validate_params(self.learner)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -212,7 +215,8 @@ class LoadedModel:
         with closing(TableWriter(stream, format)) as writer:
             for first, used, block in table.blocks_to_copy(self.columns, format):
                 with table.naming_rows(first):
-                    rank, scores, cut = self.learner._rate(self.features(used, table.schema))
+                    features = self.features(used, table.schema)
+                    rank, scores, cut = rate(self.learner, features)
                     for name, message in self._unseen_words(table, first, used).items():
                         unseen.setdefault(name, message)
                     _check_text(block)
@@ -222,7 +226,7 @@ class LoadedModel:
                     ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 if proba:
-                    columns = np.exp(self.learner._log_probabilities(scores, cut)).T
+                    columns = np.exp(log_probabilities(scores, cut)).T
                     added |= dict(zip(chances, map(pa.array, columns), strict=True))
                 writer.write(block, added)
                 rows += len(rank)
@@ -273,7 +277,7 @@ class LoadedModel:
             with table.naming_rows(first, labels):
                 y = columns.read(block, partial(table.other_place, first=first))
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
-                rank, scores, _ = self.learner._rate_rows(batch.rows)
+                rank, scores, _ = rate_rows(self.learner, batch.rows)
             yield first, block, Outcomes(batch.intervals, rank, pick_scores(rank, scores))
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)

@@ -13,9 +13,11 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from pril.core import ranking
+from pril.core import learning, ranking
+from pril.core.classifier import rate_rows
 from pril.core.evaluation import Evaluation, pick_scores
-from pril.core.learner import Batch
+from pril.core.logistic import log_probabilities
+from pril.core.passes import Batch
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.answers import NAME, USUAL, Answers, CsvRows, JsonRows, StreamOptions
 from pril.tables.checkpoints import Checkpoint
@@ -355,14 +357,15 @@ class Stream:
         """Return what the model says of each row before it learns it."""
         learner = self.model.learner
         if not self.names:
-            rank, scores, cuts = learner._rate_rows(batch.rows)
+            rank, scores, cuts = rate_rows(learner, batch.rows)
         else:
-            record = learner._blank_record(len(batch), with_cuts=self.options.chances)
-            learner._go_on(batch, record)
+            with_cuts = self.options.chances
+            record = learning.blank_record(learner, len(batch), with_cuts=with_cuts)
+            learning.go_on(learner, batch, record)
             rank, scores, cuts = record.rank, record.scores, record.cuts
         chances = None
         if self.options.chances:
-            chances = np.exp(learner._log_probabilities(scores, cuts))
+            chances = np.exp(log_probabilities(scores, cuts))
         return Answers(keys, rank, pick_scores(rank, scores), chances)
 
     @property

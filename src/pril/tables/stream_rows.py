@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pril.core import ranking
-from pril.core.learner import Batch
+from pril.core import learning, ranking
+from pril.core.classifier import rows_to_rate
 from pril.core.loop import Dense
+from pril.core.passes import Batch
 from pril.core.rows import frozen
 from pril.errors import RowError
 from pril.tables.json_lines import to_text
@@ -36,15 +37,15 @@ class CellEncoder:
     """
 
     def __init__(self, encoder: ColumnEncoder) -> None:
-        self._encoder, self._moments = encoder, encoder._moments
-        self._numbers, self._scales = encoder.numbers_, encoder._scales()
+        self._encoder, self._moments = encoder, encoder.moments_
+        self._numbers, self._scales = encoder.numbers_, encoder.scales()
         self._ranks, self._words = _places(encoder.ranks_), _places(encoder.words_)
         self.columns = [*self._numbers, *self._words]
 
     @property
     def is_current(self) -> bool:
         """Whether the encoder has not learned since."""
-        return self._encoder._moments is self._moments
+        return self._encoder.moments_ is self._moments
 
     def renewed(self) -> CellEncoder:
         """Return this for the encoder as it is now."""
@@ -62,7 +63,7 @@ class CellEncoder:
             np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
             for j, (name, places) in enumerate(self._words.items(), n)
         ]
-        return self._encoder._encode(to_numbers(rows, self._numbers), codes, self._scales)
+        return self._encoder.encode(to_numbers(rows, self._numbers), codes, self._scales)
 
 
 class StreamRows:
@@ -89,14 +90,18 @@ class StreamRows:
             raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
         if hasattr(learner, "stream") and isinstance(X, np.ndarray):
             rows = Dense(frozen(np.ascontiguousarray(X)), self._constant)
-            learner._inspect_rows(rows)
+            learner.engine.inspect_rows(rows)
         elif self._labels.names:
             unlabelled = ranking.Labels(np.full((len(cells), 1), -1), order.dtype, order)
-            rows = learner._prepare(X, unlabelled).rows
+            rows = learning.prepare(learner, X, unlabelled).rows
         else:
-            rows = learner._readable(X)
+            rows = rows_to_rate(learner, X)
         labels = np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2)
-        return Batch(rows, *learner._weigh(labels)) if self._labels.names else Batch(rows, labels)
+        return (
+            Batch(rows, *learning.weigh(learner, labels))
+            if self._labels.names
+            else Batch(rows, labels)
+        )
 
     def _features(self, format: JsonRows | CsvRows, cells: Cells) -> Any:  # noqa: A002
         model = self._model
@@ -120,7 +125,7 @@ class StreamRows:
         ]
         labels = self._labels.read(pa.RecordBatch.from_arrays(cells, names))
         intervals = ranking.to_intervals(labels, self._model.learner.order_)
-        self._model.learner._inspect_labels(labels, intervals)
+        self._model.learner.engine.inspect_labels(labels, intervals)
         return intervals.tobytes()
 
 

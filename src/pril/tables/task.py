@@ -11,6 +11,7 @@ import pyarrow as pa
 from pril.core import ranking
 from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
+from pril.core.scikit import validate_params
 from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges
 from pril.tables.cells import read_numbers
@@ -129,7 +130,7 @@ class Task:
                 )
         model = kind(classes=classes, class_weight=class_weight, **passes, **self.parameters)
         with refusing():
-            model._validate_params()
+            validate_params(model)
         return model
 
     def ranges(self, estimator: Any) -> PredictionRanges:
@@ -144,7 +145,7 @@ class Task:
             random_state=self.seed,
         )
         with refusing():
-            ranges._validate_params()
+            validate_params(ranges)
         return ranges
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from pril import __version__
-from pril.core import ranking
+from pril.core import learning, ranking
+from pril.core.classifier import rate_rows
 from pril.core.evaluation import Evaluation
-from pril.core.learner import Batch
-from pril.ranges import PredictionRanges, calibration_scores
+from pril.core.passes import Batch
+from pril.ranges import PredictionRanges, calibrated, calibration_scores
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
@@ -85,7 +86,7 @@ class Apart(NamedTuple):
 
     def check(self, task: Task, model: Any) -> Check:
         """Rate the rows."""
-        rank, scores, cut = model._rate_rows(self.batch.rows)
+        rank, scores, cut = rate_rows(model, self.batch.rows)
         intervals, out = self.batch.intervals, self.held_out
         evaluation = Evaluation.of(intervals[out], rank[out])
         if task.coverage is None:
@@ -183,7 +184,7 @@ class Run:
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
-        return self.task.ranges(frozen)._calibrate(frozen, self.check.scores)
+        return calibrated(self.task.ranges(frozen), frozen, self.check.scores)
 
     # --- Survey ---
 
@@ -201,7 +202,7 @@ class Run:
         task, encoder, sample = self.task, self.survey.encoder, self.survey.sample
         if self.survey.rows == 0:
             raise TableError(f"{self.table.name} has no rows")
-        width = encoder._n_features_out
+        width = encoder.n_features_out
         if not width:
             many = [f"{name!r} has too many words" for name in encoder.left_out_]
             none = [f"{name!r} has no words" for name in encoder.words_]
@@ -224,7 +225,7 @@ class Run:
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
         """Begin with a blank model of so many features."""
         self.model = self.task.blank_model(classes, weights)
-        self.model._begin(np.empty((0, width)), classes)
+        learning.begin_with(self.model, np.empty((0, width)), classes)
 
     @cached_property
     def labels(self) -> LabelColumns:
@@ -260,7 +261,7 @@ class Run:
             log.info("scaling: %s", f"numbers are {way}" if scales else f"none, {why}")
             filled = "used as they are" if encoder.codes else "the mean"
             log.info("missing numbers: %s", filled if encoder.impute else "refused")
-        shape = "sparse" if not encoder._is_dense() and self.landmarks is None else "dense"
+        shape = "sparse" if not encoder.is_dense() and self.landmarks is None else "dense"
         log.info("features: %d, %s%s", width, shape, " (landmarks)" if self.landmarks else "")
         kept = "" if task.coverage is None else f"; of the rest, {CALIBRATION_SIZE:.0%} calibrate"
         log.info("holdout: %.0f%% of the rows, by seed %d%s", task.holdout * 100, task.seed, kept)
@@ -273,10 +274,10 @@ class Run:
         for _, block in self._tracked(name, self._blocks()):
             order = block.learning.shuffled(self.rng) if self.task.shuffle else None
             with self.table.naming_rows(block.places):
-                self.model._go_on(block.learning, order=order)
+                learning.go_on(self.model, block.learning, order=order)
         self.epoch += 1
         mistakes = self.model.n_mistakes_
-        perfect = mistakes == self.mistakes and self.model._stops_without_mistakes
+        perfect = mistakes == self.mistakes and self.model.engine.settles
         self.row, self.mistakes = 0, mistakes
         if perfect or self.epoch == self.task.epochs:
             self.phase = "done"
@@ -335,9 +336,9 @@ class Run:
         places = row_numbers(first, uses.learning)
         X, y, weights = recipe.read(self.table, places, select_rows(cells, uses.learning))
         with self.table.naming_rows(places, self.task.labels):
-            learning = self.model._prepare(X, y, None, weights)
+            batch = learning.prepare(self.model, X, y, None, weights)
         apart = recipe.read_apart(self.table, self.model, first, cells, uses)
-        return Block(cells.num_rows, places, learning, apart)
+        return Block(cells.num_rows, places, batch, apart)
 
     def _tracked(self, name: str, blocks: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Return the blocks of a pass; after each, report progress and save a checkpoint if due."""

@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from pril.core.rows import batches
 from pril.learners.boosting import passes
-from pril.learners.boosting.passes import odds_of
+from pril.learners.boosting.forest_engine import BoostedTrees
+from pril.learners.boosting.passes import Forest, odds_of
 from pril.learners.boosting.trees import MOST_KEPT, Engine, plant, prepare_engine
 from pril.learners.ordered_logit import OrderedLogit
 
@@ -97,15 +98,16 @@ class Training:
                         f"after round {n_iter}"
                     )
         trees = [text for engine in engines for text in engine.grown()[:n_iter]]
-        forest = plant(trees, model._categories)
+        forest = plant(trees, model.categories_)
         forest["leaf"] /= self.n_boosters
         gains = np.bincount(forest["feature"], forest.pop("gain"), minlength=self.X.shape[1])
         return {
-            "thresholds_": kept.theta + centre,
             "n_iter_": n_iter,
             "validation_loss_": np.array(losses),
             "feature_importances_": gains / (gains.sum() or 1.0),
-            "_forest": {"mean": self.mean, "slope": slope, **forest},
+            "memory_": BoostedTrees(
+                kept.theta + centre, Forest(mean=self.mean, slope=slope, **forest)
+            ),
             "_ends": self.rows.ends,
             "_chances": kept.q,
         }
@@ -117,7 +119,7 @@ class Training:
             for batch in batches(len(self.X), 1 << 16):
                 scaler.partial_fit(self.X[batch])
         scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
-        scaler.scale_[[int(k) for k in self.model._categories]] = np.inf
+        scaler.scale_[[int(k) for k in self.model.categories_]] = np.inf
         self.mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
 
         def learn(j: int) -> tuple[Array, Array]:

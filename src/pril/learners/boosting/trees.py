@@ -46,7 +46,7 @@ def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
         "num_threads": 1,  # so that threads change no bit
         "verbosity": -1,
     }
-    categorical = [int(k) for k in model._categories]
+    categorical = [int(k) for k in model.categories_]
     data = lightgbm.Dataset(X, categorical_feature=categorical, params=parameters).construct()
     # LightGBM fails if it can split no feature: all are constant, or the rows are too few.
     can_split = any(data.feature_num_bin(k) > 0 for k in range(X.shape[1]))

@@ -1,0 +1,235 @@
+"""How a linear learner learns and rates: a small value that knows nothing of estimators."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pril.core import loop, ranking
+from pril.core.memory import Layout, Memory, few_columns
+from pril.core.passes import Batch
+from pril.core.rows import frozen, n_rows, not_finite_error, read_rows
+from pril.errors import FeatureRangeWarning, RowError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+NO_WEIGHTS = np.empty(0)
+NO_RECORD = loop.Record(
+    np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
+)
+
+
+class Ratings(NamedTuple):
+    """Ranks and scores of some rows."""
+
+    rank: Array  # (n,)
+    scores: Array  # (n, scores)
+    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
+
+
+class LinearEngine(NamedTuple):
+    """How a linear learner learns and rates. What it has learned is a `Memory`."""
+
+    name: str  # of the learner, for errors
+    rule: Any
+    geometry: Any = loop.Additive()
+    average: bool = False  # predict with the mean of all iterates
+    growth: float | None = None  # how much more a round weighs than the one before it
+    constant: float = 0.0  # the value of a further feature
+    scores_classes: bool = False  # one score for each class
+    whole_steps: bool = True  # thresholds start at zero and move by whole numbers
+    settles: bool = True  # after a pass without a mistake, nothing would change any more
+    exact_only: bool = False  # takes no ranges
+    bounded: bool = False  # its guarantee is for features within [-1, 1]
+    start: Callable[[int], Array] | None = None  # the first sums of the thresholds, by classes
+    feature_names: Array | None = None
+
+    @property
+    def mixes(self) -> bool:
+        """Whether blocks may learn side by side: the mean of their memories is one."""
+        return True
+
+    @property
+    def may_lose_mean(self) -> bool:
+        """Whether a learner that averages may have to go on without a mean."""
+        return False
+
+    # --- Checking ---
+
+    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> loop.Dense | loop.Csr:
+        """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
+        return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
+
+    def check_online(self) -> None:
+        """Refuse to learn from a stream: never."""
+
+    def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
+        """Refuse labels that this learner cannot take."""
+        ranges = intervals[:, 0] < intervals[:, 1]
+        if self.exact_only and ranges.any():
+            t = int(np.argmax(ranges))
+            raise RowError(
+                "y",
+                t,
+                f"{self.name} learns from exact labels only, got the interval {table.row(t)!r}; "
+                "PRIL learns from intervals",
+            )
+
+    def inspect_rows(self, rows: loop.Dense | loop.Csr) -> None:
+        """Warn of features that this learner's guarantee does not cover."""
+        if not self.bounded:
+            return
+        cells = rows.X if isinstance(rows, loop.Dense) else rows.data
+        if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
+            return
+        largest = max(cells.max(), cells.min(), key=abs)
+        if 1.0 < abs(largest) < np.inf:  # infinite cells are refused elsewhere, with their row
+            warnings.warn(
+                f"X reaches {largest:.6g}: {self.name} expects features within [-1, 1]; scale "
+                "them, for example with MaxAbsScaler",
+                FeatureRangeWarning,
+                stacklevel=2,
+            )
+
+    # --- Learning ---
+
+    def n_scores(self, n_classes: int) -> int:
+        """Return the number of scores of a row."""
+        return n_classes if self.scores_classes else 1
+
+    def layout(self, n_features: int, n_classes: int) -> Layout:
+        """Return the layout of a memory."""
+        return Layout(
+            self.n_scores(n_classes),
+            n_features,
+            n_classes,
+            average=self.average,
+            own=loop.OWN_PARTS.get(type(self.rule), ()),
+        )
+
+    def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Memory:
+        """Return what is known before the first row."""
+        first = None if self.start is None else self.start(n_classes)
+        memory = Memory.blank(self.layout(n_features, n_classes), lattice=self.whole_steps)
+        if first is not None:
+            memory.state.n[:] = first
+        return memory
+
+    def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Memory:
+        """Return the memory that `Memory.to_plain` gave, if it is right."""
+        return Memory.of(self.layout(n_features, n_classes), plain)
+
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop.Record:
+        """Return room for what is predicted before n rows are learned."""
+        scores = np.empty((n, self.n_scores(n_classes)))
+        cuts = np.empty((n if with_cuts else 0, n_classes + 1))
+        return loop.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
+
+    def learn(
+        self,
+        memory: Memory,
+        batch: Batch,
+        order: Array | None = None,
+        record: loop.Record | None = None,
+    ) -> Memory:
+        """Return the memory after a pass over a batch; the one given does not change."""
+        return self._learned(memory.copy(), batch, order, record)
+
+    def go_on(
+        self,
+        memory: Memory,
+        batch: Batch,
+        order: Array | None = None,
+        record: loop.Record | None = None,
+    ) -> Memory:
+        """Return the memory after a pass over a batch; the one given may change.
+
+        A few sparse rows of a wide model are learned in place, and undone if that fails.
+        """
+        columns = few_columns(batch.rows, memory.layout.n_features + 1)
+        if columns is None or self.growth is not None:  # a half-life may rescale every number
+            return self.learn(memory, batch, order, record)
+        with memory.unchanged_on_failure(columns):
+            return self._learned(memory, batch, order, record, columns)
+
+    def finish(self, memory: Memory, batch: Batch) -> Memory:
+        """Return the memory after the last pass of `fit`."""
+        return memory
+
+    def _learned(
+        self,
+        memory: Memory,
+        batch: Batch,
+        order: Array | None,
+        record: loop.Record | None,
+        columns: Array | None = None,
+    ) -> Memory:
+        """Learn in place; `columns` are the features that the rows touch, None: any."""
+        if batch.weights is not None:
+            memory.integers[loop.LATTICE] = 0
+        bad = self.run(batch.rows, batch.intervals, order, memory, batch.weights, record)
+        if bad >= 0:
+            row = int(bad if order is None else order[bad])
+            raise self._not_finite(batch.rows, row, batch.weights)
+        if not memory.is_finite(columns):
+            raise self._not_finite(batch.rows, None, batch.weights)
+        return memory
+
+    def run(
+        self,
+        rows: Any,
+        intervals: Array,
+        order: Array | None,
+        memory: Memory,
+        weights: Array | None,
+        record: loop.Record | None,
+    ) -> int:
+        """Run the loop in place; return -1, or the first position whose scores are not finite."""
+        if order is not None and len(order) == 0:  # the loop takes an empty order for all rows
+            return -1
+        extras = None
+        if weights is not None or record is not None or self.growth is not None:
+            extras = loop.Extras(
+                NO_WEIGHTS if weights is None else weights,
+                1.0 if self.growth is None else self.growth,
+                NO_RECORD if record is None else record,
+            )
+        bad: int = loop.run(
+            rows,
+            frozen(intervals),
+            loop.NO_ORDER if order is None else order,
+            self.rule,
+            self.geometry,
+            extras,
+            memory.numbers,
+            memory.integers,
+            np.empty(loop.desk_size(self.geometry, *memory.layout.sizes())),
+        )
+        return bad
+
+    # --- Rating ---
+
+    def parameters(self, memory: Memory) -> tuple[Array, Array, float]:
+        """Return weights, thresholds between sentinels, and the number that divides them."""
+        return memory.predicting(self.geometry)
+
+    def rate(self, memory: Memory, rows: loop.Dense | loop.Csr) -> Ratings:
+        """Return ranks and scores of rows."""
+        w, cut, unit = self.parameters(memory)
+        ranks = np.empty(n_rows(rows), dtype=np.int64)
+        scores = np.empty((n_rows(rows), len(w)))
+        bad = loop.rate(rows, self.rule, w, cut, ranks, scores)
+        if bad >= 0:
+            raise self._not_finite(rows, int(bad))
+        return Ratings(ranks, scores / unit, cut / unit)
+
+    def _not_finite(
+        self, rows: loop.Dense | loop.Csr, row: int | None, weights: Array | None = None
+    ) -> ValueError:
+        return not_finite_error(rows, self.name, self.feature_names, row, weights)

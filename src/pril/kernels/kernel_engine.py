@@ -1,0 +1,325 @@
+"""How kernel PRIL learns and rates: block by block, on the device of the rows."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from pril.core import loop, ranking
+from pril.core.linear_engine import LinearEngine, Ratings
+from pril.core.passes import Batch
+from pril.core.rows import batches, check_cells, not_finite_error
+from pril.core.scikit import get_namespace, validate_data
+from pril.errors import InputError
+from pril.kernels.support import Support, joined, like, namespace, taken, to_numpy
+from pril.kernels.values import Kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+# Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
+# Measured by benchmarks/kernel_speed.py.
+BLOCK = 1024
+UNLIMITED = np.iinfo(np.int64).max
+
+
+class Points(NamedTuple):
+    """Checked rows, to be compared by the kernel."""
+
+    X: Any
+
+
+class Block(NamedTuple):
+    """Some of the rows of a call, to be learned together."""
+
+    X: Any
+    own: Any  # what is kept of a row that becomes a support row: itself, or its position
+    source: Array  # where each row comes from, as in `Support`
+    places: Array  # where each row is among the support rows, -1 if it is not one
+    intervals: Array
+    weights: Array | None
+    record: loop.Record | None
+
+
+class KernelEngine(NamedTuple):
+    """How kernel PRIL learns and rates. What it has learned is a `Support`."""
+
+    base: LinearEngine  # the rule, for thresholds and coefficients
+    kernel: Kernel
+    budget: int | None = None  # the largest number of support rows
+    n_jobs: int | None = None  # threads that compute kernel values on a CPU
+
+    @property
+    def settles(self) -> bool:
+        """Whether nothing would change any more after a pass without a mistake."""
+        return self.base.settles
+
+    @property
+    def mixes(self) -> bool:
+        """Whether blocks may learn side by side: a mean would hold all their support rows."""
+        return False
+
+    @property
+    def may_lose_mean(self) -> bool:
+        """Whether a learner that averages may go on without a mean: if it drops a support row."""
+        return True
+
+    @property
+    def is_precomputed(self) -> bool:
+        """Whether rows are kernel values."""
+        return self.kernel.kernel == "precomputed"
+
+    # --- Checking ---
+
+    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> Points:
+        """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
+        xp, _ = get_namespace(X)
+        check_cells(X)
+        X = validate_data(
+            owner,
+            X,
+            reset=reset,
+            accept_sparse=False if self.is_precomputed else "csr",
+            dtype=(xp.float64, xp.float32),
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
+        )
+        # A bounded kernel can return finite values for rows that are not: check the rows here.
+        names = getattr(owner, "feature_names_in_", None)
+        if issparse(X):
+            if not np.isfinite(X.data).all():
+                rows = loop.Csr(X.data, X.indices, X.indptr, 0.0)
+                raise not_finite_error(rows, self.base.name, names, None)
+        elif not bool(xp.all(xp.isfinite(X))):
+            raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self.base.name, names, None)
+        if self.is_precomputed and reset and X.shape[0] != X.shape[1]:
+            raise InputError(
+                "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
+                f"rows, got X of shape {tuple(X.shape)}"
+            )
+        return Points(X)
+
+    def check_online(self) -> None:
+        """Refuse to learn from a stream of kernel values."""
+        if self.is_precomputed:
+            raise InputError(
+                "kernel='precomputed' cannot be learned from a stream, because the kernel values "
+                "of later rows are not known: use fit, or a kernel that is a name or a function"
+            )
+
+    def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
+        """Refuse no labels."""
+
+    def inspect_rows(self, rows: Points) -> None:
+        """Warn of no features."""
+
+    # --- Learning ---
+
+    def n_scores(self, n_classes: int) -> int:
+        """Return the number of scores of a row."""
+        return 1
+
+    def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Support:
+        """Return what is known before the first of these rows."""
+        empty = np.empty(0) if issparse(rows.X) else like(np.empty(0), rows.X)
+        none = np.empty(0, dtype=np.int64)
+        first = none if self.is_precomputed else rows.X[:0, ...]
+        place = np.full(rows.X.shape[0], -1)
+        return Support(first, empty, empty, none, 0, place, self.base.blank(0, n_classes))
+
+    def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Support:
+        """Return the support that `Support.to_plain` gave, if it is right."""
+        return Support.of(self.base.layout(0, n_classes), plain)
+
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop.Record:
+        """Return room for what is predicted before n rows are learned."""
+        return self.base.blank_record(n, n_classes, with_cuts=with_cuts)
+
+    def go_on(
+        self,
+        memory: Support,
+        batch: Batch,
+        order: Array | None = None,
+        record: loop.Record | None = None,
+    ) -> Support:
+        """Return the support after the rows of a stream."""
+        return self.learn(memory, batch, order, record).after(len(batch))
+
+    def finish(self, memory: Support, batch: Batch) -> Support:
+        """Return the support after the last pass of `fit`."""
+        return memory.compact().after(len(batch))
+
+    def learn(
+        self,
+        memory: Support,
+        batch: Batch,
+        order: Array | None = None,
+        record: loop.Record | None = None,
+    ) -> Support:
+        """Return the support after a pass over a batch; the one given does not change."""
+        memory = memory.copy()
+        if batch.weights is not None:
+            memory.base.integers[loop.LATTICE] = 0
+        order = None if order is None else order.astype(np.int64)
+        if record is None:
+            learned = self._learn_fused(memory, batch, order)
+            if learned is not None:
+                return learned
+        if self.budget is None:
+            own = memory.source if self.is_precomputed else batch.rows.X
+            memory = memory.with_room(len(batch), own)
+        for part in batches(len(batch) if order is None else len(order), BLOCK):
+            if order is None:
+                chosen, X = np.arange(part.start, part.stop), batch.rows.X[part, ...]
+            else:
+                chosen, X = order[part], taken(batch.rows.X, order[part])
+            source = memory.origin + chosen
+            block = Block(
+                X=X,
+                own=source if self.is_precomputed else X,
+                source=source,
+                places=memory.places(chosen),
+                intervals=batch.intervals[chosen],
+                weights=None if batch.weights is None else batch.weights[chosen],
+                record=record and loop.Record(*(column[part] for column in record)),
+            )
+            if self.budget is None:
+                memory = self._learn_block(memory, block)
+            else:
+                memory = self._learn_block_within_budget(memory, block, int(self.budget))
+        return memory.without_room()
+
+    def _learn_fused(self, memory: Support, batch: Batch, order: Array | None) -> Support | None:
+        """Learn by the fused loop on a CUDA device; None where it cannot run."""
+        X, fused = batch.rows.X, self._fused(batch.rows.X, memory.rows)
+        if fused is None or self.budget is not None or not memory.base.integers[loop.LATTICE]:
+            return None
+        if memory.base.layout.n_classes - 1 > fused.MAX_CUTS:
+            return None
+        labelled = batch.labelled()
+        chosen = np.flatnonzero(labelled) if order is None else order[labelled[order]]
+        learned: Support | None = fused.learn(
+            memory, X, chosen, batch.intervals[chosen], self.kernel.gamma(X)
+        )
+        return learned
+
+    def _fused(self, X: Any, rows: Any) -> Any:
+        """Return the module of the fused loop for these rows; None where it cannot run."""
+        if self.kernel.kernel != "rbf" or type(X).__module__ != "torch" or X.device.type != "cuda":
+            return None
+        if find_spec("triton") is None or X.dtype != rows.dtype:
+            return None
+        from pril.kernels import fused
+
+        return fused if fused.works() else None
+
+    def _learn_block(self, memory: Support, block: Block) -> Support:
+        """Learn from a block without a budget: the support rows count by their scores alone."""
+        n = len(block.source)
+        gram = loop.Gram(
+            scores=self._scores(memory, block, memory.coef),
+            sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
+            values=self.kernel.values(block.X, block.own),
+            slot=np.arange(n),
+            since=np.full(n, -1),
+            size=np.array([0, 0]),
+            budget=UNLIMITED,
+        )
+        coef, sums = self._run(gram, np.zeros(n), np.zeros(n), memory, block)
+        old = np.flatnonzero(block.places >= 0)
+        memory = memory.move(block.places[old], coef[old], sums[old])
+        new = np.flatnonzero((gram.since >= 0) & (block.places < 0))
+        return memory.add(taken(block.own, new), coef[new], sums[new], block.source[new])
+
+    def _learn_block_within_budget(self, memory: Support, block: Block, budget: int) -> Support:
+        """Learn from a block within a budget: dropping a support row changes all later scores.
+
+        Only rows of the block, and as many others with the smallest coefficients, can be dropped.
+        The loop needs the kernel values of these candidates alone.
+        """
+        n, n_support = len(block.source), len(memory.source)
+        coef, sums = (np.append(to_numpy(part), np.zeros(n)) for part in memory[1:3])
+        smallest = np.argsort(np.abs(coef[:n_support]), kind="stable")
+        n_dropped = n + max(0, n_support - budget)  # at most
+        old = np.union1d(smallest[:n_dropped], block.places[block.places >= 0])
+        candidates = np.append(old, n_support + np.arange(n))
+        rows = joined(taken(memory.rows, old), block.own)
+        since = np.append(np.arange(n_support), np.full(n, -1))
+        own = np.where(block.places >= 0, block.places, n_support + np.arange(n))
+        gram = loop.Gram(
+            scores=self._scores(memory, block, memory.coef),
+            sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
+            values=np.ascontiguousarray(self.kernel.values(block.X, rows).T),
+            slot=np.searchsorted(candidates, own),
+            since=since[candidates],
+            size=np.array([n_support, 0]),
+            budget=budget,
+        )
+        moved = self._run(gram, coef[candidates], sums[candidates], memory, block)
+        coef[candidates], sums[candidates] = moved
+        since[candidates] = gram.since
+        memory = memory._replace(
+            rows=joined(memory.rows, block.own),
+            coef=like(coef, memory.coef),
+            sums=like(sums, memory.coef),
+            source=np.append(memory.source, block.source),
+            base=memory.base.without_mean() if gram.size[1] > 0 else memory.base,
+        )
+        oldest_first = np.argsort(since, kind="stable")
+        return memory.keep(oldest_first[np.count_nonzero(since < 0) :])
+
+    def _scores(self, memory: Support, block: Block, coef: Any) -> Array:
+        """Return the scores of a block under some coefficients of the support rows."""
+        rows, coef = memory.rows[: len(memory.source), ...], coef[: len(memory.source)]
+        return to_numpy(self.kernel.scores(block.X, rows, coef, self.n_jobs))
+
+    def _run(
+        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
+    ) -> tuple[Array, Array]:
+        """Run the loop over a block; return the new coefficients and their sums."""
+        base = memory.base
+        own = base.with_layout(base.layout._replace(n_features=len(coef)))
+        state = own.state
+        state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
+        if self.base.run(gram, block.intervals, None, own, block.weights, block.record) >= 0:
+            raise self._not_finite()
+        base.tail()[:], base.integers[: loop.LATTICE] = own.tail(), own.integers[: loop.LATTICE]
+        return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)
+
+    # --- Rating ---
+
+    def parameters(self, memory: Support) -> tuple[Array, Array, float]:
+        """Return no weights, the thresholds between sentinels, and 1."""
+        return self.base.parameters(memory.base)
+
+    def scores(self, memory: Support, rows: Points) -> Any:
+        """Return the scores of rows, on their device."""
+        coef, support = memory.predicting_coef(), memory.rows
+        fused = self._fused(rows.X, support)
+        if fused is not None and len(coef) > 0:
+            scores = fused.scores(rows.X, support, coef, self.kernel.gamma(rows.X))
+            if scores is not None:
+                return scores
+        blocks = [
+            self.kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
+            for block in batches(rows.X.shape[0], BLOCK)
+        ]
+        return namespace(coef).concat(blocks)
+
+    def rate(self, memory: Support, rows: Points) -> Ratings:
+        """Return ranks and scores of rows."""
+        scores = to_numpy(self.scores(memory, rows))
+        w, cut, _ = self.parameters(memory)
+        ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
+        gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
+        if loop.rate(gram, self.base.rule, w, cut, ranks, written) >= 0:
+            raise self._not_finite()
+        return Ratings(ranks, written, cut)
+
+    def _not_finite(self) -> ValueError:
+        return InputError(f"X: {self.kernel} gives scores that are not finite: scale the features")
