@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
-import pril.learners.kernel_pril
+import pril.kernels.kernel_engine
 from pril import PRIL, KernelPRIL, PolynomialMap
 from workloads import K, table
 
@@ -42,8 +42,8 @@ def learn(X, y, **options):
 
 def same_blocks(X, model):
     """Evaluate the kernel blocks that learning needs, and nothing else."""
-    for start in range(0, len(X), pril.learners.kernel_pril.BLOCK):
-        block = X[start : start + pril.learners.kernel_pril.BLOCK]
+    for start in range(0, len(X), pril.kernels.kernel_engine.BLOCK):
+        block = X[start : start + pril.kernels.kernel_engine.BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
         width = pril.kernels.values.CHUNK // len(block)
@@ -102,7 +102,7 @@ def main():
     for n_features in (3, 20, 200):
         X, y = rows(20_000, n_features)
         taken, model = min((seconds(lambda: learn(X, y)) for _ in range(4)), key=lambda r: r[0])
-        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.learners.kernel_pril.BLOCK
+        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.kernels.kernel_engine.BLOCK
         results.append([n_features, len(model.support_), taken, f"{taken / pairs * 1e9:.1f}"])
     table(["d", "support rows", "seconds", "ns a kernel value"], results)
 

@@ -40,7 +40,7 @@ def test_batches_give_the_bits_of_one_piece(estimator, container, batch, monkeyp
     whole = answers(model, X, y)
     assert len(whole) >= 4
     if type(model).__name__ == "KernelPRIL":  # its products of matrices are cut by the batches, too
-        monkeypatch.setattr("pril.learners.kernel_pril.BLOCK", batch)
+        monkeypatch.setattr("pril.kernels.kernel_engine.BLOCK", batch)
         whole = answers(model, X, y)
     monkeypatch.setattr(classifier, "BATCH_ROWS", batch)
     for name, answer in answers(model, X, y).items():

@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
-import pril.learners.kernel_pril
+import pril.kernels.kernel_engine
 import reference
 from pril import PRIL, KernelPRIL, PolynomialMap
 from pril.evaluate import progressive
@@ -70,7 +70,7 @@ def test_scikit_learns_own_checks(estimator, check):
 @pytest.fixture(params=[1, 3, 1024])
 def block(request, monkeypatch):
     """Cut the rows into blocks of this size, and kernel values into narrow chunks."""
-    monkeypatch.setattr(pril.learners.kernel_pril, "BLOCK", request.param)
+    monkeypatch.setattr(pril.kernels.kernel_engine, "BLOCK", request.param)
     monkeypatch.setattr(pril.kernels.values, "CHUNK", 7)
     return request.param
 
@@ -139,8 +139,8 @@ def test_blocks_change_nothing_where_kernel_values_are_exact(block, kernel, budg
     y = np.sort(rng.integers(1, 6, (50, 2)), axis=1)
     options = {"budget": budget, "shuffle": shuffle, "random_state": 0, "max_iter": 3, **kernel}
     model = KernelPRIL(average=False, **options).fit(X, y)
-    assert block == pril.learners.kernel_pril.BLOCK
-    pril.learners.kernel_pril.BLOCK = 50
+    assert block == pril.kernels.kernel_engine.BLOCK
+    pril.kernels.kernel_engine.BLOCK = 50
     whole = KernelPRIL(average=False, **options).fit(X, y)
     np.testing.assert_array_equal(model.support_, whole.support_)
     np.testing.assert_array_equal(model.dual_coef_, whole.dual_coef_)
@@ -152,7 +152,7 @@ def test_blocks_change_last_bits_elsewhere(block):
     and so do decisions, unless a score comes that close to a threshold."""
     X, y = rows_of(K=5, n=200)
     progress = progressive(KernelPRIL(average=False), X, y, [1, 2, 3, 4, 5])
-    pril.learners.kernel_pril.BLOCK = 200
+    pril.kernels.kernel_engine.BLOCK = 200
     whole = progressive(KernelPRIL(average=False), X, y, [1, 2, 3, 4, 5])
     np.testing.assert_array_equal(progress.predictions, whole.predictions)
     np.testing.assert_allclose(progress.scores, whole.scores, rtol=1e-12, atol=1e-12)

@@ -129,7 +129,7 @@ class Aside:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by the thread that learns
         self.valid: list[Any] | None = None  # hyper-parameters that were validated last
-        self.agreed: Any = None  # the classes that were compared with those of the model last
+        self.agreed: tuple[Any, Any] = (None, None)  # parameter and classes that were compared last
 
 
 _asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()

@@ -116,6 +116,8 @@ def weigh(
         intervals = np.where(weights[:, np.newaxis] > 0.0, intervals, ranking.NO_LABEL)
         if reset and not ranking.is_labelled(intervals).any():
             raise InputError("class_weight is zero for every row: nothing to learn from")
+    if weights is not None and (weights == 1.0).all():
+        weights = None
     return intervals, weights
 
 
@@ -150,9 +152,11 @@ def agreed_classes(
     """Return the classes, if those known before, those named and those of y agree."""
     known: Array | None = getattr(model, "order_", None)
     named = [given for given in (model.classes, classes) if given is not None]
-    beside = aside(model)  # where the same object was checked before
-    known = ranking.agreed_classes(table, known, named, skip=beside.agreed)
-    beside.agreed = model.classes
+    beside = aside(model)
+    named_before, known_before = beside.agreed
+    skip = named_before if known_before is known else None
+    known = ranking.agreed_classes(table, known, named, skip=skip)
+    beside.agreed = model.classes, known
     return known
 
 

@@ -100,7 +100,8 @@ class RowStream:
     def _use(self, memory: Any) -> None:
         """Learn in place, in this memory of the model."""
         model, (n_scores, width, n_classes) = self.model, memory.layout.sizes()
-        engine = self._engine = model.engine
+        names = getattr(model, "feature_names_in_", None)
+        engine = self._engine = self._engine._replace(feature_names=names)
         rating = loop.rating_size(n_scores, width, n_classes)
         space = loop.desk_size(engine.geometry, n_scores, width, n_classes)
         self._memory = memory
@@ -121,7 +122,6 @@ class RowStream:
         self._inspect: Callable[[], None] | None = None  # for learners that look at features
         if engine.bounded:
             self._inspect = partial(engine.inspect_rows, loop.Dense(self._row[np.newaxis], 0.0))
-        names = getattr(model, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
         self._values = values_getter([] if names is None else names.tolist())
 
