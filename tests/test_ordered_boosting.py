@@ -274,7 +274,10 @@ def test_categorical_features_that_are_not_there(asked):
 # --- Bad input ---
 
 
-def test_too_many_classes():
+def test_as_many_classes_as_there_may_be():
+    X, y = np.repeat(np.arange(64.0), 3)[:, np.newaxis], np.repeat(np.arange(64), 3)
+    model = OrderedBoosting(max_iter=1, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     with pytest.raises(ValueError, match="at most 64 classes, got 65"):
         OrderedBoosting().fit(np.zeros((65, 1)), np.arange(65))
 
@@ -496,8 +499,8 @@ def test_onnx_says_the_same(decision):
     onnxruntime = pytest.importorskip("onnxruntime")
     X, _, ranges = table()
     X[::5, 1] = np.nan
-    model = OrderedBoosting(classes=list("abcd"), decision=decision, **QUICK)
-    model.fit(X, np.array(list("abcd"))[ranges])
+    model = OrderedBoosting(classes=list("dbac"), decision=decision, **QUICK)
+    model.fit(X, np.array(list("dbac"))[ranges])
     graph = pril.onnx.to_onnx(model).SerializeToString()
     label, proba = onnxruntime.InferenceSession(graph).run(None, {"X": X})
     np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-5)

@@ -78,9 +78,10 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     -------
     graph : onnx.ModelProto
         Its outputs are `label` and, for a learner with probabilities, `probabilities`, else
-        `scores`: the score of `latent`, or one for each class if there are no thresholds. Classes
-        are in the order of the model's `order_`, from lowest to highest. A `PredictionRanges` also
-        has `lower` and `upper`, the ends of the range that `predict_range` predicts.
+        `scores`: the score of `latent`, or one for each class if there are no thresholds. Columns
+        are in the order of the model's `classes_`, as those of `predict_proba` are. A
+        `PredictionRanges` also has `lower` and `upper`, the ends of the range that `predict_range`
+        predicts.
 
     Examples
     --------
@@ -263,7 +264,9 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     reported = found
     if isinstance(learner, ProbabilityClassifier):
         found = largest = _chances(graph, found, cut / unit)
-    graph.add("Identity", found, into=other)
+    # The columns of classes follow `classes_`, as those of `predict_proba` do.
+    columns = np.argsort(learner.order_) if _output(learner)[1] > 1 else [0]
+    graph.add("Gather", found, graph.constant(INTEGER, columns), into=other, axis=1)
     by_size = not isinstance(learner, ThresholdClassifier)
     if by_size or getattr(learner, "decision", "") == "mode" or len(cut) == 2:  # one class: 0
         rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
