@@ -1,7 +1,10 @@
 """OrderedBoosting: gradient boosting learned from ranges."""
 
 import copy
+import ctypes
+import os
 import pickle
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -177,6 +180,16 @@ def test_threads_change_no_bit(model):
     other = clone(model).set_params(n_jobs=2).fit(X, ranges)
     np.testing.assert_array_equal(other.latent(X), model.latent(X))
     np.testing.assert_array_equal(other.validation_loss_, model.validation_loss_)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the name of C's library is another")
+def test_threads_print_nothing(capfd):
+    """LightGBM warns of trees without a split; of eight threads, some never begin a booster."""
+    X, y = np.repeat([[0.0], [1.0]], 6, axis=0), np.repeat([0, 1], 6)
+    for seed in range(3):
+        OrderedBoosting(n_jobs=8, random_state=seed).fit(X, y)
+    ctypes.CDLL(None).fflush(None)  # what C's printf holds back
+    assert capfd.readouterr() == ("", "")
 
 
 def test_many_rows_need_no_boosters_kept(model, monkeypatch):
@@ -393,6 +406,17 @@ def test_a_file_keeps_all(tmp_path):
     np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
     pril.save(other, tmp_path / "two.pril")
     assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "two.pril").read_bytes()
+
+
+def test_the_header_of_a_file_holds_no_long_array(tmp_path):
+    X, y = mixed_table()
+    sizes = []
+    for max_iter in (1, 30):
+        model = OrderedBoosting(max_iter=max_iter, random_state=0).fit(X, y)
+        pril.save(model, tmp_path / "model.pril")
+        with zipfile.ZipFile(tmp_path / "model.pril") as archive:
+            sizes.append(archive.getinfo("pril.json").file_size)
+    assert sizes[1] - sizes[0] < 10  # digits of the number of rounds
 
 
 def reloaded(model, path):

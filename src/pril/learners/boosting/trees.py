@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,18 @@ def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
     return data if can_split else None, parameters
 
 
+_this_thread = threading.local()
+
+
+def silence_lightgbm(parameters: dict[str, Any]) -> None:
+    """Let LightGBM print nothing in this thread: each thread has a verbosity of its own."""
+    import lightgbm
+
+    if not hasattr(_this_thread, "is_silent"):
+        lightgbm.Dataset(np.zeros((1, 1)), params=parameters).construct()  # which sets it
+        _this_thread.is_silent = True
+
+
 class Engine:
     """Grows the trees of one booster.
 
@@ -74,6 +87,7 @@ class Engine:
 
         if self.data is None:
             return
+        silence_lightgbm(self.parameters)
         if self.booster is None:
             self.booster = lightgbm.Booster(self.parameters, self.data)
         self.booster.update(fobj=lambda *_: (gradient, hessian))
