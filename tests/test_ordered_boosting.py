@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import json
 import os
 import pickle
 import zipfile
@@ -13,6 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -226,6 +228,57 @@ def test_categories_and_gaps_are_used():
     assert model.feature_importances_.argmin() == 2
 
 
+def noisy_table(n=400, signal=2, seed=0):
+    """Return five columns, of which one decides, in a straight line."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5)) * [1.0, 100.0, 0.01, 1.0, 1e-40]
+    return X, np.digitize(X[:, signal] / X[:, signal].std() * 2 + rng.logistic(size=n), [-2, 0, 2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("signal", range(4))
+def test_a_linear_signal_is_the_most_important(signal, seed):
+    X, y = noisy_table(signal=signal, seed=seed)
+    learner = OrderedBoosting(**QUICK)
+    model = clone(learner).fit(X, y)
+    assert model.feature_importances_[signal] > 0.7
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    kept = SelectFromModel(model, prefit=True).get_support()
+    assert np.flatnonzero(kept).tolist() == [signal]
+    if seed == 0:
+        chosen = RFE(learner.set_params(max_iter=3), n_features_to_select=1).fit(X, y)
+        assert np.flatnonzero(chosen.support_).tolist() == [signal]
+
+
+def test_importances_are_how_much_other_values_change_the_score(tmp_path):
+    X, y = mixed_table(2000)
+    X["far"] = 1e6 * np.random.default_rng(1).normal(size=len(X))
+    y = np.clip(y + (X["far"] > 0), 0, 3)
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    changes = [
+        np.abs(model.latent(X.assign(**{name: X[name].sample(frac=1, random_state=0).values}))
+               - model.latent(X)).mean()
+        for name in X
+    ]  # fmt: skip
+    expected = np.array(changes) / sum(changes)
+    np.testing.assert_allclose(model.feature_importances_, expected, atol=0.02)
+    again = reloaded(model, tmp_path / "model.pril")
+    np.testing.assert_array_equal(again.feature_importances_, model.feature_importances_)
+
+
+def test_people_are_shown_the_signal_first(tmp_path, good):
+    X, y = noisy_table(signal=2, seed=6)
+    names = ["a", "b", "signal", "c", "d"]
+    pd.DataFrame(X, columns=names).assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    model, page = tmp_path / "m.pril", tmp_path / "page.html"
+    good("fit", tmp_path / "rows.csv", "--label", "y", "--model", "boosting", "-o", model)
+    shown = json.loads(good("show", "--json", model))["importances"]
+    assert next(iter(shown)) == "signal"
+    good("report", model, tmp_path / "rows.csv", "-o", page)
+    rows = page.read_text().partition("What moves the score")[2]
+    assert min(names, key=lambda name: rows.index(f">{name}<")) == "signal"
+
+
 @pytest.mark.parametrize("frame", ["polars", "indices", "mask", "names", "reordered"])
 def test_categories_may_come_in_other_ways(frame):
     X, y = mixed_table()
@@ -270,7 +323,6 @@ def test_trees_say_what_lightgbm_says(leaves):
     booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
     texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
     arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
-    del arrays["gain"]
     scores = np.empty(len(rows))
     forest = passes.Forest(mean=np.zeros(4), slope=np.zeros(4), **arrays)
     passes.scores_of(rows, forest, scores)

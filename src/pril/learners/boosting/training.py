@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from pril.core.rows import batches
 from pril.learners.boosting import passes
+from pril.learners.boosting.importances import importances
 from pril.learners.boosting.passes import odds_of
 from pril.learners.boosting.trees import MOST_KEPT, Engine, plant, prepare_engine
 from pril.learners.ordered_logit import OrderedLogit
@@ -99,13 +100,13 @@ class Training:
         trees = [text for engine in engines for text in engine.grown()[:n_iter]]
         forest = plant(trees, model._categories)
         forest["leaf"] /= self.n_boosters
-        gains = np.bincount(forest["feature"], forest.pop("gain"), minlength=self.X.shape[1])
+        forest = {"mean": self.mean, "slope": slope, **forest}
         return {
             "thresholds_": kept.theta + centre,
             "n_iter_": n_iter,
             "validation_loss_": np.array(losses),
-            "feature_importances_": gains / (gains.sum() or 1.0),
-            "_forest": {"mean": self.mean, "slope": slope, **forest},
+            "feature_importances_": importances(self.X, passes.Forest(**forest)),
+            "_forest": forest,
             "_ends": self.rows.ends,
             "_chances": kept.q,
         }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_KEPT = 200_000  # rows
 # The arrays of a tree, and of a forest.
 TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4", "leaf": "f8",
-         "words": "u4", "gain": "f8"}  # fmt: skip
+         "words": "u4"}  # fmt: skip
 
 
 def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
@@ -109,7 +109,7 @@ class Engine:
 
 
 def plant(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array]:
-    """Read trees from LightGBM's text; return the arrays of a forest, and the gain of splits."""
+    """Read trees from LightGBM's text; return the arrays of a forest."""
     trees: list[dict[str, Array]] = []
     n_words = 0
     for text in texts:
@@ -166,7 +166,6 @@ def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict
         "end": np.array([at[int(right[node])] for node in splits]),
         "leaf": leaf[leaves],
         "words": np.concatenate(sets),
-        "gain": numbers("split_gain", float)[splits],
     }
 
 
