@@ -236,7 +236,7 @@ def noisy_table(n=400, signal=2, seed=0):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("signal", range(4))
+@pytest.mark.parametrize("signal", range(5))
 def test_a_linear_signal_is_the_most_important(signal, seed):
     X, y = noisy_table(signal=signal, seed=seed)
     learner = OrderedBoosting(**QUICK)
@@ -393,8 +393,10 @@ def test_very_many_columns():
     assert model.score(X, y) > 0.9
 
 
-def test_infinity_is_refused_with_its_row():
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_infinity_is_refused_with_its_row(dtype):
     X, y, _ = table(50)
+    X = X.astype(dtype)
     X[7, 2] = -np.inf
     with pytest.raises(ValueError, match="X, row 7: feature 2 is -inf"):
         OrderedBoosting().fit(X, y)
@@ -422,11 +424,51 @@ def test_masked_cells_and_columns_without_a_value_are_missing():
     assert np.isfinite(OrderedBoosting(**QUICK).fit(empty, y).latent(empty)).all()
 
 
-def test_huge_features():
-    X, y, _ = table(200)
-    model = OrderedBoosting(**QUICK).fit(X * [1e300, 1e-300, 1.0, 1.0], y)
-    assert np.isfinite(model.latent(X * [1e300, 1e-300, 1.0, 1.0])).all()
-    assert np.isfinite(OrderedBoosting(**QUICK).fit(X, y).latent(X * 1e300)).all()
+def test_huge_features_are_refused_with_their_row(model):
+    X, y, _ = table(50)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.loc[7, "c"] = -1.5e308
+    with pytest.raises(ValueError, match=r"X, row 7: feature 'c' is -1\.5e.308; the limit is"):
+        OrderedBoosting().fit(frame, y)
+    with pytest.raises(ValueError, match=r"X, row 7: feature 2 is -1\.5e.308"):
+        model.latent(frame.to_numpy())
+    large = OrderedBoosting(**QUICK).fit(X * [1e149, 1.0, -1e149, 1.0], y)
+    assert np.isfinite(large.predict_proba(X * [1e149, 1.0, 1e149, 1.0])).all()
+
+
+def test_scaling_by_powers_of_two_changes_no_bit(tmp_path):
+    X, _, ranges = table(300)
+    X[::7, 1] = np.nan
+    X[::5, 2] = 0.0
+    one = OrderedBoosting(classes=range(4), **QUICK).fit(X, ranges)
+    other = X * 2.0 ** np.array([-140, -900, 450, -990])  # LightGBM takes 2**-120 for 0
+    two = OrderedBoosting(classes=range(4), **QUICK).fit(other, ranges)
+    np.testing.assert_array_equal(two.latent(other), one.latent(X))
+    np.testing.assert_array_equal(two.feature_importances_, one.feature_importances_)
+    again = reloaded(two, tmp_path / "model.pril")
+    np.testing.assert_array_equal(again.latent(other), one.latent(X))
+    small = (X * 2.0**-130).astype(np.float32)
+    three = OrderedBoosting(classes=range(4), **QUICK).fit(small, ranges)
+    exact = OrderedBoosting(classes=range(4), **QUICK).fit(small * np.float32(2.0**127), ranges)
+    np.testing.assert_allclose(
+        three.latent(small), exact.latent(small * np.float32(2.0**127)), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_numbers_of_very_different_size_are_told_apart():
+    """P-values, for example: many are below what LightGBM takes for zero."""
+    rng = np.random.default_rng(0)
+    exponent = rng.uniform(-150.0, 0.0, size=400)
+    y = np.digitize(exponent, [-120.0, -80.0, -40.0])
+    X = 10.0 ** exponent[:, np.newaxis]
+    assert OrderedBoosting(**QUICK).fit(X, y).score(X, y) > 0.95
+
+
+def test_numbers_too_small_to_learn_from_are_refused():
+    X, y, _ = table(50)
+    frame = pd.DataFrame({"size": X[:, 0], "speck": 1e-310 * np.sign(X[:, 1])})
+    with pytest.raises(ValueError, match="feature 'speck' is larger than 1e-310, too small"):
+        OrderedBoosting().fit(frame, y)
 
 
 def test_a_fit_that_fails_leaves_the_model_as_it_was(model):
@@ -575,6 +617,7 @@ def test_onnx_says_the_same(decision):
     onnxruntime = pytest.importorskip("onnxruntime")
     X, _, ranges = table()
     X[::5, 1] = np.nan
+    X[:, 3] *= 2.0**-300
     model = OrderedBoosting(classes=list("dbac"), decision=decision, **QUICK)
     model.fit(X, np.array(list("dbac"))[ranges])
     graph = pril.onnx.to_onnx(model).SerializeToString()
