@@ -13,11 +13,12 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pril
@@ -626,11 +627,28 @@ def test_onnx_says_the_same(decision):
     np.testing.assert_array_equal(label, model.predict(X))
 
 
+def test_onnx_takes_the_categories_of_a_one_hot_encoder():
+    """As the error about categorical features advises; a ColumnEncoder may give sparse rows."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    X, y = mixed_table()
+    X = X.assign(town=X["town"].astype(object).fillna(""))
+    columns = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["town"]), remainder="passthrough"
+    )
+    model = make_pipeline(columns, OrderedBoosting(**QUICK)).fit(X, y)
+    graph = pril.onnx.to_onnx(model, X).SerializeToString()
+    label, proba = onnxruntime.InferenceSession(graph).run(
+        None, {name: X[[name]].to_numpy() for name in X}
+    )
+    np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-6)
+    np.testing.assert_array_equal(label, model.predict(X))
+
+
 def test_where_it_cannot_go_a_sentence_names_what_can(model):
     X, y, _ = table(20)
     with pytest.raises(TypeError, match=r"use X.toarray\(\), or OrderedLogit"):
         OrderedBoosting().fit(csr_array(X), y)
-    with pytest.raises(TypeError, match="put a ColumnEncoder before it"):
+    with pytest.raises(TypeError, match=r"put a OneHotEncoder\(sparse_output=False\)"):
         pril.onnx.to_onnx(OrderedBoosting(max_iter=1).fit(*mixed_table(50)))
     with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
         pril.dask.fit(OrderedBoosting(), X, y)

@@ -314,7 +314,7 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     if model._categories:
         raise InputTypeError(
             "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
-            "ColumnEncoder before it"
+            "OneHotEncoder(sparse_output=False) of scikit-learn before it"
         )
     forest = Forest(**model._forest)
     centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
@@ -452,7 +452,8 @@ def _shape_encoder(operator: Any) -> None:
         raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
     if encoder.codes and encoder.words_:
         raise InputTypeError(
-            "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX"
+            "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX: use "
+            "a OneHotEncoder(sparse_output=False) of scikit-learn, or learn with OrderedLogit"
         )
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
