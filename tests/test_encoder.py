@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from decimal import Context, Decimal
 
 import numpy as np
@@ -152,6 +153,21 @@ def test_many_words_are_sparse_or_left_out():
     assert ColumnEncoder(words=["x"]).fit(words.slice(0, 3)).get_feature_names_out().tolist() == [
         "name=n0", "name=n1", "name=n2", "x=0", "x=1", "x=2",
     ]  # fmt: skip
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=8), max_size=6))
+def test_words_are_counted_whatever_the_batches(batches):
+    tables = [pa.table({"word": pa.array(cells, pa.string())}) for cells in batches]
+    encoder, merged = ColumnEncoder(), ColumnEncoder()
+    encoder.partial_fit(pa.table({"word": pa.array([], pa.string())}))
+    merged.partial_fit(pa.table({"word": pa.array([], pa.string())}))
+    for table in tables:
+        encoder.partial_fit(table)
+        merged.merge(ColumnEncoder().fit(table))
+    expected = Counter(cell for cells in batches for cell in cells if cell)
+    for one in (encoder, merged):
+        found = zip(one.words_["word"], one.counts_["word"], strict=True)
+        assert dict(found) == dict(expected)
 
 
 def test_missing_and_unseen_words():

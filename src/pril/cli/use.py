@@ -124,7 +124,7 @@ def show(
     """
     loaded = _load(model)
     learner, about = loaded.learner, loaded.about
-    thresholds = getattr(learner, "thresholds_", None)
+    thresholds = loaded.thresholds
     weights = loaded.weights(None if printer.json else top)
     result = {
         "model": about.model,
@@ -155,8 +155,8 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     learner, about = loaded.learner, loaded.about
     classes = " < ".join(map(str, learner.order_))
     lines = [f"model       {about.model}", f"classes     {classes}"]
-    if hasattr(learner, "thresholds_"):
-        lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
+    if loaded.thresholds is not None:
+        lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in loaded.thresholds)}")
     width = max((len(name) for name, _ in weights), default=0)
     for k, (name, weight) in enumerate(weights):
         numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
@@ -181,7 +181,7 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
     from pril.io.model_files import replace_file
     from pril.plotting import plot_model
 
-    figure: Any = plot_model(loaded.learner, loaded.feature_names, top=top).figure
+    figure: Any = plot_model(loaded.model, loaded.feature_names, top=top).figure
     known = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
     if suffix not in known:

@@ -64,6 +64,21 @@ class Parts(NamedTuple):
             return None
         return [str(name) for name in names]
 
+    @property
+    def weights(self) -> tuple[Any, Any]:
+        """The weights and thresholds of a linear learner, to be shown; None for those it lacks.
+
+        The words of a column are relative to their mean, and the thresholds likewise.
+        """
+        coef, cut = (getattr(self.learner, name, None) for name in ("coef_", "thresholds_"))
+        first, *others = [step for _, step in self.steps] or [None]
+        if coef is None or not hasattr(first, "centre_words"):
+            return coef, cut
+        if not all(hasattr(step, "landmarks_") for step in others):  # which only add features
+            return coef, cut
+        centred, shared = first.centre_words(coef)
+        return centred, None if cut is None else cut - shared
+
     def transform(self, X: Any) -> Any:
         """Return the features of rows, as the learner takes them."""
         return self.pipeline.transform(X) if self.steps else X

@@ -22,7 +22,8 @@ class WeightsDisplay:
 
     A bar shows how much one unit of a feature, such as one standard deviation, adds to the score.
     The shaded bands are the score ranges of the classes, so you can see by how many classes a
-    feature can move a row.
+    feature can move a row. Behind a `ColumnEncoder`, the words of a column, and the thresholds, are
+    relative to the column's mean over the rows learned from: only differences between words matter.
 
     Parameters
     ----------
@@ -92,10 +93,10 @@ class WeightsDisplay:
             raise InputTypeError(
                 f"{type(learner).__name__} has no weights on one score axis to draw"
             )
-        coef = learner.coef_
+        coef, thresholds = parts.weights
         if names is None:
             names = parts.feature_names or [str(j) for j in range(len(coef))]
-        return cls(coef, learner.thresholds_, learner.order_, names).plot(ax=ax, top=top)
+        return cls(coef, thresholds, learner.order_, names).plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
         """Draw.

@@ -317,12 +317,18 @@ class LoadedModel:
             )
         return names
 
+    @property
+    def thresholds(self) -> Any:
+        """Return the thresholds that belong to the weights, None if there are none."""
+        return Parts.of(self.model).weights[1]
+
     def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
         """Return features with their weights, the largest first; none for a kernel.
 
-        For trees, the importances of the features.
+        The words of a column are relative to their mean. For trees, the importances of the
+        features.
         """
-        coef = getattr(self.learner, "coef_", None)
+        coef, _ = Parts.of(self.model).weights
         if coef is None:
             coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:
