@@ -379,11 +379,10 @@ def test_show_says_what_was_learned(good, tmp_path):
     shown = json.loads(good("show", "t.pril", "--json", "--plot", "t.png"))
     rows = pd.read_csv(tmp_path / "t.csv")
     features = pd.DataFrame(model[0].transform(rows), columns=model[0].get_feature_names_out())
-    scores = features @ pd.Series(shown["weights"])  # another origin, the same distances
-    found = scores.to_numpy()[:, np.newaxis] - shown["thresholds"]
-    expected = model[-1].latent(features.to_numpy())[:, np.newaxis] - model[-1].thresholds_
+    scores = features @ pd.Series(shown["weights"]) + shown["intercept"]
     known = rows["town"].notna()
-    np.testing.assert_allclose(found[known], expected[known], atol=1e-9)
+    np.testing.assert_allclose(scores[known], model[-1].latent(features.to_numpy())[known])
+    assert shown["thresholds"] == model[-1].thresholds_.tolist()
     sizes = np.abs(list(shown["weights"].values()))
     assert (np.diff(sizes) <= 0).all()
     assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
@@ -419,6 +418,8 @@ def test_words_without_an_effect_are_shown_without_one(model, good, tmp_path):
         assert difference == pytest.approx(coef["town=Rome"] - coef["town=Oslo"])
         display = pril.plotting.WeightsDisplay.from_estimator(loaded)
         assert dict(zip(display.names, display.coef, strict=True)) == pytest.approx(shown)
+        begin = {bar.get_x() for bar in display.ax_.patches if bar.get_height() == 0.6}
+        assert begin == {display.intercept}
         matplotlib.pyplot.close("all")
 
 

@@ -170,6 +170,16 @@ def test_words_are_counted_whatever_the_batches(batches):
         assert dict(found) == dict(expected)
 
 
+def test_a_file_with_counts_of_other_words_is_refused(tmp_path):
+    table = pa.table({"word": ["a", "b", "a"], "size": [1.0, 2.0, 3.0]})
+    model = make_pipeline(ColumnEncoder(), PRIL(random_state=0)).fit(table, [1, 2, 1])
+    save(model, tmp_path / "m.pril")
+    assert load(tmp_path / "m.pril")[0].counts_ == {"word": [2, 1]}
+    model[0].counts_ = {"word": [2, 1, 1]}
+    with pytest.raises(TypeError, match="counts must be a number for each of the words"):
+        save(model, tmp_path / "m.pril")
+
+
 def test_missing_and_unseen_words():
     table = pa.table({"town": ["Oslo", "NA", "", None], "x": ["1", "", "NA", "2.5"]})
     encoder = ColumnEncoder(numbers=["x"], scale=False).fit(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from pril.core.classifier import OrdinalClassifier
@@ -66,18 +67,21 @@ class Parts(NamedTuple):
 
     @property
     def weights(self) -> tuple[Any, Any]:
-        """The weights and thresholds of a linear learner, to be shown; None for those it lacks.
+        """The weights of a linear learner, to be shown, and its intercept; None for others.
 
-        The words of a column are relative to their mean, and the thresholds likewise.
+        The words of a column are relative to their mean, which the intercept has instead: the
+        score of a row whose words are known is the same.
         """
-        coef, cut = (getattr(self.learner, name, None) for name in ("coef_", "thresholds_"))
+        coef = getattr(self.learner, "coef_", None)
+        if coef is None:
+            return None, None
+        intercept = np.asarray(self.learner.intercept_)
         first, *others = [step for _, step in self.steps] or [None]
-        if coef is None or not hasattr(first, "centre_words"):
-            return coef, cut
-        if not all(hasattr(step, "landmarks_") for step in others):  # which only add features
-            return coef, cut
-        centred, shared = first.centre_words(coef)
-        return centred, None if cut is None else cut - shared
+        # Landmarks are added to the features; other steps may change those of words.
+        if hasattr(first, "centre_words") and all(hasattr(step, "landmarks_") for step in others):
+            coef, shared = first.centre_words(coef)
+            intercept = intercept + shared
+        return coef, intercept
 
     def transform(self, X: Any) -> Any:
         """Return the features of rows, as the learner takes them."""

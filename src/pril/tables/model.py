@@ -318,9 +318,12 @@ class LoadedModel:
         return names
 
     @property
-    def thresholds(self) -> Any:
-        """Return the thresholds that belong to the weights, None if there are none."""
-        return Parts.of(self.model).weights[1]
+    def intercept(self) -> Any:
+        """Return what the weights are added to, lowest class first; None without weights."""
+        _, intercept = Parts.of(self.model).weights
+        if intercept is None or intercept.ndim == 0:
+            return intercept
+        return intercept[np.searchsorted(self.learner.classes_, self.learner.order_)]
 
     def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
         """Return features with their weights, the largest first; none for a kernel.
