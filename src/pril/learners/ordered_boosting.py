@@ -24,6 +24,7 @@ from pril.core.scikit import Interval, StrOptions, fit_context, validate_data
 from pril.errors import InputError, InputTypeError, RowError
 from pril.learners.boosting import passes
 from pril.learners.boosting.categories import encoded, find_categories
+from pril.learners.boosting.scaling import LARGEST
 from pril.learners.boosting.training import Training
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -49,7 +50,8 @@ class OrderedBoosting(ProbabilityClassifier):
     how likely each class is to be given each range. Predictions use the mean of the boosters'
     scores.
 
-    Features need no scaling. Missing values and categories are used as they are.
+    Features need no scaling; numbers beyond 1e150 are refused. Missing values and categories are
+    used as they are.
 
     Parameters
     ----------
@@ -106,8 +108,9 @@ class OrderedBoosting(ProbabilityClassifier):
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in the total gain of all splits. The linear model that the trees
-        start from does not count.
+        Share of each feature in what moves the score, trees and linear model together: by how
+        much the score of a row changes, on average over a sample of the rows, if the row is given
+        the feature's value of another row. They add up to 1, unless nothing moves the score.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -283,14 +286,19 @@ class OrderedBoosting(ProbabilityClassifier):
                     "X.toarray(), or OrderedLogit"
                 )
             features = rows.X
-        infinite = np.isinf(features)
-        if infinite.any():
-            row, k = np.argwhere(infinite)[0]
-            names = getattr(self, "feature_names_in_", None)
-            name = k if names is None else repr(names[k])
-            reason = f"feature {name} is {features[row, k]}; Input X contains infinity"
-            raise RowError("X", int(row), f"{reason}: replace it, or use NaN for a missing value")
+        highest = np.fmax.reduce(features, axis=None, initial=0.0)  # which ignores NaN
+        lowest = np.fmin.reduce(features, axis=None, initial=0.0)
+        if max(float(highest), -float(lowest)) > LARGEST:
+            self._refuse_large(features)
         return features
+
+    def _refuse_large(self, features: Array) -> None:
+        row, k = np.argwhere(np.abs(features.astype(np.float64)) > LARGEST)[0]
+        names = getattr(self, "feature_names_in_", None)
+        name, value = k if names is None else repr(names[k]), features[row, k]
+        reason = "Input X contains infinity" if np.isinf(value) else f"the limit is {LARGEST:.0e}"
+        advice = "replace it, or use NaN for a missing value"
+        raise RowError("X", int(row), f"feature {name} is {value}; {reason}: {advice}")
 
     # --- Predicting ---
 
