@@ -7,7 +7,12 @@ import pytest
 import sklearn.calibration
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import AdaBoostClassifier, StackingClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ConfusionMatrixDisplay, get_scorer, get_scorer_names
@@ -18,7 +23,7 @@ from sklearn.model_selection import (
     cross_val_predict,
     cross_val_score,
 )
-from sklearn.multiclass import OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -28,6 +33,7 @@ from pril import MulticlassPerceptron, OrderedLogit, PredictionRanges
 from pril.errors import ClassOrderWarning
 from pril.evaluate import cross_val_proba, progressive
 from pril.io import model_files
+from pril.labels import ordered
 from pril.metrics import (
     calibration_error,
     interval_accuracy_scorer,
@@ -175,7 +181,7 @@ def test_calibration(kind, method, mode):
     ranked = calibrate(ranked, rank)
     assert (ranked.predict(X) == rank).mean() > 0.45
     if mode == "one model" or (mode == "folds" and method == "temperature"):
-        with pytest.raises(ValueError, match=r"pril\.labels\.to_ranks"):  # it numbers the words
+        with pytest.raises(ValueError, match=r"pril\.labels\.ordered"):  # it numbers the words
             calibrate(worded, y)
         return
     worded = calibrate(worded, y)
@@ -210,8 +216,73 @@ def test_stacking_learners_that_are_fitted():
 @pytest.mark.parametrize("wrapper", [OneVsRestClassifier, OutputCodeClassifier])
 def test_numbers_in_place_of_words_are_refused_with_the_remedy(wrapper):
     X, y, _ = survey()
-    with pytest.raises(ValueError, match=r"meta-estimator .* pril\.labels\.to_ranks"):
+    with pytest.raises(ValueError, match=r"meta-estimator .* pril\.labels\.ordered"):
         wrapper(pril.PRIL(classes=GRADES)).fit(X, y)
+
+
+# --- Names that keep their order ---
+
+LEARNER = OrderedLogit(random_state=0)
+WRAPPERS = {
+    "bagging": BaggingClassifier(LEARNER, n_estimators=3, random_state=0),
+    "hard voting": VotingClassifier([("a", LEARNER), ("b", pril.PRIL(random_state=0))]),
+    "soft voting": VotingClassifier([("a", LEARNER)], voting="soft"),
+    "stacking": StackingClassifier([("a", LEARNER)], LogisticRegression(max_iter=1000), cv=3),
+    "one against the rest": OneVsRestClassifier(LEARNER),
+    "one against one": OneVsOneClassifier(LEARNER),
+    "output codes": OutputCodeClassifier(LEARNER, random_state=0),
+    "boosting": AdaBoostClassifier(LEARNER, n_estimators=2, random_state=0),
+    "a search": GridSearchCV(LEARNER, {"max_iter": [3]}, cv=3),
+    "a pipeline": make_pipeline(StandardScaler(), LEARNER),
+    **{
+        f"calibration by {method}, {ensemble=}": CalibratedClassifierCV(
+            LEARNER, method=method, ensemble=ensemble, cv=3
+        )
+        for method in ("sigmoid", "isotonic", "temperature")
+        for ensemble in (True, False)
+        if method != "temperature" or hasattr(sklearn.calibration, "_TemperatureScaling")
+    },
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("spelling", ["words", "Categorical", "Series"])
+def test_wrappers_learn_the_order_of_ordered_names(wrapper, spelling):
+    """Whether a wrapper numbers the labels or not, they give what their ranks give."""
+    pd = pytest.importorskip("pandas")
+    X, y, rank = survey()
+    if spelling == "words":
+        names = ordered(y, GRADES)
+    else:
+        names = ordered(pd.Categorical.from_codes(rank, GRADES, ordered=True))
+        names = pd.Series(names) if spelling == "Series" else names
+    worded, ranked = clone(WRAPPERS[wrapper]).fit(X, names), clone(WRAPPERS[wrapper]).fit(X, rank)
+    expected = np.array(["0: poor", "1: fair", "2: good", "3: great"])[ranked.predict(X)]
+    np.testing.assert_array_equal(worded.predict(X), expected)
+    if hasattr(ranked, "predict_proba"):
+        np.testing.assert_array_equal(worded.predict_proba(X), ranked.predict_proba(X))
+    error = neg_interval_absolute_error_scorer(worded, X, names)
+    assert error == neg_interval_absolute_error_scorer(ranked, X, rank)
+    if "against" not in wrapper and "codes" not in wrapper:  # these ignore the order
+        assert error > -0.65
+
+
+def test_out_of_fold_answers_of_ordered_names():
+    X, y, rank = survey()
+    for method in ("predict_proba", "decision_function"):
+        found, expected = (
+            cross_val_predict(LEARNER, X, labels, cv=3, method=method)
+            for labels in (ordered(y, GRADES), rank)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_meta_estimator_of_ordered_names_knows_their_order():
+    X, y, rank = survey()
+    model = LogisticRegression().fit(X, ordered(y, GRADES))  # warnings are errors
+    twin = LogisticRegression().fit(X, rank)
+    found = neg_interval_absolute_error_scorer(model, X, ordered(y, GRADES))
+    assert found == neg_interval_absolute_error_scorer(twin, X, rank)
 
 
 # --- Our own metrics and scorers ---

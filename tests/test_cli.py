@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -376,9 +377,12 @@ def test_show_says_what_was_learned(good, tmp_path):
     good("fit", "t.csv", *RANGES)
     model = pril.load("t.pril")
     shown = json.loads(good("show", "t.pril", "--json", "--plot", "t.png"))
+    rows = pd.read_csv(tmp_path / "t.csv")
+    features = pd.DataFrame(model[0].transform(rows), columns=model[0].get_feature_names_out())
+    scores = features @ pd.Series(shown["weights"]) + shown["intercept"]
+    known = rows["town"].notna()
+    np.testing.assert_allclose(scores[known], model[-1].latent(features.to_numpy())[known])
     assert shown["thresholds"] == model[-1].thresholds_.tolist()
-    names = model[0].get_feature_names_out().tolist()
-    assert shown["weights"] == dict(zip(names, model[-1].coef_, strict=True))
     sizes = np.abs(list(shown["weights"].values()))
     assert (np.diff(sizes) <= 0).all()
     assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
@@ -387,6 +391,36 @@ def test_show_says_what_was_learned(good, tmp_path):
     assert "smaller" not in good("show", "t.pril", "--top", 5)
     assert "300 rows of t.csv, labels low, high" in out
     assert "scikit-learn" in out
+
+
+@pytest.mark.parametrize("model", ["pril", "ordered-logit", "perceptron"])
+def test_words_without_an_effect_are_shown_without_one(model, good, tmp_path):
+    """All words of a column share an amount with the thresholds: it says nothing."""
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=1500)
+    region = rng.choice(["Nord", "Ost", "West", "rare"], p=[0.4, 0.3, 0.29, 0.01], size=1500)
+    town = rng.choice(["Oslo", "Rome"], size=1500)
+    grade = np.digitize(2 * size + 3 * (town == "Rome") + rng.logistic(size=1500), [3.0, 5.0, 7.0])
+    table = pd.DataFrame({"size": size, "region": region, "town": town, "grade": grade})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    good("fit", "t.csv", "--label", "grade", "--model", model, "--holdout", 0)
+    shown = json.loads(good("show", "t.pril", "--json"))["weights"]
+    size = {name: np.abs(weight).max() for name, weight in shown.items()}
+    assert max(size["region=Nord"], size["region=Ost"], size["region=West"]) < 0.25 * size["size"]
+    for column in ("region", "town"):
+        words = table[column].value_counts()
+        total = sum(n * np.array(shown[f"{column}={word}"]) for word, n in words.items())
+        np.testing.assert_allclose(total / 1500, 0.0, atol=1e-9)
+    if model != "perceptron":
+        loaded = pril.load("t.pril")
+        coef = dict(zip(loaded[0].get_feature_names_out(), loaded[-1].coef_, strict=True))
+        difference = shown["town=Rome"] - shown["town=Oslo"]
+        assert difference == pytest.approx(coef["town=Rome"] - coef["town=Oslo"])
+        display = pril.plotting.WeightsDisplay.from_estimator(loaded)
+        assert dict(zip(display.names, display.coef, strict=True)) == pytest.approx(shown)
+        begin = {bar.get_x() for bar in display.ax_.patches if bar.get_height() == 0.6}
+        assert begin == {display.intercept}
+        matplotlib.pyplot.close("all")
 
 
 def test_a_kernel_is_shown_without_weights(good, tmp_path):

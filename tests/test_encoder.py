@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from decimal import Context, Decimal
 
 import numpy as np
@@ -152,6 +153,31 @@ def test_many_words_are_sparse_or_left_out():
     assert ColumnEncoder(words=["x"]).fit(words.slice(0, 3)).get_feature_names_out().tolist() == [
         "name=n0", "name=n1", "name=n2", "x=0", "x=1", "x=2",
     ]  # fmt: skip
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=8), max_size=6))
+def test_words_are_counted_whatever_the_batches(batches):
+    tables = [pa.table({"word": pa.array(cells, pa.string())}) for cells in batches]
+    encoder, merged = ColumnEncoder(), ColumnEncoder()
+    encoder.partial_fit(pa.table({"word": pa.array([], pa.string())}))
+    merged.partial_fit(pa.table({"word": pa.array([], pa.string())}))
+    for table in tables:
+        encoder.partial_fit(table)
+        merged.merge(ColumnEncoder().fit(table))
+    expected = Counter(cell for cells in batches for cell in cells if cell)
+    for one in (encoder, merged):
+        found = zip(one.words_["word"], one.counts_["word"], strict=True)
+        assert dict(found) == dict(expected)
+
+
+def test_a_file_with_counts_of_other_words_is_refused(tmp_path):
+    table = pa.table({"word": ["a", "b", "a"], "size": [1.0, 2.0, 3.0]})
+    model = make_pipeline(ColumnEncoder(), PRIL(random_state=0)).fit(table, [1, 2, 1])
+    save(model, tmp_path / "m.pril")
+    assert load(tmp_path / "m.pril")[0].counts_ == {"word": [2, 1]}
+    model[0].counts_ = {"word": [2, 1, 1]}
+    with pytest.raises(TypeError, match="counts must be a number for each of the words"):
+        save(model, tmp_path / "m.pril")
 
 
 def test_missing_and_unseen_words():

@@ -97,7 +97,7 @@ def test_meta_estimators_learn_ranks(wrapped):
 )
 def test_meta_estimators_that_number_labels_are_named_in_the_error(wrapped):
     X, _, rank = survey()
-    with pytest.raises(ValueError, match=r"meta-estimator .* pril\.labels\.to_ranks"):
+    with pytest.raises(ValueError, match=r"meta-estimator .* pril\.labels\.ordered"):
         wrapped.fit(X, np.array(GRADES)[rank])
 
 

@@ -453,7 +453,15 @@ def test_only_foreign_steps_need_skops(files, tmp_path):
 
 def test_every_key_is_documented(files):
     text = (Path(__file__).parents[1] / "docs" / "reference" / "model-files.md").read_text()
-    free = {"words", "sparse", "ranks", "learned_with", "sklearn_output_config", "kernel_params"}
+    free = {
+        "words",
+        "counts",
+        "sparse",
+        "ranks",
+        "learned_with",
+        "sklearn_output_config",
+        "kernel_params",
+    }
     for name in MODELS:
         header = json.loads(members_of(files[name])["pril.json"])
         for path, _ in places(header["content"]):

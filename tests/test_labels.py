@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.exceptions import DataConversionWarning
 
+import pril
 import reference
 from pril import PRIL
 from pril.core import label_values, ranking
@@ -596,13 +597,13 @@ def test_exact_ranks_refuse_ranges_and_gaps(y, message):
 
 @pytest.mark.parametrize("classes", [GRADES, [1, 2, 3, 4], [0.5, 1.5, 2.5, 3.5]])
 def test_labels_numbered_by_others_point_to_to_ranks(classes):
-    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*to_ranks"):
+    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*ordered"):
         encoded(np.array([3, 0, 2, 1]), classes)
 
 
 @pytest.mark.parametrize("y", [[3, 0, 9], [-1, 0]])
 def test_any_whole_numbers_in_place_of_words_point_to_to_ranks(y):
-    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*to_ranks"):
+    with pytest.raises(ValueError, match=r"not one of the classes .*meta-estimator.*ordered"):
         encoded(y, GRADES)
 
 
@@ -618,6 +619,53 @@ def test_any_whole_numbers_in_place_of_words_point_to_to_ranks(y):
 def test_other_strange_labels_do_not_point_to_to_ranks(y, classes):
     with pytest.raises(ValueError, match=r"not one of the classes .*\]$"):
         encoded(y, classes)
+
+
+# --- ordered ---
+
+
+@given(
+    st.lists(st.text(max_size=4), min_size=1, max_size=120, unique=True).filter(
+        lambda words: not any("\0" in word for word in words)
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_ordered_names_sort_as_their_classes(classes, random):
+    names = pril.labels.ordered(classes, classes)
+    shuffled = random.sample(names.tolist(), len(names))
+    assert np.unique(shuffled).tolist() == sorted(shuffled) == names.tolist()
+    assert [name.partition(": ")[2] for name in names] == classes
+    _, intervals = encoded(shuffled)  # without a warning
+    assert [names[rank] for rank, _ in intervals] == shuffled
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([("poor", "poor"), ("poor", "fair")], r"y, row 1: \('poor', 'fair'\) is a range, and ord"),
+        (["poor", None], "y, row 1: the label is missing, and ordered takes one"),
+        (["poor", "bad"], "y, row 1: 'bad' is not one of the classes"),
+    ],
+)
+def test_ordered_names_are_of_exact_labels(y, message):
+    with pytest.raises(ValueError, match=message):
+        pril.labels.ordered(y, GRADES)
+
+
+def test_ordered_names_need_an_order():
+    assert pril.labels.ordered([10, 2]).tolist() == ["1: 10", "0: 2"]
+    assert pril.labels.ordered(ordered(["fair"], GRADES)).tolist() == ["1: fair"]
+    assert pril.labels.ordered(AGES)[1] == "1: (18, 65]"
+    with pytest.raises(ValueError, match=r"y holds strings, which have no order: pass classes="):
+        pril.labels.ordered(["poor", "fair"])
+
+
+@pytest.mark.parametrize(
+    "names", [["1: a", "10: b", "2: c"], ["1: a", "1: b", "2: c"], list("abc")]
+)
+def test_other_names_with_numbers_are_warned_of(names):
+    with pytest.warns(ClassOrderWarning, match="sorted as strings"):
+        encoded(names)
 
 
 # --- Rows without a label ---

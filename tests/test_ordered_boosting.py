@@ -1,7 +1,11 @@
 """OrderedBoosting: gradient boosting learned from ranges."""
 
 import copy
+import ctypes
+import json
+import os
 import pickle
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -9,10 +13,12 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pril
@@ -179,6 +185,16 @@ def test_threads_change_no_bit(model):
     np.testing.assert_array_equal(other.validation_loss_, model.validation_loss_)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the name of C's library is another")
+def test_threads_print_nothing(capfd):
+    """LightGBM warns of trees without a split; of eight threads, some never begin a booster."""
+    X, y = np.repeat([[0.0], [1.0]], 6, axis=0), np.repeat([0, 1], 6)
+    for seed in range(3):
+        OrderedBoosting(n_jobs=8, random_state=seed).fit(X, y)
+    ctypes.CDLL(None).fflush(None)  # what C's printf holds back
+    assert capfd.readouterr() == ("", "")
+
+
 def test_many_rows_need_no_boosters_kept(model, monkeypatch):
     X, _, ranges = table()
     kept = clone(model).set_params(max_iter=2).fit(X, ranges)
@@ -211,6 +227,57 @@ def test_categories_and_gaps_are_used():
     assert model.score(X, y) > blind.score(X[["size", "noise"]], y) + 0.2
     assert model.feature_importances_.sum() == pytest.approx(1)
     assert model.feature_importances_.argmin() == 2
+
+
+def noisy_table(n=400, signal=2, seed=0):
+    """Return five columns, of which one decides, in a straight line."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5)) * [1.0, 100.0, 0.01, 1.0, 1e-40]
+    return X, np.digitize(X[:, signal] / X[:, signal].std() * 2 + rng.logistic(size=n), [-2, 0, 2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("signal", range(5))
+def test_a_linear_signal_is_the_most_important(signal, seed):
+    X, y = noisy_table(signal=signal, seed=seed)
+    learner = OrderedBoosting(**QUICK)
+    model = clone(learner).fit(X, y)
+    assert model.feature_importances_[signal] > 0.7
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    kept = SelectFromModel(model, prefit=True).get_support()
+    assert np.flatnonzero(kept).tolist() == [signal]
+    if seed == 0:
+        chosen = RFE(learner.set_params(max_iter=3), n_features_to_select=1).fit(X, y)
+        assert np.flatnonzero(chosen.support_).tolist() == [signal]
+
+
+def test_importances_are_how_much_other_values_change_the_score(tmp_path):
+    X, y = mixed_table(2000)
+    X["far"] = 1e6 * np.random.default_rng(1).normal(size=len(X))
+    y = np.clip(y + (X["far"] > 0), 0, 3)
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    changes = [
+        np.abs(model.latent(X.assign(**{name: X[name].sample(frac=1, random_state=0).values}))
+               - model.latent(X)).mean()
+        for name in X
+    ]  # fmt: skip
+    expected = np.array(changes) / sum(changes)
+    np.testing.assert_allclose(model.feature_importances_, expected, atol=0.02)
+    again = reloaded(model, tmp_path / "model.pril")
+    np.testing.assert_array_equal(again.feature_importances_, model.feature_importances_)
+
+
+def test_people_are_shown_the_signal_first(tmp_path, good):
+    X, y = noisy_table(signal=2, seed=6)
+    names = ["a", "b", "signal", "c", "d"]
+    pd.DataFrame(X, columns=names).assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    model, page = tmp_path / "m.pril", tmp_path / "page.html"
+    good("fit", tmp_path / "rows.csv", "--label", "y", "--model", "boosting", "-o", model)
+    shown = json.loads(good("show", "--json", model))["importances"]
+    assert next(iter(shown)) == "signal"
+    good("report", model, tmp_path / "rows.csv", "-o", page)
+    rows = page.read_text().partition("What moves the score")[2]
+    assert min(names, key=lambda name: rows.index(f">{name}<")) == "signal"
 
 
 @pytest.mark.parametrize("frame", ["polars", "indices", "mask", "names", "reordered"])
@@ -257,7 +324,6 @@ def test_trees_say_what_lightgbm_says(leaves):
     booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
     texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
     arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
-    del arrays["gain"]
     scores = np.empty(len(rows))
     forest = passes.Forest(mean=np.zeros(4), slope=np.zeros(4), **arrays)
     passes.scores_of(rows, forest, scores)
@@ -274,7 +340,10 @@ def test_categorical_features_that_are_not_there(asked):
 # --- Bad input ---
 
 
-def test_too_many_classes():
+def test_as_many_classes_as_there_may_be():
+    X, y = np.repeat(np.arange(64.0), 3)[:, np.newaxis], np.repeat(np.arange(64), 3)
+    model = OrderedBoosting(max_iter=1, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     with pytest.raises(ValueError, match="at most 64 classes, got 65"):
         OrderedBoosting().fit(np.zeros((65, 1)), np.arange(65))
 
@@ -325,8 +394,10 @@ def test_very_many_columns():
     assert model.score(X, y) > 0.9
 
 
-def test_infinity_is_refused_with_its_row():
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_infinity_is_refused_with_its_row(dtype):
     X, y, _ = table(50)
+    X = X.astype(dtype)
     X[7, 2] = -np.inf
     with pytest.raises(ValueError, match="X, row 7: feature 2 is -inf"):
         OrderedBoosting().fit(X, y)
@@ -354,11 +425,51 @@ def test_masked_cells_and_columns_without_a_value_are_missing():
     assert np.isfinite(OrderedBoosting(**QUICK).fit(empty, y).latent(empty)).all()
 
 
-def test_huge_features():
-    X, y, _ = table(200)
-    model = OrderedBoosting(**QUICK).fit(X * [1e300, 1e-300, 1.0, 1.0], y)
-    assert np.isfinite(model.latent(X * [1e300, 1e-300, 1.0, 1.0])).all()
-    assert np.isfinite(OrderedBoosting(**QUICK).fit(X, y).latent(X * 1e300)).all()
+def test_huge_features_are_refused_with_their_row(model):
+    X, y, _ = table(50)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.loc[7, "c"] = -1.5e308
+    with pytest.raises(ValueError, match=r"X, row 7: feature 'c' is -1\.5e.308; the limit is"):
+        OrderedBoosting().fit(frame, y)
+    with pytest.raises(ValueError, match=r"X, row 7: feature 2 is -1\.5e.308"):
+        model.latent(frame.to_numpy())
+    large = OrderedBoosting(**QUICK).fit(X * [1e149, 1.0, -1e149, 1.0], y)
+    assert np.isfinite(large.predict_proba(X * [1e149, 1.0, 1e149, 1.0])).all()
+
+
+def test_scaling_by_powers_of_two_changes_no_bit(tmp_path):
+    X, _, ranges = table(300)
+    X[::7, 1] = np.nan
+    X[::5, 2] = 0.0
+    one = OrderedBoosting(classes=range(4), **QUICK).fit(X, ranges)
+    other = X * 2.0 ** np.array([-140, -900, 450, -990])  # LightGBM takes 2**-120 for 0
+    two = OrderedBoosting(classes=range(4), **QUICK).fit(other, ranges)
+    np.testing.assert_array_equal(two.latent(other), one.latent(X))
+    np.testing.assert_array_equal(two.feature_importances_, one.feature_importances_)
+    again = reloaded(two, tmp_path / "model.pril")
+    np.testing.assert_array_equal(again.latent(other), one.latent(X))
+    small = (X * 2.0**-130).astype(np.float32)
+    three = OrderedBoosting(classes=range(4), **QUICK).fit(small, ranges)
+    exact = OrderedBoosting(classes=range(4), **QUICK).fit(small * np.float32(2.0**127), ranges)
+    np.testing.assert_allclose(
+        three.latent(small), exact.latent(small * np.float32(2.0**127)), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_numbers_of_very_different_size_are_told_apart():
+    """P-values, for example: many are below what LightGBM takes for zero."""
+    rng = np.random.default_rng(0)
+    exponent = rng.uniform(-150.0, 0.0, size=400)
+    y = np.digitize(exponent, [-120.0, -80.0, -40.0])
+    X = 10.0 ** exponent[:, np.newaxis]
+    assert OrderedBoosting(**QUICK).fit(X, y).score(X, y) > 0.95
+
+
+def test_numbers_too_small_to_learn_from_are_refused():
+    X, y, _ = table(50)
+    frame = pd.DataFrame({"size": X[:, 0], "speck": 1e-310 * np.sign(X[:, 1])})
+    with pytest.raises(ValueError, match="feature 'speck' is larger than 1e-310, too small"):
+        OrderedBoosting().fit(frame, y)
 
 
 def test_a_fit_that_fails_leaves_the_model_as_it_was(model):
@@ -390,6 +501,17 @@ def test_a_file_keeps_all(tmp_path):
     np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
     pril.save(other, tmp_path / "two.pril")
     assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "two.pril").read_bytes()
+
+
+def test_the_header_of_a_file_holds_no_long_array(tmp_path):
+    X, y = mixed_table()
+    sizes = []
+    for max_iter in (1, 30):
+        model = OrderedBoosting(max_iter=max_iter, random_state=0).fit(X, y)
+        pril.save(model, tmp_path / "model.pril")
+        with zipfile.ZipFile(tmp_path / "model.pril") as archive:
+            sizes.append(archive.getinfo("pril.json").file_size)
+    assert sizes[1] - sizes[0] < 10  # digits of the number of rounds
 
 
 def reloaded(model, path):
@@ -496,11 +618,29 @@ def test_onnx_says_the_same(decision):
     onnxruntime = pytest.importorskip("onnxruntime")
     X, _, ranges = table()
     X[::5, 1] = np.nan
-    model = OrderedBoosting(classes=list("abcd"), decision=decision, **QUICK)
-    model.fit(X, np.array(list("abcd"))[ranges])
+    X[:, 3] *= 2.0**-300
+    model = OrderedBoosting(classes=list("dbac"), decision=decision, **QUICK)
+    model.fit(X, np.array(list("dbac"))[ranges])
     graph = pril.onnx.to_onnx(model).SerializeToString()
     label, proba = onnxruntime.InferenceSession(graph).run(None, {"X": X})
     np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(label, model.predict(X))
+
+
+def test_onnx_takes_the_categories_of_a_one_hot_encoder():
+    """As the error about categorical features advises; a ColumnEncoder may give sparse rows."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    X, y = mixed_table()
+    X = X.assign(town=X["town"].astype(object).fillna(""))
+    columns = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["town"]), remainder="passthrough"
+    )
+    model = make_pipeline(columns, OrderedBoosting(**QUICK)).fit(X, y)
+    graph = pril.onnx.to_onnx(model, X).SerializeToString()
+    label, proba = onnxruntime.InferenceSession(graph).run(
+        None, {name: X[[name]].to_numpy() for name in X}
+    )
+    np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-6)
     np.testing.assert_array_equal(label, model.predict(X))
 
 
@@ -508,7 +648,7 @@ def test_where_it_cannot_go_a_sentence_names_what_can(model):
     X, y, _ = table(20)
     with pytest.raises(TypeError, match=r"use X.toarray\(\), or OrderedLogit"):
         OrderedBoosting().fit(csr_array(X), y)
-    with pytest.raises(TypeError, match="put a ColumnEncoder before it"):
+    with pytest.raises(TypeError, match=r"put a OneHotEncoder\(sparse_output=False\)"):
         pril.onnx.to_onnx(OrderedBoosting(max_iter=1).fit(*mixed_table(50)))
     with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
         pril.dask.fit(OrderedBoosting(), X, y)

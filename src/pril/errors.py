@@ -31,7 +31,7 @@ ADVICE = {  # what a message adds for a hint
     ),
     "ranks": (
         "; a meta-estimator such as BaggingClassifier numbers the labels in alphabetical order: "
-        "give it pril.labels.to_ranks(y, classes), and the learner classes=range(n_classes)"
+        "give it pril.labels.ordered(y, classes), and the learner no classes="
     ),
 }
 

@@ -31,6 +31,7 @@ __all__ = [
     "from_votes",
     "krippendorff_alpha",
     "make_intervals",
+    "ordered",
     "to_ranks",
 ]
 
@@ -39,11 +40,77 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def ordered(y: Any, classes: Any = None) -> Array:
+    """Turn exact labels into names whose alphabetical order is the order of the classes.
+
+    Meta-estimators of scikit-learn, such as `BaggingClassifier`, sort the labels before a learner
+    sees them, so that words lose their order, even those of an ordered Categorical. These names
+    keep it, because each begins with the rank of its class.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Exact labels. Ranges and missing labels are refused, as by the meta-estimators.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes the order of numbers, or of an ordered
+        Categorical; strings have no order of their own and are refused.
+
+    Returns
+    -------
+    names : ndarray of str of shape (n_samples,)
+        The rank and the class: "0: poor", "1: fair" and so on.
+
+    See Also
+    --------
+    to_ranks : Numbers instead of names, also for ranges.
+
+    Notes
+    -----
+    Do not set `classes` on the learner: some meta-estimators give it the names, some give it
+    numbers. The learner finds the right order in both.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import BaggingClassifier
+    >>> from pril import PRIL
+    >>> from pril.labels import ordered
+    >>> X, y = [[-1.0], [0.0], [1.0]] * 10, ["low", "middle", "high"] * 10
+    >>> names = ordered(y, ["low", "middle", "high"])
+    >>> names[:3]
+    array(['0: low', '1: middle', '2: high'], dtype='<U9')
+    >>> model = BaggingClassifier(PRIL(random_state=0), random_state=0).fit(X, names)
+    >>> predicted = model.predict([[1.0], [-1.0]])
+    >>> [name.partition(": ")[2] for name in predicted]
+    ['high', 'low']
+    """
+    labels = ranking.read(y)
+    words = labels.vocabulary
+    if classes is None and words is not None and not (labels.ordered or _are_ranges(words)):
+        raise InputError("y holds strings, which have no order: pass classes=, lowest first")
+    order, ranks = ranking.encode(labels, classes)
+    names = np.array(ranking.numbered(order))
+    return names[_exact(ranks, labels, "ordered takes one class")]
+
+
+def _are_ranges(words: Array) -> bool:
+    return len(words) > 0 and ranking.is_range(words[0])
+
+
+def _exact(ranks: Ranks, labels: ranking.Labels, wanted: str) -> Ranks:
+    """Return one rank for each row; refuse ranges and missing labels."""
+    wrong = ranks[:, 0] != ranks[:, 1]
+    if wrong.any():
+        t = int(np.argmax(wrong))
+        if not labels.labelled()[t]:
+            raise RowError("y", t, f"the label is missing, and {wanted} in every row")
+        raise RowError("y", t, f"{labels.row(t)!r} is a range, and {wanted}")
+    return ranks[:, 0]
+
+
 def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
     """Turn labels into ranks: integers, starting with 0 for the lowest class.
 
-    Some of scikit-learn's meta-estimators number the labels in alphabetical order before a learner
-    sees them, and some of its splitters refuse open ends. Ranks work with both.
+    Some of scikit-learn's splitters and scorers refuse open ends. They accept ranks.
 
     Parameters
     ----------
@@ -53,8 +120,6 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     exact : bool, default=False
         Whether to return one rank for each row, and to refuse ranges and missing labels.
-        `BaggingClassifier`, `VotingClassifier`, `StackingClassifier` and `StratifiedKFold` need
-        this.
 
     Returns
     -------
@@ -63,10 +128,13 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
         has two NaN, and the ranks are then floats; `fit`, `score` and the metrics accept them and
         ignore such rows.
 
+    See Also
+    --------
+    ordered : Names that keep their order in meta-estimators such as `BaggingClassifier`.
+
     Notes
     -----
-    Set ``classes=range(n_classes)`` on the learner. Meta-estimators number only the labels that
-    occur, so every class must occur in y.
+    Set ``classes=range(n_classes)`` on the learner.
 
     Examples
     --------
@@ -85,13 +153,7 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
     order, ranks = ranking.encode(labels, classes)
     if not exact:
         return _spell(ranks, np.arange(len(order)))
-    wrong = ranks[:, 0] != ranks[:, 1]
-    if wrong.any():
-        t = int(np.argmax(wrong))
-        if not labels.labelled()[t]:
-            raise RowError("y", t, "the label is missing, and exact=True wants one in every row")
-        raise RowError("y", t, f"{labels.row(t)!r} is a range, and exact=True wants one class")
-    return ranks[:, 0]
+    return _exact(ranks, labels, "exact=True wants one class")
 
 
 def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:

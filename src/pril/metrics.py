@@ -447,10 +447,11 @@ def order_of(estimator: Any) -> NDArray[Any]:
     if inside is not None and np.array_equal(np.sort(inside.order_), classes):
         order: NDArray[Any] = inside.order_
         return order
-    if len(classes) > 2 and classes.dtype.kind not in "biuf":
+    has_order = classes.dtype.kind in "biuf" or ranking.are_numbered(classes)
+    if len(classes) > 2 and not has_order:
         message = (
             f"{type(estimator).__name__} does not know the order of its classes, which were sorted "
-            f"as strings, {ranking.named(classes)}: let it learn pril.labels.to_ranks(y, classes)"
+            f"as strings, {ranking.named(classes)}: let it learn pril.labels.ordered(y, classes)"
         )
         warnings.warn(ClassOrderWarning(message), stacklevel=3)
     return np.asarray(classes)

@@ -78,9 +78,10 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     -------
     graph : onnx.ModelProto
         Its outputs are `label` and, for a learner with probabilities, `probabilities`, else
-        `scores`: the score of `latent`, or one for each class if there are no thresholds. Classes
-        are in the order of the model's `order_`, from lowest to highest. A `PredictionRanges` also
-        has `lower` and `upper`, the ends of the range that `predict_range` predicts.
+        `scores`: the score of `latent`, or one for each class if there are no thresholds. Columns
+        are in the order of the model's `classes_`, as those of `predict_proba` are. A
+        `PredictionRanges` also has `lower` and `upper`, the ends of the range that `predict_range`
+        predicts.
 
     Examples
     --------
@@ -263,7 +264,9 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     reported = found
     if isinstance(learner, ProbabilityMixin):
         found = largest = _chances(graph, found, cut / unit)
-    graph.add("Identity", found, into=other)
+    # The columns of classes follow `classes_`, as those of `predict_proba` do.
+    columns = np.argsort(learner.order_) if _output(learner)[1] > 1 else [0]
+    graph.add("Gather", found, graph.constant(INTEGER, columns), into=other, axis=1)
     by_size = not isinstance(learner, ThresholdMixin)
     if by_size or getattr(learner, "decision", "") == "mode" or len(cut) == 2:  # one class: 0
         rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
@@ -312,7 +315,7 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     if model.categories_:
         raise InputTypeError(
             "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
-            "ColumnEncoder before it"
+            "OneHotEncoder(sparse_output=False) of scikit-learn before it"
         )
     forest: Forest = model.memory_.forest
     centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
@@ -450,7 +453,8 @@ def _shape_encoder(operator: Any) -> None:
         raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
     if encoder.codes and encoder.words_:
         raise InputTypeError(
-            "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX"
+            "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX: use "
+            "a OneHotEncoder(sparse_output=False) of scikit-learn, or learn with OrderedLogit"
         )
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 

@@ -124,12 +124,13 @@ def show(
     """
     loaded = _load(model)
     learner, about = loaded.learner, loaded.about
-    thresholds = getattr(learner, "thresholds_", None)
+    thresholds, intercept = getattr(learner, "thresholds_", None), loaded.intercept
     weights = loaded.weights(None if printer.json else top)
     result = {
         "model": about.model,
         "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
+        "intercept": None if intercept is None else intercept.tolist(),
         _weights_are(learner): {name: weight.tolist() for name, weight in weights},
         "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
         "mistakes": getattr(learner, "n_mistakes_", None),
@@ -157,6 +158,8 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     lines = [f"model       {about.model}", f"classes     {classes}"]
     if hasattr(learner, "thresholds_"):
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
+    if loaded.intercept is not None and loaded.intercept.any():
+        lines.append(f"intercept   {'  '.join(f'{part:.4g}' for part in loaded.intercept.ravel())}")
     width = max((len(name) for name, _ in weights), default=0)
     for k, (name, weight) in enumerate(weights):
         numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
@@ -181,7 +184,7 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
     from pril.io.model_files import replace_file
     from pril.plotting import plot_model
 
-    figure: Any = plot_model(loaded.learner, loaded.feature_names, top=top).figure
+    figure: Any = plot_model(loaded.model, loaded.feature_names, top=top).figure
     known = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
     if suffix not in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from pril.core.classifier import OrdinalClassifier
@@ -63,6 +64,24 @@ class Parts(NamedTuple):
         except (AttributeError, ValueError):  # no step or learner has names for its features
             return None
         return [str(name) for name in names]
+
+    @property
+    def weights(self) -> tuple[Any, Any]:
+        """The weights of a linear learner, to be shown, and its intercept; None for others.
+
+        The words of a column are relative to their mean, which the intercept has instead: the
+        score of a row whose words are known is the same.
+        """
+        coef = getattr(self.learner, "coef_", None)
+        if coef is None:
+            return None, None
+        intercept = np.asarray(self.learner.intercept_)
+        first, *others = [step for _, step in self.steps] or [None]
+        # Landmarks are added to the features; other steps may change those of words.
+        if hasattr(first, "centre_words") and all(hasattr(step, "landmarks_") for step in others):
+            coef, shared = first.centre_words(coef)
+            intercept = intercept + shared
+        return coef, intercept
 
     def transform(self, X: Any) -> Any:
         """Return the features of rows, as the learner takes them."""

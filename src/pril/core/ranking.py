@@ -10,6 +10,7 @@ table (`order_classes`), and `to_intervals` looks the values up. `encode` is all
 
 from __future__ import annotations
 
+import re
 import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -91,12 +92,28 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
     if is_range(classes[0]):
         _check_apart(spoken[0], classes, name)
-    elif len(classes) > 2:
+    elif len(classes) > 2 and not are_numbered(classes):
         sorting = f"were sorted as strings, {named(classes)}"
         advice = "pass classes= to say which order they have, lowest first"
         message = f"the classes of {name} {sorting}: {advice}"
         warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
     return classes
+
+
+def numbered(classes: Array) -> list[str]:
+    """Return the name of each class with its rank before it: sorted as strings, they are in order.
+
+    Meta-estimators sort labels; these names keep their order.
+    """
+    width = len(str(len(classes) - 1))
+    return [f"{rank:0{width}}: {plain(label)}" for rank, label in enumerate(classes)]
+
+
+def are_numbered(classes: Array) -> bool:
+    """Tell whether classes are names that `numbered` made."""
+    found = [re.match("[0-9]+: ", str(name)) for name in classes]
+    ranks = {rank.group() for rank in found if rank}
+    return len(ranks) == len(classes) and len(set(map(len, ranks))) == 1
 
 
 def _check_apart(labels: Labels, ranges: Array, name: str) -> None:

@@ -33,7 +33,7 @@ SEAL = b"pril sha256 "  # the archive's comment: this, then the digest
 DIGEST_LENGTH = 64
 BLOCK = 1 << 20  # bytes hashed at once
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+\.[a-z]+")
-DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4")  # of arrays in a file
+DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|i1")  # of arrays in a file
 
 
 def seal(members: dict[str, bytes]) -> bytes:

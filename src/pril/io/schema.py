@@ -352,6 +352,11 @@ def _check_encoder(encoder: Any, at: str) -> None:
         raise wrong(f"{at}.numbers, words, sparse and left_out", "different columns", columns)
     if not set(encoder.ranks_) <= set(encoder.numbers_):
         raise wrong(f"{at}.ranks", "among the columns of numbers", list(encoder.ranks_))
+    sizes = [
+        {name: len(own) for name, own in kept.items()} for kept in (encoder.words_, encoder.counts_)
+    ]
+    if sizes[0] != sizes[1]:
+        raise wrong(f"{at}.counts", "a number for each of the words", encoder.counts_)
 
 
 TYPES = {
@@ -413,6 +418,7 @@ TYPES = {
                 "numbers_": list[str],
                 "ranks_": dict[str, list[str]],
                 "words_": dict[str, list[str]],
+                "counts_": dict[str, list[Size]],
                 "left_out_": list[str],
                 "moments_": MOMENTS,
                 "_sparse": partial(each, kind=MOMENTS),

@@ -48,7 +48,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
     how likely each class is to be given each range. Predictions use the mean of the boosters'
     scores.
 
-    Features need no scaling. Missing values and categories are used as they are.
+    Features need no scaling; numbers beyond 1e150 are refused. Missing values and categories are
+    used as they are.
 
     Parameters
     ----------
@@ -105,8 +106,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in the total gain of all splits. The linear model that the trees
-        start from does not count.
+        Share of each feature in what moves the score, trees and linear model together: by how
+        much the score of a row changes, on average over a sample of the rows, if the row is given
+        the feature's value of another row. They add up to 1, unless nothing moves the score.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -22,7 +22,9 @@ class WeightsDisplay:
 
     A bar shows how much one unit of a feature, such as one standard deviation, adds to the score.
     The shaded bands are the score ranges of the classes, so you can see by how many classes a
-    feature can move a row.
+    feature can move a row. Behind a `ColumnEncoder`, the words of a column are relative to their
+    mean over the rows learned from, because only differences between words have a meaning; bars
+    then begin at the score of a row with the mean of all features.
 
     Parameters
     ----------
@@ -34,6 +36,8 @@ class WeightsDisplay:
         The classes, lowest first.
     names : sequence of str
         Names of the features.
+    intercept : float, default=0.0
+        The score at which the bars begin.
 
     Attributes
     ----------
@@ -52,11 +56,19 @@ class WeightsDisplay:
     ['0', '1']
     """
 
-    def __init__(self, coef: Any, thresholds: Any, classes: Any, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        coef: Any,
+        thresholds: Any,
+        classes: Any,
+        names: Sequence[str],
+        intercept: float = 0.0,
+    ) -> None:
         self.coef = coef
         self.thresholds = thresholds
         self.classes = classes
         self.names = names
+        self.intercept = intercept
 
     @classmethod
     def from_estimator(
@@ -92,10 +104,11 @@ class WeightsDisplay:
             raise InputTypeError(
                 f"{type(learner).__name__} has no weights on one score axis to draw"
             )
-        coef = learner.coef_
+        coef, intercept = parts.weights
         if names is None:
             names = parts.feature_names or [str(j) for j in range(len(coef))]
-        return cls(coef, learner.thresholds_, learner.order_, names).plot(ax=ax, top=top)
+        display = cls(coef, learner.thresholds_, learner.order_, names, float(intercept))
+        return display.plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
         """Draw.
@@ -116,7 +129,8 @@ class WeightsDisplay:
         self.figure_ = ax.figure
         coef, cuts = self.coef, self.thresholds
         largest = np.argsort(-np.abs(coef), kind="stable")[:top]
-        ends = np.concatenate([cuts, coef[largest], [0.0]])
+        start = self.intercept
+        ends = np.concatenate([cuts, start + coef[largest], [start]])
         margin = 0.15 * (ends.max() - ends.min() or 1.0)
         edges = np.concatenate([[ends.min() - margin], cuts, [ends.max() + margin]])
         for k in range(len(self.classes)):
@@ -125,8 +139,8 @@ class WeightsDisplay:
         name_bands(ax, [short_text(name) for name in self.classes], edges)
         place = np.arange(len(largest))
         colors = np.where(coef[largest] < 0, OUTSIDE, INSIDE)
-        ax.barh(place, coef[largest], color=colors, height=0.6)
-        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.barh(place, coef[largest], left=start, color=colors, height=0.6)
+        ax.axvline(start, color="black", linewidth=0.8)
         ax.set_yticks(place, [short_text(self.names[j]) for j in largest])
         ax.invert_yaxis()
         ax.set_xlim(edges[0], edges[-1])

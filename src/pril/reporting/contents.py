@@ -111,7 +111,7 @@ def _scores(report: Report) -> Any:
 
 
 def _weights(report: Report) -> dict[str, Any] | None:
-    coef = getattr(report.learner, "coef_", None)
+    coef, intercept = report.parts.weights
     shares: Any = getattr(report.learner, "feature_importances_", None)
     if coef is None and shares is None:
         return None
@@ -122,7 +122,8 @@ def _weights(report: Report) -> dict[str, Any] | None:
         return {"shares": [[names[j], f"{shares[j]:.1%}"] for j in largest]}
     if report.cut is not None:
         ax = _axes(1.3 + 0.25 * min(N_WEIGHTS, len(coef)))
-        WeightsDisplay(coef, report.cut[1:-1], report.classes, names).plot(ax=ax, top=N_WEIGHTS)
+        display = WeightsDisplay(coef, report.cut[1:-1], report.classes, names, float(intercept))
+        display.plot(ax=ax, top=N_WEIGHTS)
         return {"figure": ax.figure, "n_smaller": max(0, len(coef) - N_WEIGHTS)}
     largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:N_WEIGHTS]
     classes = [str(name) for name in report.learner.classes_[:N_LISTED]]

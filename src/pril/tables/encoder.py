@@ -89,6 +89,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         first.
     words_ : dict
         For each column of words, its words in alphabetical order.
+    counts_ : dict
+        For each column of words, how often each of them occurred.
     widths_ : dict
         For each sparse column, how many features it has.
     left_out_ : list of str
@@ -176,7 +178,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         numbers, words = self._checked(batch)
         self.add_moments(Moments.of(numbers))
         for name, cells in words.items():
-            self.add_words(name, pc.unique(cells).drop_null().to_pylist())
+            self.add_words(name, count_words(cells))
         for name, moments in self._sparse.items():
             cells = read_sparse(column(batch, name), len(moments.mean))
             self._sparse[name] = moments.joined(_sparse_moments(cells))
@@ -193,14 +195,20 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             )
         self.moments_ = joined
 
-    def add_words(self, name: str, words: list[str]) -> None:
-        """Let a column have these words too, unless they are too many."""
-        known = self.words_[name]
-        if not set(words).issubset(known):
-            known = self.words_[name] = sorted({*known, *words})
-        if len(known) > self.most_words and name not in self.words:
-            del self.words_[name]
-            self.left_out_.append(name)
+    def add_words(self, name: str, more: dict[str, int]) -> None:
+        """Add words of a column and how often they occur; leave it out if it has too many."""
+        counts = dict(zip(self.words_[name], self.counts_[name], strict=True))
+        for word, count in more.items():
+            counts[word] = counts.get(word, 0) + count
+        if len(counts) > self.most_words and name not in self.words:
+            self._leave_out(name)
+        else:
+            self.words_[name] = sorted(counts)
+            self.counts_[name] = [counts[word] for word in self.words_[name]]
+
+    def _leave_out(self, name: str) -> None:
+        del self.words_[name], self.counts_[name]
+        self.left_out_.append(name)
 
     def merge(self, other: ColumnEncoder) -> Self:
         """Add what another encoder has learned from other rows of the same table.
@@ -224,10 +232,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self.add_moments(other.moments_)
         for name in list(self.words_):
             if name in other.left_out_:
-                del self.words_[name]
-                self.left_out_.append(name)
+                self._leave_out(name)
             else:
-                self.add_words(name, other.words_[name])
+                pairs = zip(other.words_[name], other.counts_[name], strict=True)
+                self.add_words(name, dict(pairs))
         for name, moments in other._sparse.items():
             self._sparse[name] = self._sparse[name].joined(moments)
         return self
@@ -279,6 +287,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 raise InputTypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
         self.numbers_ = [name for name in kind if kind[name] == "number"]
         self.words_: dict[str, list[str]] = {name: [] for name in kind if kind[name] == "text"}
+        self.counts_: dict[str, list[int]] = {name: [] for name in self.words_}
         self._sparse = {
             name: no_moments(int(schema.field(name).metadata[b"width"]))
             for name in kind
@@ -341,6 +350,33 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         indicators = list(self.words_) if self.codes else indicators
         cells = [f"{name}:{j}" for name, width in self.widths_.items() for j in range(width)]
         return np.array([*self.numbers_, *indicators, *cells], dtype=object)
+
+    def centre_words(self, weights: Array) -> tuple[Array, Array]:
+        """Return weights of the features with those of a column's words relative to their mean.
+
+        All words of a column may share an amount, which the thresholds share too: only differences
+        between words have a meaning.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (..., n_features)
+            Weights of a linear model. Features after those of the encoder are left as they are.
+
+        Returns
+        -------
+        centred : ndarray of shape (..., n_features)
+            The weights, those of words less the mean of their column over the rows learned from.
+        shared : ndarray of shape (...)
+            The sum of these means.
+        """
+        check_is_fitted(self, "numbers_")
+        centred, shared, first = weights.copy(), np.zeros(weights.shape[:-1]), len(self.numbers_)
+        for counts in [] if self.codes else self.counts_.values():
+            own = slice(first, first := first + len(counts))
+            mean = weights[..., own] @ counts / max(sum(counts), 1)
+            centred[..., own] -= mean[..., np.newaxis]
+            shared += mean
+        return centred, shared
 
     def transform(self, X: Any) -> Any:
         """Return the features of a table's rows.
@@ -475,6 +511,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if row >= 0:
                 unseen[name] = (row, cells[row].as_py())
         return unseen
+
+
+def count_words(cells: pa.Array) -> dict[str, int]:
+    """Return how often each word occurs; missing ones are not counted."""
+    found = pc.value_counts(cells.drop_null())
+    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+    return dict(pairs)
 
 
 def no_moments(n: int) -> Moments:

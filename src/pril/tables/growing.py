@@ -16,7 +16,7 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 from pril.io.model_files import FORMAT, About
 from pril.tables.cells import TEXT, read_words
-from pril.tables.encoder import ColumnEncoder, no_moments
+from pril.tables.encoder import ColumnEncoder, count_words, no_moments
 from pril.tables.label_columns import typed_classes
 from pril.tables.model import LoadedModel
 from pril.tables.moments import Moments
@@ -79,6 +79,7 @@ def add_columns(model: LoadedModel, kinds: dict[str, str]) -> None:
     known = _features(encoder)
     encoder.numbers_ = [*encoder.numbers_, *numbers]
     encoder.words_ = {**encoder.words_, **{name: [] for name in words}}
+    encoder.counts_ = {**encoder.counts_, **{name: [] for name in words}}
     blank = no_moments(len(numbers))
     pairs = zip(encoder.moments_, blank, strict=True)
     encoder.moments_ = Moments(*map(np.concatenate, pairs))
@@ -92,10 +93,11 @@ def add_cells(model: LoadedModel, format: JsonRows | CsvRows, cells: Cells) -> N
     numbers = format.numbers([row[:n] for row in cells], encoder.numbers_).T
     encoder.have_gaps(numbers)
     encoder.add_moments(Moments.of(numbers))
-    encoder.words_, encoder.left_out_ = dict(encoder.words_), list(encoder.left_out_)
+    encoder.words_, encoder.counts_ = dict(encoder.words_), dict(encoder.counts_)
+    encoder.left_out_ = list(encoder.left_out_)
     for j, name in enumerate(list(encoder.words_), n):
         column = format.column([row[j] for row in cells], name, TEXT)
-        encoder.add_words(name, read_words(column, name).drop_null().to_pylist())
+        encoder.add_words(name, count_words(read_words(column, name)))
     _widen(model.learner, known, _features(encoder))
 
 

@@ -321,12 +321,21 @@ class LoadedModel:
             )
         return names
 
+    @property
+    def intercept(self) -> Any:
+        """Return what the weights are added to, lowest class first; None without weights."""
+        _, intercept = Parts.of(self.model).weights
+        if intercept is None or intercept.ndim == 0:
+            return intercept
+        return intercept[np.searchsorted(self.learner.classes_, self.learner.order_)]
+
     def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
         """Return features with their weights, the largest first; none for a kernel.
 
-        For trees, the importances of the features.
+        The words of a column are relative to their mean. For trees, the importances of the
+        features.
         """
-        coef = getattr(self.learner, "coef_", None)
+        coef, _ = Parts.of(self.model).weights
         if coef is None:
             coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:

@@ -14,6 +14,7 @@ from pril.core.scikit import validate_data
 from pril.errors import InputTypeError, RowError
 from pril.learners.boosting import passes
 from pril.learners.boosting.categories import encoded
+from pril.learners.boosting.scaling import LARGEST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,13 +64,10 @@ class ForestEngine(NamedTuple):
                     "X.toarray(), or OrderedLogit"
                 )
             features = rows.X
-        infinite = np.isinf(features)
-        if infinite.any():
-            row, k = np.argwhere(infinite)[0]
-            names = getattr(owner, "feature_names_in_", None)
-            name = k if names is None else repr(names[k])
-            reason = f"feature {name} is {features[row, k]}; Input X contains infinity"
-            raise RowError("X", int(row), f"{reason}: replace it, or use NaN for a missing value")
+        highest = np.fmax.reduce(features, axis=None, initial=0.0)  # which ignores NaN
+        lowest = np.fmin.reduce(features, axis=None, initial=0.0)
+        if max(float(highest), -float(lowest)) > LARGEST:
+            raise _too_large(features, getattr(owner, "feature_names_in_", None))
         return Dense(frozen(features), 0.0)
 
     def n_scores(self, n_classes: int) -> int:
@@ -90,3 +88,12 @@ class ForestEngine(NamedTuple):
         else:
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
+
+
+def _too_large(features: Array, names: Array | None) -> RowError:
+    """Return the error for the first number that is too large."""
+    row, k = np.argwhere(np.abs(features.astype(np.float64)) > LARGEST)[0]
+    name, value = k if names is None else repr(names[k]), features[row, k]
+    reason = "Input X contains infinity" if np.isinf(value) else f"the limit is {LARGEST:.0e}"
+    advice = "replace it, or use NaN for a missing value"
+    return RowError("X", int(row), f"feature {name} is {value}; {reason}: {advice}")

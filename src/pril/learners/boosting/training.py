@@ -17,7 +17,9 @@ from threadpoolctl import threadpool_limits
 from pril.core.rows import batches
 from pril.learners.boosting import passes
 from pril.learners.boosting.forest_engine import BoostedTrees
+from pril.learners.boosting.importances import importances
 from pril.learners.boosting.passes import Forest, odds_of
+from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.trees import MOST_KEPT, Engine, plant, prepare_engine
 from pril.learners.ordered_logit import OrderedLogit
 
@@ -48,7 +50,8 @@ class Training:
 
     def __init__(self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any) -> None:
         n, ranks = len(X), np.arange(len(model.order_))
-        self.model, self.X, self.n_boosters = model, X, min(model.n_folds, n)
+        self.X, self.exponents = scaled(X, getattr(model, "feature_names_in_", None))
+        self.model, self.n_boosters = model, min(model.n_folds, n)
         kinds, group = np.unique(intervals @ [len(ranks), 1], return_inverse=True)
         kinds = np.column_stack(np.divmod(kinds, len(ranks)))
         self.inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(np.float64)
@@ -100,13 +103,13 @@ class Training:
         trees = [text for engine in engines for text in engine.grown()[:n_iter]]
         forest = plant(trees, model.categories_)
         forest["leaf"] /= self.n_boosters
-        gains = np.bincount(forest["feature"], forest.pop("gain"), minlength=self.X.shape[1])
+        forest = {"mean": self.mean, "slope": slope, **forest}
         return {
             "n_iter_": n_iter,
             "validation_loss_": np.array(losses),
-            "feature_importances_": gains / (gains.sum() or 1.0),
+            "feature_importances_": importances(self.X, Forest(**forest)),
             "memory_": BoostedTrees(
-                kept.theta + centre, Forest(mean=self.mean, slope=slope, **forest)
+                kept.theta + centre, Forest(**unscaled(forest, self.exponents))
             ),
             "_ends": self.rows.ends,
             "_chances": kept.q,
@@ -118,7 +121,7 @@ class Training:
         with np.errstate(all="ignore"):
             for batch in batches(len(self.X), 1 << 16):
                 scaler.partial_fit(self.X[batch])
-        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
+        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # no value: not used
         scaler.scale_[[int(k) for k in self.model.categories_]] = np.inf
         self.mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MOST_KEPT = 200_000  # rows
 # The arrays of a tree, and of a forest.
 TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4", "leaf": "f8",
-         "words": "u4", "gain": "f8"}  # fmt: skip
+         "words": "u4"}  # fmt: skip
 
 
 def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
@@ -53,6 +54,18 @@ def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
     return data if can_split else None, parameters
 
 
+_this_thread = threading.local()
+
+
+def silence_lightgbm(parameters: dict[str, Any]) -> None:
+    """Let LightGBM print nothing in this thread: each thread has a verbosity of its own."""
+    import lightgbm
+
+    if not hasattr(_this_thread, "is_silent"):
+        lightgbm.Dataset(np.zeros((1, 1)), params=parameters).construct()  # which sets it
+        _this_thread.is_silent = True
+
+
 class Engine:
     """Grows the trees of one booster.
 
@@ -74,6 +87,7 @@ class Engine:
 
         if self.data is None:
             return
+        silence_lightgbm(self.parameters)
         if self.booster is None:
             self.booster = lightgbm.Booster(self.parameters, self.data)
         self.booster.update(fobj=lambda *_: (gradient, hessian))
@@ -95,7 +109,7 @@ class Engine:
 
 
 def plant(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array]:
-    """Read trees from LightGBM's text; return the arrays of a forest, and the gain of splits."""
+    """Read trees from LightGBM's text; return the arrays of a forest."""
     trees: list[dict[str, Array]] = []
     n_words = 0
     for text in texts:
@@ -152,7 +166,6 @@ def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict
         "end": np.array([at[int(right[node])] for node in splits]),
         "leaf": leaf[leaves],
         "words": np.concatenate(sets),
-        "gain": numbers("split_gain", float)[splits],
     }
 
 
