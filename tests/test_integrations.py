@@ -109,12 +109,23 @@ def test_margins_of_ranks_are_in_the_order_of_the_classes():
     assert (margins.argmax(axis=1) == rank).mean() > 0.8
 
 
+def numbers(y):
+    """The ranks of ranges, NaN for an open end."""
+    return np.array([[GRADES.index(end) if end else np.nan for end in ends] for ends in y])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # scikit-learn's
 def test_integer_cv_and_stratified_folds_take_ranks():
     X, y, rank = survey()
     open_ended = y.copy()
     open_ended[::7, 1] = None
+    for y, said in ((open_ended, "'<' not supported"), (numbers(open_ended), "contains NaN")):
+        with pytest.raises((TypeError, ValueError), match=said):  # as the guide to pitfalls quotes
+            cross_val_score(learner(), X, y, cv=5)
     scores = cross_val_score(learner(), X, to_ranks(open_ended, GRADES), cv=5)
     assert scores.mean() > 0.85
+    splitter = cross_val_score(PRIL(classes=GRADES, random_state=0), X, open_ended, cv=KFold(5))
+    assert splitter.mean() > 0.85
     ranks = to_ranks(np.array(GRADES)[rank], GRADES, exact=True)
     for _, fold in StratifiedKFold(4).split(X, ranks):  # each has a quarter of every grade
         assert (np.abs(np.bincount(rank[fold], minlength=4) - np.bincount(rank) / 4) <= 1).all()
