@@ -561,6 +561,8 @@ def test_degenerate_data_gives_an_answer(case, learner):
         (lambda: multiplicative_mistake_bound(0, 3, 1.0), "n_features must be an integer of at least 1, got 0"),
         (lambda: general_mistake_bound([[1.0]], [1], [1.0], [1.0, 2.0], classes=[1, 2]), "w and theta must hold 1 and 1"),
         (lambda: general_mistake_bound([[1.0]], [1], [0.0], [0.0], classes=[1, 2]), "all zero"),
+        (lambda: general_mistake_bound([[1.0]], [1], [np.nan], [0.0], classes=[1, 2]), "1 and 1 finite numbers"),
+        (lambda: general_mistake_bound([[1.0]], [1], [1.0], [np.inf], classes=[1, 2]), "1 and 1 finite numbers"),
         (lambda: regret(PRIL(), [[1.0]], [1], 0.0, classes=[1, 2]), "norm must be positive, got 0.0"),
     ],
 )  # fmt: skip
