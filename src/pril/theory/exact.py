@@ -38,7 +38,7 @@ def root_rounded_up(value: Fraction) -> float:
 
 def log_rounded_up(n: int) -> Fraction:
     """Return a number that is not below the logarithm of an integer, by a float's last digit."""
-    return Fraction(math.nextafter(math.log(n), math.inf)) if n > 1 else Fraction(0)
+    return Fraction(math.nextafter(math.log(n), math.inf))
 
 
 def printed(bound: float) -> str:
