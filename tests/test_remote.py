@@ -43,7 +43,8 @@ def same_model(one, other):
 def test_a_table_on_a_web_server(server, good, name):
     """It gives the model and the predictions of the same table on this machine."""
     folder, url = server
-    write(folder / name, make_rows(200))
+    rows = make_rows(200)
+    write(folder / name, rows)
     good("fit", f"{url}/{name}", *FIT, "-q")  # the model is named after the table
     good("fit", folder / name, *FIT, "-q", "-o", "local.pril")
     assert same_model("flats.pril", "local.pril")
@@ -51,8 +52,12 @@ def test_a_table_on_a_web_server(server, good, name):
         good("predict", "flats.pril", place) for place in (f"{url}/{name}", folder / name)
     )
     assert there == here
-    there = json.loads(good("evaluate", "flats.pril", f"{url}/{name}", "--json"))
-    assert there["rows"] > 0
+    there, here = (
+        json.loads(good("evaluate", "flats.pril", place, "--json"))
+        for place in (f"{url}/{name}", folder / name)
+    )
+    assert there == here
+    assert there["rows"] == sum(row["low"] is not None or row["high"] is not None for row in rows)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # urllib's, on Python 3.13

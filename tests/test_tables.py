@@ -192,9 +192,8 @@ def test_files_that_do_not_belong_together(tmp_path):
         open_table(str(tmp_path))
     pq.write_table(pa.table({"x": [1]}), tmp_path / "d.parquet")
     pq.write_table(pa.table({"x": ["1"]}), tmp_path / "e.parquet")
-    with pytest.raises(
-        TableError, match=r"e.parquet has other columns or types .*x: int64; x: string|pyarrow"
-    ):
+    said = r"e.parquet has other columns or types than .*d.parquet: x: int64; x: string$"
+    with pytest.raises(TableError, match=said):
         open_table(f"{tmp_path}/*.parquet")
     with pytest.raises(FileNotFoundError, match=r"nowhere.csv: no such file"):
         open_table(str(tmp_path / "nowhere.csv"))

@@ -13,6 +13,7 @@ __all__ = [
     "InputTypeError",
     "MissingExtraError",
     "MissingFileError",
+    "OverflowedError",
     "PrilError",
     "RowError",
     "UnavailableError",
@@ -224,6 +225,33 @@ class RowError(InputError):
 
     def __str__(self) -> str:
         return f"{self.argument}, {self.place}: {self.reason}{ADVICE.get(self.hint or '', '')}"
+
+
+class OverflowedError(RowError, OverflowError):
+    """A learner's sums left the range of floats in some row, though all features are finite.
+
+    Parameters
+    ----------
+    argument : str
+        Name of the argument that has the row.
+    row : int
+        The row, from 0.
+    reason : str
+        What to do about it.
+    place : str, default=None
+        As in `RowError`.
+    hint : str, default=None
+        As in `RowError`.
+
+    Examples
+    --------
+    >>> import pril
+    >>> try:
+    ...     pril.PRIL().fit([[1e200], [2e200]], [1, 2])
+    ... except pril.errors.OverflowedError as error:
+    ...     error.argument
+    'X'
+    """
 
 
 class ClassOrderWarning(UserWarning):

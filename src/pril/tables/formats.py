@@ -73,7 +73,8 @@ class Parquet(Table):
                 self._counts[file] = opened.metadata.num_rows
                 schemas.append(opened.schema_arrow)
             if not schemas[-1].equals(schemas[0]):
-                differing = {str(f) for f in schemas[-1]} ^ {str(f) for f in schemas[0]}
+                own, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
+                differing = own ^ first
                 raise TableError(
                     f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
                     f"{'; '.join(sorted(differing)) or 'in another order'}"
@@ -120,6 +121,11 @@ class Parquet(Table):
 
 
 # --- Text ----------------------------------------------------------------------------------------
+
+
+def _in_words(field: pa.Field) -> str:
+    """Return the name and the type of a column, as in x: int64."""
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
 
 
 class TextTable(Table):
