@@ -12,7 +12,7 @@ from pril.core.evaluation import Evaluation
 from pril.io import model_files
 from pril.reporting.words import count
 from pril.tables.files import TableWarning
-from pril.tables.stream import Finished, Stopped, Stream
+from pril.tables.stream import Finished, Stream
 
 
 def run_stream(
@@ -58,8 +58,8 @@ def run_stream(
 
     try:
         stream.run(descriptor, format)
-    except (ValueError, OSError, Stopped):
-        if saved is None:  # the model has learned all rows before this one
+    except BaseException:
+        if saved is None:  # the model has learned all rows before this one, whatever ended it
             keep()
         raise
     if last and stream.is_repeated:
