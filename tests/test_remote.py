@@ -1,5 +1,6 @@
 """Tables on web servers and in object stores, read by the command."""
 
+import csv
 import functools
 import http.server
 import json
@@ -123,16 +124,23 @@ def test_cells_separated_by_semicolons(good, bad, tmp_path):
     write(tmp_path / "commas.csv", rows)
     text = write(tmp_path / "tabs.tsv", rows).read_text()
     (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
-    assert bad("fit", "t.csv", *FIT).endswith("; for another separator pass --delimiter ';'")
+    assert bad("fit", "t.csv", *FIT).endswith(
+        "; for another separator pass, for example, --delimiter ';'"
+    )
     for mark in (";;", "", "é", '"', "\n"):
         assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", mark)
     assert bad("fit", "tabs.tsv", *FIT, "--delimiter", ";").endswith("is for CSV, and this is tsv")
     good("fit", "t.csv", *FIT, "--delimiter", ";", "-q", "-o", "t.pril")
     good("fit", "commas.csv", *FIT, "-q", "-o", "commas.pril")
     assert same_model("t.pril", "commas.pril")
-    good("predict", "t.pril", "t.csv", "--delimiter", ";", "-q", "-o", "rated.csv")
-    good("predict", "t.pril", "commas.csv", "-q", "-o", "again.csv")
-    assert (tmp_path / "rated.csv").read_text() == (tmp_path / "again.csv").read_text()
+    good("predict", "t.pril", "t.csv", "-q", "-o", "rated.csv")  # the model knows the delimiter
+    assert "one name" in bad("predict", "t.pril", "commas.csv", "-q", "-o", "again.csv")
+    good("predict", "t.pril", "commas.csv", "--delimiter", ",", "-q", "-o", "again.csv")
+    rated, again = (
+        list(csv.reader((tmp_path / name).read_text().splitlines(), delimiter=mark))
+        for name, mark in (("rated.csv", ";"), ("again.csv", ","))
+    )
+    assert rated == again
 
 
 # --- Object stores -------------------------------------------------------------------------------

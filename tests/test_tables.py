@@ -160,7 +160,7 @@ def test_quotes_newlines_and_bom(tmp_path):
         ("t.csv", b"a,b\n1,2,3\n", r"row 1: 3 cells where the header has 2: '1,2,3'"),
         ("t.csv", b"\xff,b\n1,2\n", "the header has b'.xff', which is not UTF-8"),
         ("t.csv", b"a,a\n1,2\n", "the column 'a' occurs twice"),
-        ("t.csv", b"a;b\n1;2\n", "the header is one name, 'a;b'; cells must be separated by commas"),
+        ("t.csv", b"a;b\n1;2\n", "the header is one name, 'a;b', if cells are separated by commas"),
         ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', "t.csv, row 2: a quote opens a cell in this row, and nothing closes it"),
         ("t.csv.gz", b"no gzip", "t.csv.gz, after row 0: .*incorrect header"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9, mtime=0)[:-9], "t.csv.gz, after row 0: "),

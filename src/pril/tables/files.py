@@ -59,6 +59,7 @@ class Table(ABC):
     """
 
     about: str  # the format, and where the types of columns come from
+    is_typed = True  # whether the format tells numbers from text
 
     def __init__(
         self,
@@ -81,6 +82,11 @@ class Table(ABC):
     def kind(self) -> Callable[..., Table]:
         """Make other tables that are read in the same way."""
         return type(self)
+
+    @property
+    def style_note(self) -> dict[str, str] | None:
+        """How numbers and text are written, for a model file; None if that is as usual."""
+        return None
 
     def _find_partitions(self) -> dict[str, list[str]]:
         """Return the columns that the folders' names hold, as in state=AK: a cell for each file.
@@ -240,7 +246,8 @@ class Table(ABC):
         except RowError as error:
             row = rows + error.row if isinstance(rows, int) else int(rows[error.row])
             columns = f"{quote_columns(labels)}: " if labels and error.argument == "y" else ""
-            raise TableError(f"{self.where(row)}: {columns}{error.reason}", error.hint) from None
+            hint = "text" if self.is_typed and error.hint == "decimal" else error.hint
+            raise TableError(f"{self.where(row)}: {columns}{error.reason}", hint) from None
 
     def fingerprint(self) -> list[list[Any]]:
         """Return what identifies a table: size, time of change and samples of each file."""

@@ -119,6 +119,7 @@ class Stream:
         self.is_repeated = False  # whether the input begins with that work
         self._held: list[bytes] = []  # rows that wait for the comparison
         self.position = Position()
+        self.style_note: dict[str, str] | None = None  # of CSV, once some has come
         self._is_ahead = False  # whether the model has learned rows after the position
         self._before = 0  # lines before the first row
         self._evaluation = Evaluation()
@@ -162,6 +163,12 @@ class Stream:
                     json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
+                    if not is_json:
+                        self.style_note = self.options.style.to_note()
+                    elif self.options.asked:
+                        raise TableError(
+                            f"{NAME}: the {self.options.asked[0]} is for CSV, and this is jsonl"
+                        )
                     classes, columns = self.model.learner.order_, self._rows.columns
                     rows = kind(classes, columns, len(self.model.columns), self.options)
                 heading, rest = rows.header(lines)

@@ -37,6 +37,8 @@ def run_stream(
         "streamed": notes.get("streamed", 0),
     }
     origin: dict[str, Any] = {"model": begun, "labels": labels, "half-life": half_life}
+    if stream.options.asked:
+        origin["csv"] = stream.options.style.to_note()
     if stream.options.skip:  # blank lines count as rows
         origin["on-error"] = "skip"
     in_place = bool(saved and output and output.resolve() == loaded.path.resolve())
@@ -51,6 +53,8 @@ def run_stream(
     def keep() -> None:
         if not output:
             return
+        if stream.style_note and not notes.get("csv"):
+            notes["csv"] = stream.style_note
         notes["streamed"] = begun["streamed"] + stream.evaluation.rows
         if in_place:
             notes["finished"] = asdict(Finished(origin, stream.position, stream.evaluation))
