@@ -77,6 +77,7 @@ def open_table(
             files = [_copy_of(pipe)]
     else:
         files = _files(place)
+        root = _root(Path(place), files)
     for file in files:
         if file.stat().st_size == 0:
             raise TableError(f"{name if len(files) == 1 else file} is empty")
@@ -94,7 +95,7 @@ def open_table(
     log.info(
         "table: %s, files: %d; read, %s, as %s", name, len(files), source, FORMATS[format].about
     )
-    root = root or _root(Path(place), files)
+    root = files[0].parent if root is None else root
     if format == "svmlight" and most_features is not None:
         return Svmlight(files, name, root=root, most_features=most_features)
     for aspect in asked:
@@ -114,7 +115,7 @@ def _root(path: Path, files: list[Any]) -> Any:
     """Return the folder that a user named: a folder, what a glob begins with, or a file's own."""
     if path.is_dir():
         return path
-    if not glob.has_magic(str(path)) or path in files:  # a file, or a copy of a pipe
+    if not glob.has_magic(str(path)) or path in files:  # a file
         return files[0].parent
     return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
 
