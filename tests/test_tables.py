@@ -22,6 +22,7 @@ from pril.errors import ClassOrderWarning, RowError
 from pril.tables import files, text
 from pril.tables.cells import read_numbers, read_words
 from pril.tables.files import TableError, read_ahead, rebatched
+from pril.tables.formats import Csv
 from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
 from tables import make_rows, write
@@ -482,3 +483,26 @@ def test_stars_pass_over_what_is_hidden(tmp_path):
     for place in (f"{tmp_path}/*/t.csv", f"{tmp_path}/**/*.csv", str(tmp_path)):
         assert [file.parent.name for file in open_table(place).files] == ["a"]
     assert len(open_table(f"{tmp_path}/_tmp/*.csv").files) == 1
+
+
+def test_many_partitions_are_found_without_searching(tmp_path):
+    """The work for a table of many files grows with their number, not with its square."""
+    compared = []
+
+    class Counted(type(tmp_path)):
+        def __eq__(self, other):
+            compared.append(self)
+            return super().__eq__(other)
+
+        __hash__ = type(tmp_path).__hash__
+
+    files = []
+    for k in range(60):
+        (tmp_path / f"k={k}").mkdir()
+        (tmp_path / f"k={k}" / "a.csv").write_text(f"a\n{k}\n")
+        files.append(Counted(tmp_path / f"k={k}" / "a.csv"))
+    table = Csv(files, "t", root=tmp_path)
+    compared.clear()
+    [(_, block)] = table.blocks(["a", "k"])
+    assert block.column("a") == block.column("k")
+    assert len(compared) <= 4 * len(files)

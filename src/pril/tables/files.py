@@ -71,6 +71,7 @@ class Table(ABC):
         self.files = files
         self.name = name
         self._root = root
+        self._places = {file: k for k, file in enumerate(files)}
         self._starts: dict[int, Path] = {0: files[0]}
         self._stamps = {file: _stamp(file) for file in files}
         with naming_file(name):
@@ -113,7 +114,7 @@ class Table(ABC):
         """Return the columns of a batch from a file, and those that its folders name."""
         for name in columns:
             if name in self.partitions:
-                cell = self.partitions[name][self.files.index(file)]
+                cell = self.partitions[name][self._places[file]]
                 value = pa.scalar(cell or None, pa.string())
                 batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         return batch.select(columns) if self.partitions else batch
