@@ -66,7 +66,11 @@ def reproduce(
 
         settings = experiments.Settings(runs=10 if quick else runs, seed=seed, jobs=jobs)
         verdicts = experiments.reproduce(out, which, settings, progress=start)
-    lines = [f"{verdict.claim} {verdict.text}\n   {verdict.verdict}" for verdict in verdicts]
+    lines = [
+        line
+        for verdict in verdicts
+        for line in (f"{verdict.claim} {verdict.text}", f"   {verdict.verdict}")
+    ]
     report = out / "report.html"
     claims = {
         verdict.claim: {"text": verdict.text, "verdict": verdict.verdict} for verdict in verdicts
