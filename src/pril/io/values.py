@@ -55,7 +55,14 @@ def to_json(header: Header) -> bytes:
 
 def to_plain(value: Any) -> Any:
     """Return a value of a header as JSON."""
-    return msgspec.to_builtins(value, enc_hook=lambda number: number.item())  # notes of NumPy
+    return msgspec.to_builtins(value, enc_hook=_plain_number)
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a number of NumPy, in notes, as one of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputTypeError(f"a note holds {shown(value)} of type {type_name(type(value))}")
 
 
 def from_json(text: bytes) -> Header:
