@@ -1242,3 +1242,18 @@ def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
 def test_a_note_that_no_file_can_hold_is_named(small, spot):
     with pytest.raises(TypeError, match=r"cannot be saved: a note holds <object"):
         write(small, spot, kind="model", notes={"a": object()})
+
+
+@pytest.mark.parametrize("note", [{"labels": 3}, {"labels": [1]}, {"table": 1}, {"rows": "x"}])
+def test_notes_that_are_none_are_named_by_the_command(bad, small, tmp_path, note):
+    notes = {"table": "t.csv", "rows": 60, "labels": ["y"]} | note
+    write(small, tmp_path / "m.pril", kind="model", notes=notes)
+    assert "m.pril is damaged: its notes: " in bad("show", "m.pril")
+
+
+def test_classes_of_mixed_types_are_refused(spot):
+    words = np.array(["bad", "fair", "good"], dtype=object)
+    write(pril.PRIL(classes=words).fit(X, words[EXACT % 3]), spot, kind="model")
+    members = members_of(spot.read_bytes())
+    forged = members["pril.json"].replace(b'"good"', b"true")
+    assert "all strings or all numbers" in refused(spot, sealed({**members, "pril.json": forged}))

@@ -176,9 +176,9 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     else:
         learned = count(learner.n_iter_, "round")
     lines.append(f"learned     {learned}")
-    if "table" in about.notes:
-        source = f"{count(about.notes['rows'], 'row')} of {about.notes['table']}"
-        lines.append(f"from        {source}, labels {', '.join(about.notes['labels'])}")
+    if (source := loaded.source).table is not None:
+        where = f"{count(source.rows, 'row')} of {source.table}"
+        lines.append(f"from        {where}, labels {', '.join(source.labels)}")
     written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
     return [*lines, f"written by  {written}"]
 

@@ -255,6 +255,8 @@ class LabelsNode(_Object, tag="labels"):
             values = [_range(label, at) for label in values]
         elif any(type(x) not in LABEL_TYPES[: 1 if dtype == "str" else None] for x in values):
             raise wrong(at, f"labels of type {dtype}", values)
+        elif len({type(x) is str for x in values}) > 1:
+            raise wrong(at, "all strings or all numbers", values)
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array.astype(str) if dtype == "str" else array

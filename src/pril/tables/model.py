@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -63,6 +65,15 @@ class Predictions(NamedTuple):
 
     rows: int
     unseen: dict[str, str]  # a message for each column with words never seen in training
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a model file says of the table that a model learned from."""
+
+    table: str | None = None
+    rows: int = 0
+    labels: tuple[str, ...] = ()
 
 
 class LoadedModel:
@@ -125,7 +136,15 @@ class LoadedModel:
     @property
     def labels(self) -> tuple[str, ...]:
         """Return the label columns that it learned from, if they are known."""
-        return tuple(self.about.notes.get("labels", ()))
+        return self.source.labels
+
+    @property
+    def source(self) -> Source:
+        """Return which table it learned from, as its file says."""
+        try:
+            return msgspec.convert(self.about.notes, Source)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{self.path} is damaged: its notes: {error}") from None
 
     @property
     def csv_style(self) -> CsvStyle:
