@@ -25,7 +25,7 @@ from urllib.request import urlopen
 import pyarrow as pa
 from pyarrow import fs
 
-from pril.errors import MissingFileError, shown
+from pril.errors import InputError, MissingFileError, shown
 from pril.tables.files import TableError
 from pril.tables.text import READ_BYTES
 
@@ -90,7 +90,7 @@ def open_url(url: str) -> tuple[list[Any], PurePosixPath | None]:
     try:
         parts = urlsplit(url)
         if not parts.netloc or parts.port == 0:  # the port is read only now
-            raise ValueError("it names no server")
+            raise InputError("it names no server")
     except ValueError as error:
         start = url.rpartition("@")[2]  # without what may be a credential
         raise TableError(f"{start.partition('?')[0]} is not a URL: {error}") from None
