@@ -249,6 +249,8 @@ def test_without_a_network_the_synthetic_part_runs(tmp_path, program):
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("C")] == [
         "C1", "C2", "C3", "C4", "C6",
     ]  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert [line.startswith("   ") for line in lines] == [False, True] * 5 + [False]
     with (tmp_path / "new" / "figure3.csv").open(newline="") as file:
         assert {row["data"] for row in csv.DictReader(file)} == {"Synthetic"}
 
