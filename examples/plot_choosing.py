@@ -57,9 +57,9 @@ def errors(share, rng):
 
 
 # %%
-# Without any exact label, nothing tells the two lowest classes apart, nor the two highest. A few
-# exact labels fix that. As soon as one label in twenty is exact, learning from the ranges is far
-# better than using their mid-points or throwing them away.
+# `OrderedBoosting` on the ranges is better than boosting on their mid-points at every share. It is
+# far better than boosting on the exact rows alone while these are few. `PRIL` is linear: on these
+# data, more exact labels hardly help it.
 
 warnings.simplefilter("ignore")  # OrderedBoosting warns if no label is exact
 shares = [0.0, 0.01, 0.05, 0.25, 1.0]
@@ -78,6 +78,6 @@ for name, (color, style) in styles.items():
 ax.set_xticks(range(len(shares)), ["none", "1 %", "5 %", "25 %", "all"], fontsize=12)
 ax.set_xlabel("exact labels", fontsize=13)
 ax.set_ylabel("error, in classes", fontsize=13)
-ax.set_ylim(0, 1.6)
+ax.set_ylim(0, 2.1)
 ax.legend(fontsize=11)
 plt.show()

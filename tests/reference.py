@@ -5,6 +5,7 @@ the number of classes K, and returns the prediction before each round and the mo
 """
 
 import math
+from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +78,29 @@ def mpril(X, intervals, K, rate, signed, normalise=True):
             w[p], theta[p] = w[p] / Z, theta[p] / Z
         models.append((sum(p * w[p] for p in parts), sum(p * theta[p] for p in parts)))
     return predictions, models
+
+
+def far_mpril(X, intervals, K, rate, signed):
+    """The same from sums of exponents, in decimal numbers, which no exponent is too large for.
+
+    Returns the predictions, and the model after the last round.
+    """
+    with localcontext(prec=30):
+        step = Decimal(rate)
+        exponents = [Decimal(0)] * (X.shape[1] + K - 1)  # of the weights, then of the thresholds
+        predictions = []
+        for x, (left, right) in zip(X.tolist(), intervals, strict=True):
+            v = [a.exp() - (-a).exp() if signed else a.exp() for a in exponents]
+            x = [Decimal(value) for value in x]
+            f, theta = sum(a * b for a, b in zip(v, x, strict=False)), v[len(x) :]
+            predictions.append(predict(f, theta))
+            tau = [Decimal(int(t)) for t in violated(f, theta, left, right)]
+            moves = [*(sum(tau) * value for value in x), *(-t for t in tau)]
+            exponents = [a + step * move for a, move in zip(exponents, moves, strict=True)]
+        parts = [(a.exp(), (-a).exp() if signed else Decimal(0)) for a in exponents]
+        Z = sum(up + down for up, down in parts)
+        v = np.array([float((up - down) / Z) for up, down in parts])
+    return predictions, (v[: X.shape[1]], v[X.shape[1] :])
 
 
 def widrow_hoff(X, intervals, K, rate, normalize):

@@ -26,6 +26,7 @@ from pril.cli.main import app
 from pril.cli.options import FitOptions
 from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
+from pril.tables.in_memory import available_memory
 from pril.tables.task import Task
 from tables import GRADES, make_rows, write
 
@@ -199,10 +200,76 @@ def test_a_table_too_large_for_memory_is_refused(bad, tmp_path, monkeypatch):
     assert "300 rows of 3 features take about 96,000 bytes of memory, and 90,000 are" in said
 
 
+def groups(root, lines, files):
+    """Write what a Linux says of its memory; return the folder."""
+    for name, text in {"proc/self/cgroup": lines, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+V2 = {
+    "memory.max": "3000\n",
+    "memory.current": "1000\n",
+    "memory.stat": "anon 1\ninactive_file 70\n",
+}
+V1 = {"memory.limit_in_bytes": "3000\n", "memory.usage_in_bytes": "1000\n",
+      "memory.stat": "inactive_file 1\ntotal_inactive_file 70\n"}  # fmt: skip
+HERE = {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 4 kB\n"}  # 4096 bytes
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder", "files", "expected"),
+    [
+        ("0::/a/b\n", "", {}, 4096),
+        ("0::/a/b\n", "a/b", V2, 2070),
+        ("0::/a/b\n", "a", V2, 2070),  # a group above has the limit
+        ("0::/\n", "", V2, 2070),  # as in a container
+        ("0::/not/here\n", "", V2, 2070),
+        ("0::/a/b\n", "a/b", V2 | {"memory.max": "max\n"}, 4096),
+        ("0::/a/b\n", "a/b", V2 | {"memory.max": "900\n"}, 0),  # more is used than there may be
+        ("0::/a/b\n", "a/b", V2 | {"memory.max": "9000\n"}, 4096),
+        ("0::/a/b\n", "a/other", V2, 4096),
+        ("1:cpu:/x\n4:memory,hugetlb:/a/b\n0::/\n", "memory/a/b", V1, 2070),
+        ("4:memory:/a/b\n", "memory", V1, 2070),
+        ("4:cpu:/a/b\n", "memory/a/b", V1, 4096),
+    ],
+)
+def test_a_container_has_less_memory_than_its_machine(tmp_path, lines, folder, files, expected):
+    there = {f"sys/fs/cgroup/{folder}/{name}": text for name, text in files.items()}
+    assert available_memory(groups(tmp_path, lines, {**HERE, **there})) == expected
+
+
+def test_memory_where_the_system_does_not_tell_what_is_free(tmp_path, monkeypatch):
+    """All there is, or, where not even that is known, as much as is asked for."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert available_memory(tmp_path) == whole
+    groups(tmp_path, "", {"proc/meminfo": "MemTotal: 9 kB\n"})  # of an old Linux
+    assert available_memory(tmp_path) == whole
+    assert 0 < available_memory() <= whole
+    monkeypatch.delattr(os, "sysconf")
+    assert available_memory(tmp_path) > 10**15
+
+
 def test_boosting_refuses_sparse_tables(bad, tmp_path):
     write(tmp_path / "t.svm", make_rows())
     said = bad("fit", "t.svm", "--label=label", *BOOSTING)
     assert said.startswith("t.svm: boosting does not learn from sparse tables")
+
+
+@pytest.mark.parametrize("classes", ["false,true", "False,True", "TRUE,FALSE", "true,0", "0,1"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_classes_may_be_true_and_false(good, tmp_path, classes, suffix):
+    """Labels that are true or false are the numbers 1 and 0, and so are the classes."""
+    rows = [{"a": float(t % 10), "y": t % 10 > 4} for t in range(60)]
+    write(tmp_path / f"t.{suffix}", rows)
+    good("fit", f"t.{suffix}", "--label", "y", "--classes", classes, "-q", "-o", "m.pril")
+    words = {"true": 1, "false": 0, "1": 1, "0": 0}
+    order = [words[name.lower()] for name in classes.split(",")]
+    learner = pril.load("m.pril")[-1]
+    assert learner.order_.tolist() == order
+    assert (learner.coef_[0] > 0) == (order == [0, 1])
 
 
 def test_the_help_lists_every_learner(good):

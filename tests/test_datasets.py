@@ -53,9 +53,17 @@ def test_noise_is_a_standard_deviation_and_the_seed_counts():
     X, y = make_synthetic(1000, noise=0.0, random_state=0)
     exact = 1 + (10 * (X[:, :1] - 0.5) * (X[:, 1:] - 0.5) > CUTS).sum(axis=1)
     np.testing.assert_array_equal(y, exact)
-    np.testing.assert_array_equal(
-        make_synthetic(50, random_state=3)[1], make_synthetic(50, random_state=3)[1]
-    )
+    # A row changes its rank when the noise carries it over a threshold.
+    X, y = make_synthetic(200_000, noise=0.5, random_state=0)
+    score = 10 * (X[:, 0] - 0.5) * (X[:, 1] - 0.5)
+    for k, cut in enumerate(CUTS, start=1):
+        chance = norm.cdf((cut - score) / 0.5)  # of a rank of at most k
+        error = np.sqrt((chance * (1 - chance)).sum()) / len(y)
+        assert (y <= k).mean() == pytest.approx(chance.mean(), abs=4 * error)
+    once, again, other = (make_synthetic(50, random_state=seed) for seed in (3, 3, 4))
+    for part in (0, 1):
+        np.testing.assert_array_equal(once[part], again[part])
+        assert not np.array_equal(once[part], other[part])
 
 
 # --- Real data ---

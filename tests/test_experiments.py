@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pril import PRIL, experiments
+import reference
+from pril import PRIL, WidrowHoff, experiments
 from pril.experiments import claims, protocol
 from pril.experiments.protocol import SYNTHETIC, Curve, Settings, Trial
 
@@ -61,6 +62,38 @@ def test_the_best_step_of_widrow_hoff_is_the_best_of_the_sweep():
     ]
     assert found["Widrow-Hoff, best step"].mean[-1] == min(swept)
     assert np.isinf(max(swept))  # the largest step overflows
+
+
+def test_only_a_step_that_overflows_has_an_infinite_loss():
+    wrong = Trial("wrong", WidrowHoff(rate=-1.0))
+    with pytest.raises(ValueError, match="The 'rate' parameter of WidrowHoff must be"):
+        protocol.curves(SYNTHETIC, [wrong], Settings(runs=1))
+    large = Trial("large", WidrowHoff(rate=100.0, normalize=False))
+    (curve,) = protocol.curves(SYNTHETIC, [large], Settings(runs=1))
+    assert np.isinf(curve.mean).all()
+
+
+def test_figure_3_runs_the_algorithms_as_their_papers_have_them():
+    """Their last iterates, on exact labels; PRIL on the ranges of its label type."""
+    found = {c.name: c for c in experiments.figure3(Settings(runs=1), (SYNTHETIC,))}
+    X, y = protocol.stream(SYNTHETIC, [0, 0, 0])
+    X, y = X[:400], y[:400]
+    exact, constant = np.column_stack([y, y]), np.column_stack([X, np.ones(400)])
+    step = {"rate": 0.01, "normalize": False}
+    twins = {
+        "PRank": reference.pril(X, exact, 5, skip_correct=True),
+        "MCP": reference.multiclass(X, exact, 5),
+        "MCP with intercept": reference.multiclass(constant, exact, 5),
+        "Widrow-Hoff, step 0.01": reference.widrow_hoff(X, exact, 5, **step),
+        "Widrow-Hoff with intercept, step 0.01": reference.widrow_hoff(constant, exact, 5, **step),
+        "Widrow-Hoff, normalised step 0.3": reference.widrow_hoff(X, exact, 5, 0.3, True),
+    }
+    for name, (predictions, _) in twins.items():
+        rounds = found[name].rounds[found[name].rounds <= 400]
+        means = np.cumsum(np.abs(np.array(predictions) - y))[rounds - 1] / rounds
+        np.testing.assert_allclose(found[name].mean[: len(rounds)], means, err_msg=name)
+    averaged = [c.mean for name, c in found.items() if name.startswith("averaged PRIL")]
+    assert not any(np.array_equal(mean, found["PRIL, Type 1"].mean) for mean in averaged)
 
 
 def test_figure_1_is_the_first_sequence():
@@ -216,6 +249,8 @@ def test_without_a_network_the_synthetic_part_runs(tmp_path, program):
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("C")] == [
         "C1", "C2", "C3", "C4", "C6",
     ]  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert [line.startswith("   ") for line in lines] == [False, True] * 5 + [False]
     with (tmp_path / "new" / "figure3.csv").open(newline="") as file:
         assert {row["data"] for row in csv.DictReader(file)} == {"Synthetic"}
 

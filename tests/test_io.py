@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+import types
 import warnings
 import zipfile
 from contextlib import suppress
@@ -1174,3 +1175,93 @@ def test_killed_while_saving(tmp_path):
                 break
         forge.stdin.close()
     assert len(seen) == 2
+
+
+# --- Whose fault it is ---------------------------------------------------------------------------
+
+
+def test_a_dict_with_a_key_twice_is_refused(spot):
+    """1 and true, and 1 and 1.0, are one key of a dict: one of the two would be lost."""
+    write({"content": {1: "a", 2: "b"}}, spot, kind="checkpoint")
+    members = members_of(spot.read_bytes())
+    for second in (b"1", b"true", b"1.0"):
+        text = members["pril.json"].replace(b'[2, "b"]', b'[%s, "b"]' % second)
+        assert text != members["pril.json"]
+        spot.write_bytes(sealed({**members, "pril.json": text}))
+        with pytest.raises(pril.errors.InputError, match="a dict with different keys"):
+            read(spot, kind="checkpoint")
+
+
+@pytest.mark.parametrize("value", ['"x"', "[1]", "null", '{"type": "dict", "items": {}}'])
+def test_parameters_of_a_kernel_are_numbers(files, spot, value):
+    members = members_of(files["budget"])
+    text = members["pril.json"].decode()
+    forged = text.replace('{"gamma": 0.5}', f'{{"gamma": {value}}}')
+    assert forged != text
+    message = refused(spot, sealed({**members, "pril.json": forged.encode()}))
+    assert "kernel_params" in message
+
+
+def test_too_little_memory_is_no_damage(spot):
+    """A real limit on this process, below what the file takes."""
+    resource = pytest.importorskip("resource")
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("the size of a process is not known here")
+    pril.save(pril.PRIL(max_iter=1).fit(np.ones((2, 1 << 20)), [1, 2]), spot)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    size = int(statm.read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 22), before[1]))
+    try:
+        with pytest.raises(MemoryError):
+            pril.load(spot)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert pril.load(spot).n_features_in_ == 1 << 20
+
+
+class Careless(StandardScaler):
+    """A step of a user, whose errors are about the user's data."""
+
+    def transform(self, X):
+        raise ValueError("no such unit")
+
+
+def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
+    """They are neither the fault of a user nor of a library that refuses what a user gave."""
+    with pytest.raises(pril.errors.InputError, match="no such unit"), pril.errors.refusing():
+        Careless().transform(X)
+    with pytest.raises(pril.errors.InputError, match="feature"), pril.errors.refusing():
+        StandardScaler().fit(X).transform(X[:, :2])
+    bugs = {"pril.io.values.to_npy": lambda array: array.no_such_name}
+    for name, bug in bugs.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.values"]))
+            )
+            with pytest.raises(AttributeError, match="no_such_name"):
+                pril.save(small, spot)
+    ours = types.FunctionType((lambda: int("x")).__code__, vars(pril.errors))
+    with pytest.raises(ValueError, match="invalid literal") as caught, pril.errors.refusing():
+        ours()
+    assert not isinstance(caught.value, pril.errors.PrilError)
+
+
+def test_a_note_that_no_file_can_hold_is_named(small, spot):
+    with pytest.raises(TypeError, match=r"cannot be saved: a note holds <object"):
+        write(small, spot, kind="model", notes={"a": object()})
+
+
+@pytest.mark.parametrize("note", [{"labels": 3}, {"labels": [1]}, {"table": 1}, {"rows": "x"}])
+def test_notes_that_are_none_are_named_by_the_command(bad, small, tmp_path, note):
+    notes = {"table": "t.csv", "rows": 60, "labels": ["y"]} | note
+    write(small, tmp_path / "m.pril", kind="model", notes=notes)
+    assert "m.pril is damaged: its notes: " in bad("show", "m.pril")
+
+
+def test_classes_of_mixed_types_are_refused(spot):
+    words = np.array(["bad", "fair", "good"], dtype=object)
+    write(pril.PRIL(classes=words).fit(X, words[EXACT % 3]), spot, kind="model")
+    members = members_of(spot.read_bytes())
+    forged = members["pril.json"].replace(b'"good"', b"true")
+    assert "all strings or all numbers" in refused(spot, sealed({**members, "pril.json": forged}))

@@ -146,6 +146,25 @@ def test_mpril_keeps_going_far_beyond_the_range_of_exp(stream, signed):
 
 
 @pytest.mark.parametrize("signed", [True, False])
+@settings(max_examples=20)
+@given(stream=smooth_streams(), rate=st.sampled_from([5.0, 20.0]))
+def test_mpril_is_its_twin_where_its_exponents_are_centred_again(stream, signed, rate):
+    """That is done after at most 60 mistakes, inside a batch and between two of them."""
+    X, y = np.tile(stream.X, (8, 1)), np.tile(stream.y, (8, 1))
+    whole = MPRIL(rate=rate, signed=signed)
+    progress = progressive(whole, X, y, stream.classes)
+    predictions, model = reference.far_mpril(X, y, stream.K, rate, signed)
+    assert progress.predictions.tolist() == predictions
+    found = whole.coef_, whole.thresholds_
+    for part, expected in zip(found, model, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-6, atol=1e-12)
+    rows = MPRIL(rate=rate, signed=signed, classes=stream.classes)
+    for x, ends in zip(X[:, np.newaxis], y[:, np.newaxis], strict=True):
+        rows.partial_fit(x, ends)
+    np.testing.assert_array_equal(weights(rows), weights(whole))
+
+
+@pytest.mark.parametrize("signed", [True, False])
 @given(stream=smooth_streams(), rate=st.sampled_from([0.05, 0.5, 2.0]))
 def test_no_decision_of_mpril_depends_on_its_normaliser(stream, signed, rate):
     model = MPRIL(rate=rate, signed=signed)

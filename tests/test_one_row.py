@@ -476,6 +476,29 @@ def test_a_copied_stream_goes_on_alone(copied, rows):
     assert bits(stream.model) == bits(twin.model)
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        *({1}, (1, [2]), [1, [2]], (1, {2}), {"low": [1]}, {"low": {1: 2}, "high": 3}),
+        *([[1, 2]], np.array([[1, 2]]), bytearray(b"1"), slice(1), (1, (2,)), ((1, 2), (1, 3))),
+        *(np.array({1}, dtype=object), (1, 2, 3), (), frozenset({1}), 10**30, b"1"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_label_is_refused_by_name(label):
+    stream = PRIL(classes=[1, 2, 3]).stream()
+    stream.learn_one({"a": 1.0}, 2)
+    with pytest.raises(pril.errors.PrilError, match=r"^y"):
+        stream.learn_one({"a": 1.0}, label)
+    assert stream.model.t_ == 1
+
+
+def test_a_label_in_an_array_without_dimensions_is_a_label():
+    stream = PRIL(classes=[1, 2, 3]).stream()
+    stream.learn_one({"a": 1.0}, np.array(2))
+    assert stream.model.t_ == 1
+
+
 def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr("pril.core.one_row.MOST_LABELS", 5)
     stream = PRIL(classes=[1, 2]).stream()

@@ -531,11 +531,13 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
     """Compiled code trusts every index: none that is wrong may get there."""
     X, y = mixed_table(500)
     model = OrderedBoosting(max_iter=4, random_state=0).fit(X, y)
-    own = ("thresholds_", "feature_importances_", "_ends", "_chances")
+    own = ("feature_importances_", "_ends", "_chances")
     rng, refused = np.random.default_rng(0), 0
     for _ in range(400):
         damaged = copy.deepcopy(model)
-        arrays = damaged._forest | {name: getattr(damaged, name) for name in own}
+        learned = damaged.memory_
+        arrays = learned.forest._asdict() | {name: getattr(damaged, name) for name in own}
+        arrays["thresholds"] = learned.thresholds
         name = rng.choice(sorted(arrays))
         part = arrays[name]
         if rng.random() < 0.1:
@@ -547,8 +549,10 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
             part.flat[rng.integers(part.size)] = rng.choice([0, 1, 7, 100, most])
         if name in own:
             setattr(damaged, name, part)
+        elif name == "thresholds":
+            damaged.memory_ = learned._replace(thresholds=part)
         else:
-            damaged._forest[name] = part
+            damaged.memory_ = learned._replace(forest=learned.forest._replace(**{name: part}))
         try:
             other = reloaded(damaged, tmp_path / "model.pril")
         except (TypeError, ValueError):
@@ -561,14 +565,16 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("thresholds_", np.array([1.0, 0.0, 2.0]), "thresholds must be 3 ascending numbers"),
-        ("_categories", {"7": ["Rome"]}, "categories must be of the 3 features"),
-        ("_categories", {"1": [0.5]}, "forest.kind does not fit"),
+        ("memory_", np.array([1.0, 0.0, 2.0]), "thresholds must be 3 ascending numbers"),
+        ("categories_", {"7": ["Rome"]}, "categories must be of the 3 features"),
+        ("categories_", {"1": [0.5]}, "forest.kind does not fit"),
     ],
 )
 def test_damage_is_named(attribute, value, message, tmp_path):
     X, y = mixed_table()
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
+    if attribute == "memory_":
+        value = model.memory_._replace(thresholds=value)
     setattr(model, attribute, value)
     with pytest.raises(TypeError, match=message):  # what is saved is loaded, and so checked
         reloaded(model, tmp_path / "model.pril")
@@ -578,8 +584,10 @@ def test_damage_is_named(attribute, value, message, tmp_path):
 def test_arrays_of_a_forest_must_fit_each_other(name, tmp_path):
     X, y = mixed_table()
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
-    longer = np.append(model._forest[name], model._forest[name][-1:])
-    model._forest = {**model._forest, name: longer}
+    forest = model.memory_.forest
+    part = getattr(forest, name)
+    longer = forest._replace(**{name: np.append(part, part[-1:])})
+    model.memory_ = model.memory_._replace(forest=longer)
     with pytest.raises(TypeError, match=r"forest\.size does not fit"):
         reloaded(model, tmp_path / "model.pril")
 

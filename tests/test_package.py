@@ -8,14 +8,17 @@ import os
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numpydoc.docscrape import FunctionDoc
 from numpydoc.validate import validate
 
 import pril
 from pril.core.registry import LEARNERS
+from pril.errors import FeatureRangeWarning
 
 RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
 ROOT = Path(__file__).parents[1]
@@ -130,17 +133,28 @@ def test_errors_that_are_raised_on_purpose_are_ours():
     assert found == []
 
 
+def refused_unless(allowed):
+    return nullcontext() if allowed else pytest.raises(pril.errors.PrilError)
+
+
 @pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
-def test_the_registry_tells_what_a_learner_has(entry):
+def test_the_registry_tells_what_a_learner_can_do(entry):
     cls = entry.load()
-    assert entry.online == hasattr(cls, "partial_fit")
-    assert (entry.online and entry.linear) == hasattr(cls, "stream")
+    X, y = np.linspace(-1, 1, 60).reshape(30, 2), np.repeat([1, 2, 3], 10)
+    model = cls(classes=[1, 2, 3]).fit(X, y)
+    assert entry.online == hasattr(model, "partial_fit")
+    assert (entry.online and entry.linear) == hasattr(model, "stream")
+    assert entry.linear == (hasattr(model, "coef_") and X.shape[1] == model.coef_.shape[-1])
     assert entry.averages == ("average" in cls().get_params())
-    assert entry.has_thresholds == hasattr(cls, "latent")
-    assert entry.bounded == (entry.name == "MPRIL")  # the paper's bound wants it
-    assert entry.takes_ranges == (entry.name != "PRank")
-    assert entry.exports == (entry.name != "KernelPRIL")
-    assert entry.mixes == (entry.linear and entry.online)  # sums of features can be added up
+    assert entry.has_thresholds == (hasattr(model, "latent") and len(model.thresholds_) == 2)
+    with pytest.warns(FeatureRangeWarning) if entry.bounded else nullcontext():
+        cls().fit(2 * X, y)
+    with refused_unless(entry.takes_ranges):
+        cls(classes=[1, 2, 3]).fit(X, np.column_stack([y, np.maximum(y, 2)]))
+    with refused_unless(entry.exports):
+        pril.onnx.to_onnx(model)
+    with refused_unless(entry.mixes):
+        pril.dask.fit_blocks(cls(classes=[1, 2, 3]), [(X, y), (X, y)], mode="mix", epochs=1)
 
 
 def private_sklearn_imports(path):

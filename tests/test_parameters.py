@@ -1,4 +1,4 @@
-"""The least and the greatest value of each parameter, and the values just beyond."""
+"""Parameters: the outermost values that are allowed work, and those just beyond are refused."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from pril import (
 )
 
 TINY, MOST = 1e-9, 1 - 1e-9
-LIMITS = {
+LIMITS = {  # the values that must work, and those that must not
     (PRIL, "max_iter"): ([1], [0, 1.5]),
     (PRIL, "half_life"): ([None, 0.01], [0.0099]),
     (PRIL, "tol"): ([None, 0, TINY], [-TINY]),
@@ -45,16 +45,30 @@ LIMITS = {
     (LandmarkFeatures, "n_landmarks"): ([1], [0]),
     (LandmarkFeatures, "gamma"): ([None, TINY], [0]),
     (PredictionRanges, "coverage"): ([TINY, MOST], [0, 1]),
-    (PredictionRanges, "calibration_size"): ([TINY, MOST], [0, 1]),
+    (PredictionRanges, "calibration_size"): ([0.01, 0.99], [0, 1]),
 }
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, (130, 2))
+Y = np.digitize(X @ [1.0, -1.0], [-0.5, 0.5])
 
 
 @pytest.mark.parametrize(("cls", "name"), LIMITS)
+@pytest.mark.filterwarnings("ignore:every range is the full scale")
 def test_limits(cls, name):
-    """There are no rows to learn, which a call finds out if its parameters are right."""
     needed = [PRIL()] if cls is PredictionRanges else []
-    for refused, values in enumerate(LIMITS[cls, name]):
-        for value in values:
-            wrong = f"The '{name}' parameter of {cls.__name__} must be"
-            with pytest.raises(ValueError, match=wrong if refused else "0 sample|every label"):
-                cls(*needed, **{name: value}).fit(np.empty((0, 1)), [])
+    fixed = {"max_iter": 2, "n_folds": 2} if cls is OrderedBoosting else {}
+    fixed |= {"tol": 0.1} if name == "n_iter_no_change" and cls is PRIL else {}
+    fixed |= {"kernel": "poly"} if name in ("degree", "coef0") and cls is KernelPRIL else {}
+    allowed, refused = LIMITS[cls, name]
+    for value in allowed:
+        model = cls(*needed, **{**fixed, name: value}).fit(X, Y)
+        if hasattr(model, "transform"):
+            assert np.isfinite(model.transform(X)).all()
+        else:
+            assert np.isin(model.predict(X), [0, 1, 2]).all()
+            assert not hasattr(model, "latent") or np.isfinite(model.latent(X)).all()
+    for value in refused:
+        model = cls(*needed, **{**fixed, name: value})
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
+            model.fit(X, Y)
+        assert not hasattr(model, "n_features_in_")

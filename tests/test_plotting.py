@@ -4,7 +4,9 @@ from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
@@ -109,6 +111,29 @@ def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
     assert [int(text.get_text()) for text in ax.texts[:16]] == matrix.ravel().tolist()
     shares = matrix / np.maximum(matrix.sum(axis=1), 1)[:, np.newaxis]  # of each row
     np.testing.assert_allclose(ax.images[0].get_array(), shares)
+
+
+def luminance(color):
+    """The relative luminance of a colour, as the Web Content Accessibility Guidelines define it."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def test_numbers_of_a_confusion_matrix_can_be_read(ax):
+    """On every shade the contrast is 4.5 at least, as the guidelines ask of text."""
+    hits = [0, 30, 50, 60, 68, 70, 71, 72, 75, 90, 100]  # of 100 rows a class
+    predicted = np.concatenate([[k] * n + [11] * (100 - n) for k, n in enumerate(hits)])
+    y = np.repeat(range(11), 100)
+    display = IntervalConfusionDisplay.from_predictions(y, predicted, classes=range(12), ax=ax)
+    image, shares = ax.images[0], ax.images[0].get_array()
+    np.testing.assert_allclose(np.diagonal(shares)[:11], np.array(hits) / 100)
+    assert len(ax.texts) == display.matrix.size
+    for text in ax.texts:
+        column, row = text.get_position()
+        assert text.get_text() == str(display.matrix[row, column])
+        ink, paper = luminance(text.get_color()), luminance(image.to_rgba(shares)[row, column, :3])
+        assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5
 
 
 def test_a_missing_prediction_is_refused_not_counted_as_the_lowest_class():
@@ -246,22 +271,40 @@ def test_only_probabilities_have_a_reliability():
         ReliabilityDisplay.from_estimator(PRIL().fit([[0.0], [1.0]], [0, 1]), [[0.0]], [0])
 
 
-def test_a_bootstrap_is_drawn_as_points_with_their_intervals():
+@pytest.mark.parametrize(("term", "n_series"), [("weight", 1), ("threshold", 1), ("effect", 5)])
+def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series):
+    """Each point, and each interval, is beside the name of its feature, or of its class."""
     X, y = make_synthetic(60, random_state=0)
-    table = bootstrap(OrderedLogit(random_state=0), X, y, n=6, random_state=0)
-    for term, n_groups in {"weight": 2, "threshold": 4, "effect": 2}.items():
-        ax = plot_bootstrap(table, term=term)
-        rows = table[table["term"] == term]
-        drawn = np.concatenate([bars.lines[2][0].get_segments() for bars in ax.containers])
-        found = sorted(map(tuple, drawn[:, :, 0]))
-        wanted = sorted(zip(rows["lower"], rows["upper"], strict=True))
-        np.testing.assert_allclose(found, wanted)
-        assert len(ax.get_yticks()) == n_groups
-        places = np.sort(drawn[:, 0, 1]).reshape(n_groups, -1)  # around the name of each group
-        np.testing.assert_allclose(places.mean(axis=1), range(n_groups), atol=1e-9)
-        assert (np.abs(places - np.arange(n_groups)[:, np.newaxis]) < 0.5).all()
+    frame = pd.DataFrame(X, columns=["size", "age"])
+    table = bootstrap(OrderedLogit(random_state=0), frame, y, n=6, random_state=0)
+    plot_bootstrap(table, term=term, ax=ax)
+    names = names_on(ax.yaxis)
+    np.testing.assert_array_equal(ax.get_yticks(), range(len(names)))
+    rows = table[table["term"] == term]
+    assert len(ax.containers) == n_series
+    drawn, places = {}, []
+    for series in ax.containers:
+        label = series.get_label() if n_series > 1 else None
+        points, segments = series.lines[0].get_xydata(), series.lines[2][0].get_segments()
+        for (estimate, place), ends in zip(points, segments, strict=True):
+            np.testing.assert_allclose(ends[:, 1], place)
+            drawn[names[round(place)], label] = (estimate, *ends[:, 0])
+            places.append(place)
+    assert len(set(places)) == len(drawn) == len(rows)  # none covers another
+    for row in rows.to_dict("records"):
+        label = None if row["class"] is None else str(row["class"])
+        key = (row["feature"], label) if term != "threshold" else (label, None)
+        np.testing.assert_allclose(drawn[key], [row["estimate"], row["lower"], row["upper"]])
+    low, high = sorted(ax.get_ylim())
+    assert low < min(places) <= max(places) < high
+    assert ax.yaxis_inverted()  # so that the first name is at the top
+
+
+def test_a_bootstrap_without_the_term_is_refused(ax):
+    X, y = make_synthetic(60, random_state=0)
+    table = bootstrap(OrderedLogit(random_state=0), X, y, n=2, random_state=0)
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
-        plot_bootstrap(table, term="weights")
+        plot_bootstrap(table, term="weights", ax=ax)
 
 
 def test_a_reliability_curve_has_intervals_that_hold_its_points():

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -154,7 +154,11 @@ def test_pipelines_frames_and_sparse_rows():
     ranges.fit(frame, pd.DataFrame(LABELS, columns=["low", "high"]))
     assert ranges.feature_names_in_.tolist() == list("abc")
     assert ranges.n_features_in_ == 3
-    assert np.array_equal(ranges.predict_range(frame)[:, 0] <= 4, np.full(len(X), True))
+    arrays = PredictionRanges(make_pipeline(StandardScaler(), model), random_state=0)
+    expected = arrays.fit(X, LABELS).predict_range(MORE)
+    more = pd.DataFrame(MORE, columns=list("abc"))
+    assert np.array_equal(ranges.predict_range(more), expected)
+    assert (expected[:, 0] < expected[:, 1]).any()
     plain = PredictionRanges(KernelPRIL(random_state=0), random_state=0).fit(X, LABELS)
     sparse = PredictionRanges(KernelPRIL(random_state=0), random_state=0).fit(csr_array(X), LABELS)
     assert np.array_equal(plain.predict_range(MORE), sparse.predict_range(csr_array(MORE)))
@@ -255,7 +259,15 @@ def test_ranges_are_found_by_a_grid_search():
     search = GridSearchCV(
         PredictionRanges(model, random_state=0), {"estimator__max_iter": [1, 3]}, cv=2
     )
-    assert search.fit(X, LABELS).best_estimator_.predict_range(MORE).shape == (300, 2)
+    search.fit(X, LABELS)
+    scores = search.cv_results_["mean_test_score"]  # the share of predictions inside the label
+    assert search.best_params_ == {"estimator__max_iter": [1, 3][scores.argmax()]}
+    best = PredictionRanges(clone(model).set_params(**{
+        "max_iter": search.best_params_["estimator__max_iter"]
+    }), random_state=0).fit(X, LABELS)  # fmt: skip
+    assert np.array_equal(search.best_estimator_.predict_range(MORE), best.predict_range(MORE))
+    folds = cross_val_score(best, X, LABELS, cv=2)
+    assert folds.mean() == scores.max()
 
 
 # --- What is refused, and warned of --------------------------------------------------------------

@@ -1,10 +1,14 @@
 """Tables on web servers and in object stores, read by the command."""
 
+import csv
 import functools
 import http.server
 import json
+import os
+import re
 import threading
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import dask
 import pytest
@@ -43,7 +47,8 @@ def same_model(one, other):
 def test_a_table_on_a_web_server(server, good, name):
     """It gives the model and the predictions of the same table on this machine."""
     folder, url = server
-    write(folder / name, make_rows(200))
+    rows = make_rows(200)
+    write(folder / name, rows)
     good("fit", f"{url}/{name}", *FIT, "-q")  # the model is named after the table
     good("fit", folder / name, *FIT, "-q", "-o", "local.pril")
     assert same_model("flats.pril", "local.pril")
@@ -51,8 +56,12 @@ def test_a_table_on_a_web_server(server, good, name):
         good("predict", "flats.pril", place) for place in (f"{url}/{name}", folder / name)
     )
     assert there == here
-    there = json.loads(good("evaluate", "flats.pril", f"{url}/{name}", "--json"))
-    assert there["rows"] > 0
+    there, here = (
+        json.loads(good("evaluate", "flats.pril", place, "--json"))
+        for place in (f"{url}/{name}", folder / name)
+    )
+    assert there == here
+    assert there["rows"] == sum(row["low"] is not None or row["high"] is not None for row in rows)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # urllib's, on Python 3.13
@@ -68,6 +77,144 @@ def test_errors_name_the_url_and_the_row(server, bad, tmp_path):
         f"{url}/none.csv cannot be read: HTTP Error 404: File not found"
     )
     assert "cannot be read: " in bad("fit", "http://localhost:9/flats.csv", *FIT)
+
+
+@pytest.fixture
+def odd_server():
+    """A web server that answers as it is told; yield its URL, and a list of what to answer."""
+    answers = []
+
+    class Told(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, headers, body = answers[-1](self.path)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("localhost", 0), Told) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://localhost:{running.server_port}", answers
+        running.shutdown()
+
+
+@pytest.fixture(scope="module")
+def flats(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("flats") / "flats.csv", make_rows(60)).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a[1].csv",
+        "a*.csv",
+        "a[.csv",
+        "[x]/a.csv",
+        "h%C3%A4user.csv",
+        "häuser.csv",
+        "wohn ung.csv",
+        "a%3Fb.csv",
+        "state=AK/a.csv",
+    ],
+)
+def test_a_web_table_of_any_name(odd_server, good, flats, name):
+    """No character of a URL is a wildcard, and none is too odd to be asked for."""
+    url, answers = odd_server
+    asked = []
+
+    def answer(path):
+        asked.append(path)
+        return 200, {}, flats
+
+    answers.append(answer)
+    good("fit", f"{url}/{name}", *FIT, "-q", "-o", "m.pril")
+    assert unquote(asked[0]) == f"/{unquote(name)}"
+    assert asked[0].isascii()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("name", ["a[1].csv", "a*.csv", "[.csv", "plain.csv"])
+def test_a_pipe_of_any_name(good, flats, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    writer = threading.Thread(target=(tmp_path / name).write_bytes, args=(flats,))
+    writer.start()
+    good("fit", tmp_path / name, *FIT, "--format", "csv", "-q", "-o", "m.pril")
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "date", ["yesterday", "", "Thu, 99 Foo 2020", "Mon, 01 Jan 0001 00:00:00 GMT", "-1", "\x01"]
+)
+def test_a_date_that_is_none_does_not_matter(odd_server, good, flats, date):
+    url, answers = odd_server
+    answers.append(lambda _: (200, {"Last-Modified": date}, flats))
+    good("fit", f"{url}/t.csv", *FIT, "-q", "-o", "m.pril")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [
+        (206, {"Content-Range": "bytes 0-99/1000"}, "the server answered 206 Partial Content"),
+        (203, {}, "the server answered 203"),
+        (200, {"Content-Encoding": "gzip"}, "sent it as 'gzip', which was not asked for"),
+        (200, {"Content-Length": "99999999"}, "IncompleteRead|ended after"),
+        (404, {}, "HTTP Error 404"),
+        (503, {}, "HTTP Error 503"),
+        (302, {"Location": "file:///etc/passwd"}, "HTTP Error 302"),
+        (302, {"Location": "/t.csv"}, "HTTP Error 302"),
+    ],
+)
+def test_an_answer_that_is_not_the_table_is_refused(odd_server, bad, flats, status, headers, said):
+    url, answers = odd_server
+    answers.append(lambda _: (status, headers, flats))
+    assert re.search(f"^{re.escape(url)}/t.csv.*({said})", bad("fit", f"{url}/t.csv", *FIT))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1/x.csv",
+        "http://::1]/x.csv",
+        "http://host:port/x.csv",
+        "http://host:99999/x.csv",
+        "http:///x.csv",
+        "http://[v1.a/x.csv",
+        "s3://[/x.csv",
+        "gs://",
+        "https://ho\u2100st/x.csv",
+        f"http://{'a' * 70}é.example/x.csv",
+        "http://localhost:9/\ud800.csv",
+        "http://key:secret@[::1/x.csv?token=secret",
+    ],
+)
+def test_what_is_no_url_is_refused(bad, url):
+    said = bad("fit", url, *FIT)
+    assert re.search("is not a URL|cannot be read", said)
+    assert "secret" not in said
+    assert "token" not in said
+
+
+def test_a_store_that_does_not_answer_is_given_up(odd_server, bad, monkeypatch):
+    """Google's client would try for a quarter of an hour."""
+    url, answers = odd_server
+    asked = []
+
+    def answer(path):
+        asked.append(path)
+        return 503, {}, b""
+
+    answers.append(answer)
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", url)
+    monkeypatch.setenv("GCE_METADATA_ROOT", url.removeprefix("http://"))
+    monkeypatch.setattr("pril.tables.remote.STORE_SECONDS", 1)
+    said = bad("fit", "gs://flats/t.csv", *FIT)
+    assert said.startswith("gs://flats/t.csv cannot be read: ")
+    assert asked
 
 
 def _stop(_):
@@ -123,16 +270,23 @@ def test_cells_separated_by_semicolons(good, bad, tmp_path):
     write(tmp_path / "commas.csv", rows)
     text = write(tmp_path / "tabs.tsv", rows).read_text()
     (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
-    assert bad("fit", "t.csv", *FIT).endswith("; for another separator pass --delimiter ';'")
+    assert bad("fit", "t.csv", *FIT).endswith(
+        "; for another separator pass, for example, --delimiter ';'"
+    )
     for mark in (";;", "", "é", '"', "\n"):
         assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", mark)
     assert bad("fit", "tabs.tsv", *FIT, "--delimiter", ";").endswith("is for CSV, and this is tsv")
     good("fit", "t.csv", *FIT, "--delimiter", ";", "-q", "-o", "t.pril")
     good("fit", "commas.csv", *FIT, "-q", "-o", "commas.pril")
     assert same_model("t.pril", "commas.pril")
-    good("predict", "t.pril", "t.csv", "--delimiter", ";", "-q", "-o", "rated.csv")
-    good("predict", "t.pril", "commas.csv", "-q", "-o", "again.csv")
-    assert (tmp_path / "rated.csv").read_text() == (tmp_path / "again.csv").read_text()
+    good("predict", "t.pril", "t.csv", "-q", "-o", "rated.csv")  # the model knows the delimiter
+    assert "one name" in bad("predict", "t.pril", "commas.csv", "-q", "-o", "again.csv")
+    good("predict", "t.pril", "commas.csv", "--delimiter", ",", "-q", "-o", "again.csv")
+    rated, again = (
+        list(csv.reader((tmp_path / name).read_text().splitlines(), delimiter=mark))
+        for name, mark in (("rated.csv", ";"), ("again.csv", ","))
+    )
+    assert rated == again
 
 
 # --- Object stores -------------------------------------------------------------------------------

@@ -371,20 +371,23 @@ def test_the_weights_of_a_class_stand_under_its_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "container",
-    [list, sparse.csr_array, lambda X: pd.DataFrame(X, columns=list("abc"))],
+    ("container", "names", "shown"),
+    [
+        (list, ["feature 0", "feature 1", "feature 2"], ["-9", "0", "4.5"]),
+        (sparse.csr_array, ["features"], ["0:-9 2:4.5"]),
+        (lambda X: pd.DataFrame(X, columns=list("abc")), ["a", "b", "c"], ["-9", "0", "4.5"]),
+    ],
     ids=["list", "sparse", "frame"],
 )
-def test_every_kind_of_rows_shows_its_cells(container, tmp_path):
+def test_every_kind_of_rows_shows_its_cells(container, names, shown, tmp_path):
     X, y = survey(40)
     model = pril.PRIL(classes=GRADES, random_state=0).fit(container(X), y)
     X[3] = [-9.0, 0.0, 4.5]
     y[3] = "great"
     pril.report(model, container(X), y, tmp_path / "report.html")
     header, *rows = read(tmp_path / "report.html").tables["The worst rows"]
-    cells = next(row for row in rows if row[0] == "3")[5:]
-    assert " ".join(cells) in ("-9 0 4.5", "0:-9 2:4.5")
-    assert header[5:] in (["a", "b", "c"], ["feature 0", "feature 1", "feature 2"], ["features"])
+    assert next(row for row in rows if row[0] == "3")[5:] == shown
+    assert header[5:] == names
 
 
 def test_arrow_rows_show_their_cells(good, flats, tmp_path):
@@ -448,7 +451,8 @@ def test_text_of_a_table_cannot_become_markup(good, tmp_path):
     text = " ".join(evil.texts)
     for attack in [*EVIL, "$x_{<b>$"]:
         assert attack in text
-    assert "49" not in [cell for row in evil.tables["Hits by class"] for cell in row][::5]
+    _, *classes = evil.tables["Hits by class"]
+    assert [name for name, *_ in classes] == [*EVIL, "$x_{<b>$"]  # nothing was evaluated
     assert len(evil.drawings) == 5
     for drawing in evil.drawings:
         tags = {tag[0] for tag in Read(drawing[drawing.index("<svg") :]).tags}

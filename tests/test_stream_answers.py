@@ -5,6 +5,7 @@ import io as streams
 import json
 import math
 import os
+import sys
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,13 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from learners import LINEAR
-from pril.tables.answers import StreamOptions
+from pril.io import model_files
+from pril.tables.answers import JsonRows, StreamOptions
 from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
+from pril.tables.opening import open_table
 from pril.tables.stream import Stream
-from pril.tables.training import Checkpoint
+from pril.tables.training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
 from test_stream import LABELS, csv_lines, fitted, json_lines, piped, row_by_row
 
@@ -440,3 +443,115 @@ def test_a_bad_line_that_no_step_can_name_is_answered(tmp_path):
     stream = answered(tmp_path / "m.pril", data, ("y",), skip=True)
     assert [row.get("line") for row in objects(stream)] == [None, 2, None, 4]
     assert stream.model.learner.t_ == model[-1].t_ + 2
+
+
+# --- Labels of any JSON type ---------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**30), 10**30),
+        st.floats(),
+        st.text(max_size=5),
+        st.sampled_from([1, 2.0, "2", "", 10**400, -(10**400), 2**63]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+WHOLE = [json.dumps(value) for value in (10**400, 2**63, -(10**25))]
+DEEP = [
+    "[" * 100 + "]" * 100,
+    "1" * 5000,
+    "[" + "1" * 5000 + "]",
+    '{"low": 1, "high": 2}',
+    "[1, 2]",
+]
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory):
+    """Models whose classes are numbers, words, and brackets of a number."""
+    folder = tmp_path_factory.mktemp("rated")
+    rows = [
+        {"a": float(t % 7), "y": t % 3 + 1, "w": ["low", "mid", "high"][t % 3]} for t in range(30)
+    ]
+    for name, label, more in (
+        ("numbers", "y", {}),
+        ("words", "w", {"classes": ("low", "mid", "high")}),
+        ("edges", "y", {"edges": (1.5, 2.5)}),
+    ):
+        table = open_table(str(write(folder / "t.csv", rows)))
+        task = Task((label,), features=("a",), epochs=1, holdout=0.0, **more)
+        run = Run(table, task, lambda *_: None)
+        model_files.write(run(), folder / f"{name}.pril", kind="model", notes=run.describe())
+    return folder
+
+
+@pytest.mark.parametrize("name", ["numbers", "words", "edges"])
+@given(label=st.one_of(JSON.map(json.dumps), st.sampled_from([*WHOLE, *DEEP])))
+def test_a_label_of_any_json_type_is_learned_or_refused(rated, name, label):
+    """The rows around it are learned, and no label changes what becomes of them."""
+    usual = "low" if name == "words" else 1
+    before = json_lines([{"a": 1.0, "y": usual}] * 3)
+    line = f'{{"a": 2.0, "y": {label}}}\n'.encode()
+    path = rated / f"{name}.pril"
+    stream = answered(path, before + line + before, names=("y",), skip=True)
+    said = objects(stream)
+    assert [set(one) for one in said[:3] + said[4:]] == [{"prediction", "score"}] * 6
+    learned = stream.model.learner.t_ - LoadedModel(path).learner.t_
+    if "error" in said[3]:
+        assert learned == 6
+        assert said[3]["line"] == 4
+        with pytest.raises(TableError, match="<stdin>, row 4: "):
+            answered(path, before + line + before, names=("y",))
+    else:
+        assert learned in (6, 7)  # without a label, or with one
+
+
+@pytest.mark.parametrize("label", ["[1]", "{}", '{"low": 1}', '[{"a": [1]}]'])
+def test_a_nested_label_ends_a_stream_whose_model_is_saved(rated, tmp_path, call, feed, label):
+    path = tmp_path / "m.pril"
+    path.write_bytes((rated / "numbers.pril").read_bytes())
+    feed(b'{"a": 1.0, "y": 1}\n' * 500 + f'{{"a": 1.0, "y": {label}}}\n'.encode())
+    before = LoadedModel(path).learner.t_
+    code, out, err = call("stream", path, "--label", "y", "-o", path, "-q")
+    assert (code, out.count("\n")) == (2, 500)
+    assert err.startswith("pril: <stdin>, row 501: column 'y' is ")
+    assert LoadedModel(path).learner.t_ == before + 500
+
+
+@pytest.mark.parametrize("checkpoint", [(), ("--checkpoint", "c", "--every", "1000000")])
+def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkeypatch, checkpoint):
+    """Exit code 70, and the model as it was before the line that the bug is about."""
+    read = JsonRows.read
+
+    def with_bug(self, lines):
+        return read(self, lines) if b"bug" not in b"".join(lines) else 1 / 0
+
+    path = tmp_path / "m.pril"
+    path.write_bytes((rated / "numbers.pril").read_bytes())
+    before = LoadedModel(path).learner.t_
+    row = b'{"a": 1.0, "y": 1}\n'
+    first, second = row * 40, b'{"a": 1.0, "y": 2, "bug": 1}\n' + row * 9
+    stream = ("stream", path, "--label", "y", "-o", path, "-q", *checkpoint)
+    reading = piped(first + second)
+    monkeypatch.setattr("pril.tables.stream.CHUNK_BYTES", len(row))
+    monkeypatch.setattr(JsonRows, "read", with_bug)
+    with open(reading) as source:
+        monkeypatch.setattr(sys, "stdin", source)
+        code, out, err = call(*stream)
+    assert code == 70
+    assert "this is a bug in pril" in err
+    n = out.count("\n")
+    assert n >= 40
+    monkeypatch.setattr(JsonRows, "read", read)
+    if not checkpoint:
+        assert LoadedModel(path).learner.t_ == before + n
+        return
+    feed(first + second)
+    code, out, err = call(*stream)
+    assert (code, out.count("\n")) == (0, 50 - n)
+    assert LoadedModel(path).learner.t_ == before + 50

@@ -22,6 +22,7 @@ from pril.errors import ClassOrderWarning, RowError
 from pril.tables import files, text
 from pril.tables.cells import read_numbers, read_words
 from pril.tables.files import TableError, read_ahead, rebatched
+from pril.tables.formats import Csv
 from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
 from tables import make_rows, write
@@ -160,7 +161,7 @@ def test_quotes_newlines_and_bom(tmp_path):
         ("t.csv", b"a,b\n1,2,3\n", r"row 1: 3 cells where the header has 2: '1,2,3'"),
         ("t.csv", b"\xff,b\n1,2\n", "the header has b'.xff', which is not UTF-8"),
         ("t.csv", b"a,a\n1,2\n", "the column 'a' occurs twice"),
-        ("t.csv", b"a;b\n1;2\n", "the header is one name, 'a;b'; cells must be separated by commas"),
+        ("t.csv", b"a;b\n1;2\n", "the header is one name, 'a;b', if cells are separated by commas"),
         ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', "t.csv, row 2: a quote opens a cell in this row, and nothing closes it"),
         ("t.csv.gz", b"no gzip", "t.csv.gz, after row 0: .*incorrect header"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9, mtime=0)[:-9], "t.csv.gz, after row 0: "),
@@ -192,9 +193,8 @@ def test_files_that_do_not_belong_together(tmp_path):
         open_table(str(tmp_path))
     pq.write_table(pa.table({"x": [1]}), tmp_path / "d.parquet")
     pq.write_table(pa.table({"x": ["1"]}), tmp_path / "e.parquet")
-    with pytest.raises(
-        TableError, match=r"e.parquet has other columns or types .*x: int64; x: string|pyarrow"
-    ):
+    said = r"e.parquet has other columns or types than .*d.parquet: x: int64; x: string$"
+    with pytest.raises(TableError, match=said):
         open_table(f"{tmp_path}/*.parquet")
     with pytest.raises(FileNotFoundError, match=r"nowhere.csv: no such file"):
         open_table(str(tmp_path / "nowhere.csv"))
@@ -482,3 +482,26 @@ def test_stars_pass_over_what_is_hidden(tmp_path):
     for place in (f"{tmp_path}/*/t.csv", f"{tmp_path}/**/*.csv", str(tmp_path)):
         assert [file.parent.name for file in open_table(place).files] == ["a"]
     assert len(open_table(f"{tmp_path}/_tmp/*.csv").files) == 1
+
+
+def test_many_partitions_are_found_without_searching(tmp_path):
+    """The work for a table of many files grows with their number, not with its square."""
+    compared = []
+
+    class Counted(type(tmp_path)):
+        def __eq__(self, other):
+            compared.append(self)
+            return super().__eq__(other)
+
+        __hash__ = type(tmp_path).__hash__
+
+    files = []
+    for k in range(60):
+        (tmp_path / f"k={k}").mkdir()
+        (tmp_path / f"k={k}" / "a.csv").write_text(f"a\n{k}\n")
+        files.append(Counted(tmp_path / f"k={k}" / "a.csv"))
+    table = Csv(files, "t", root=tmp_path)
+    compared.clear()
+    [(_, block)] = table.blocks(["a", "k"])
+    assert block.column("a") == block.column("k")
+    assert len(compared) <= 4 * len(files)

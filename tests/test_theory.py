@@ -1,14 +1,17 @@
 """Every lemma and theorem as a property; counterexamples to the printed ones that are wrong."""
 
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.svm import SVC
 
+import reference
 from pril import MPRIL, PRIL, PRank
 from pril.evaluate import progressive
 from pril.theory import (
@@ -259,12 +262,12 @@ def test_the_printed_regret_bound_is_wrong_and_the_corrected_one_holds(K):
     """x = 1 always, labels alternate between K and 1: all K - 1 thresholds fail at once."""
     T = 1000
     X, y = np.ones((T, 1)), np.tile([K, 1], T // 2)
-    norm = math.sqrt((K - 1) ** 2 + (K - 1))  # the ball that just holds the iterates
+    norm = K  # a ball that holds the iterates, whose norm is at most sqrt((K - 1)^2 + K - 1)
     found = regret(PRIL(average=False), X, y, norm, classes=range(1, K + 1))
     printed = regret_bound(T, 1.0, K, norm=norm, as_printed=True)
     assert printed < found.regret <= found.bound
     if K == 5:
-        assert (found.regret, printed, found.bound) == (10000, 4010, 10010)
+        assert (found.regret, printed, found.bound) == (10000, 4012.5, 10012.5)
     # The bound leaves no more than its first term.
     assert found.regret >= found.bound - norm**2 / 2
 
@@ -274,12 +277,19 @@ def test_theorem_3(stream, norm):
     found = regret(PRIL(average=False), stream.X, stream.y, norm, classes=stream.classes)
     assert found.regret <= found.bound * (1 + 1e-9)
     assert found.scaled_regret <= found.scaled_bound * (1 + 1e-9)
-    assert found.best == 0.0
+    models = [(np.zeros(stream.X.shape[1]), np.zeros(stream.K - 1)), *reference.pril(*stream)[1]]
+    losses = [
+        reference.hinge(w @ x, theta, *ends)
+        for (w, theta), x, ends in zip(models, stream.X, stream.y, strict=False)
+    ]
+    assert found.regret == pytest.approx(math.fsum(losses), abs=1e-9)
+    if found.regret > 0:
+        assert found.scaled_regret == pytest.approx(found.step * found.regret)
 
 
 @given(smooth_streams(max_rows=30))
 def test_no_fixed_model_loses_less_than_nothing(stream):
-    """Why `best` is 0: the surrogate is zero at zero and never negative."""
+    """Why the regret is the loss: the surrogate is zero at zero and never negative."""
     from pril.metrics import interval_hinge_loss
 
     rng = np.random.default_rng(0)
@@ -374,6 +384,122 @@ def test_limits_give_the_limit():
     assert regret_bound(0, 1.0, 3, norm=2.0) == 2.0
 
 
+# --- Rounding: a bound is never below its exact value ---
+
+positive = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
+non_negative = st.floats(0, allow_nan=False, allow_infinity=False)
+
+
+def is_rounded_up(bound, exact):
+    """Whether a float is the smallest one that is not below a fraction."""
+    if bound == math.inf:
+        return exact > Fraction(math.nextafter(math.inf, 0))
+    return math.nextafter(bound, -math.inf) < exact <= Fraction(bound)
+
+
+@st.composite
+def scales(draw):
+    """K and c, and C = K - c - 1, the most constraints that a round can violate."""
+    K = draw(st.integers(1, 40))
+    c = draw(st.integers(0, K - 1))
+    return K, c, K - c - 1
+
+
+@given(scales(), non_negative, positive)
+@example((3, 0, 2), 1.0, 1e-200)  # whose square is 0 as a float
+@example((3, 0, 2), 1e200, 1.0)
+def test_theorem_1_is_rounded_up(scale, radius, gamma):
+    K, c, C = scale
+    exact = (Fraction(radius) ** 2 + 1) * C / Fraction(gamma) ** 2
+    assert is_rounded_up(mistake_bound(radius, gamma, K, c), exact)
+
+
+@given(scales(), st.integers(0, 2**70), non_negative, non_negative)
+@example((3, 0, 2), 0, 1.0, 1e-6)
+@example((3, 0, 2), 2**53 + 1, 0.0, 0.0)
+def test_theorem_3_is_rounded_up(scale, rounds, radius, norm):
+    K, c, C = scale
+    squared, start = Fraction(radius) ** 2, Fraction(norm) ** 2
+    for as_printed, factor in ((False, C**2 * squared + C), (True, C * (squared + 1))):
+        bound = regret_bound(rounds, radius, K, c, norm=norm, as_printed=as_printed)
+        assert is_rounded_up(bound, (start + rounds * factor) / 2)
+
+
+def to_decimal(fraction):
+    return Decimal(fraction.numerator) / Decimal(fraction.denominator)
+
+
+@given(scales(), st.integers(1, 10**6), st.floats(1e-6, 1e3), st.booleans())
+def test_theorem_4_is_rounded_up_by_its_last_digits_only(scale, d, gamma, signed):
+    K, c, C = scale
+    with localcontext(prec=60):
+        for as_printed in (False, True):
+            experts = (K + d - 1) * (2 if signed and not as_printed else 1)
+            exact = (1 if as_printed else 2) * C**2 * Decimal(experts).ln() / Decimal(gamma) ** 2
+            bound = multiplicative_mistake_bound(d, K, gamma, c, signed, as_printed=as_printed)
+            assert exact <= Decimal(bound) <= exact * (1 + Decimal("1e-15"))
+
+
+@given(
+    smooth_streams(max_rows=8, bound=3.0),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.01, 100),
+    st.sampled_from([1e-200, 1e-3, 1.0, 1e250]),
+)
+def test_theorem_2_is_rounded_up_by_its_last_digits_only(stream, seed, gamma, size):
+    rng = np.random.default_rng(seed)
+    w, theta = (size * rng.normal(size=n) for n in (stream.X.shape[1], stream.K - 1))
+    bound = general_mistake_bound(stream.X, stream.y, w, theta, gamma, classes=stream.classes)
+    v = [Fraction(value) for value in (*w.tolist(), *theta.tolist())]
+    rows = [[Fraction(value) for value in row] for row in stream.X.tolist()]
+    with localcontext(prec=60):
+        length = to_decimal(sum(value**2 for value in v)).sqrt()
+        squares = Decimal(0)
+        for x, (left, right) in zip(rows, stream.y.tolist(), strict=True):
+            f = sum(a * b for a, b in zip(v, x, strict=False))
+            for i in range(1, stream.K):
+                z = 1 if i < left else -1 if i >= right else 0
+                if z:
+                    m = to_decimal(z * (f - v[len(x) + i - 1])) / length
+                    squares += max(Decimal(0), Decimal(gamma) - m) ** 2
+        reach = to_decimal(max(sum(value**2 for value in x) for x in rows) + 1).sqrt()
+        C = stream.K - 1 - int((stream.y[:, 1] - stream.y[:, 0]).min())
+        exact = (squares.sqrt() + reach) ** 2 * C / Decimal(gamma) ** 2
+        assert exact <= Decimal(bound) <= exact * (1 + Decimal("1e-11"))
+
+
+@given(smooth_streams(max_rows=20, bound=3.0), st.floats(0.1, 100))
+def test_bounds_of_a_run_are_rounded_up(stream, norm):
+    found = regret(PRIL(average=False), stream.X, stream.y, norm, classes=stream.classes)
+    C = stream.K - 1 - int((stream.y[:, 1] - stream.y[:, 0]).min())
+    squared = max(sum(Fraction(v) ** 2 for v in row) for row in stream.X.tolist())
+    gradients = len(stream.X) * (C**2 * squared + C)
+    assert found.bound >= (Fraction(norm) ** 2 + gradients) / 2
+    assert found.bound == pytest.approx(float(Fraction(norm) ** 2 + gradients) / 2)
+    assert Fraction(found.scaled_bound) ** 2 >= Fraction(norm) ** 2 * gradients
+    assert found.scaled_bound == pytest.approx(norm * math.sqrt(gradients))
+
+
+@given(smooth_streams(max_rows=20))
+def test_a_printed_bound_is_rounded_up_in_its_sixth_digit(stream):
+    found = audit(stream.X, stream.y, classes=stream.classes)
+    lines = str(found).splitlines()[-len(found.bounds) :]
+    for line, bound in zip(lines, found.bounds, strict=True):
+        printed = Fraction(line.split()[-2])
+        assert bound.bound <= printed <= bound.bound * Fraction(100_002, 100_000)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
+@pytest.mark.parametrize("learner", [PRIL(), MPRIL()], ids=repr)
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
+def test_an_audit_of_small_integers_is_that_of_the_same_numbers(learner, dtype):
+    """Squares of 200 do not fit in 8 bits, nor does the absolute value of -128."""
+    far = 200 if dtype is np.uint8 else -128
+    X, y = [[far, 1], [1, far], [far, 0], [0, 1]], [3, 1, 2, 1]
+    found = audit(np.array(X, dtype=dtype), y, learner)
+    assert str(found) == str(audit(np.array(X, dtype=float), y, learner))
+
+
 def test_bounds_by_hand():
     assert mistake_bound(2.0, 0.5, 4, 1) == (2**2 + 1) * (4 - 1 - 1) / 0.5**2
     assert mistake_bound(0.0, 1.0, 2) == 1
@@ -418,7 +544,10 @@ def test_degenerate_data_gives_an_answer(case, learner):
     [
         (lambda: margin([[1.0]], [1, 2]), "X has 1 rows, y has 2 labels"),
         (lambda: audit([[1.0]], [None], classes=[1, 2, 3]), "y has no label in any row"),
-        (lambda: mistake_bound(1.0, 1.0, 3.5), "n_classes must be at least 1, got 3.5"),
+        (lambda: mistake_bound(1.0, 1.0, 3.5), "n_classes must be an integer of at least 1, got 3.5"),
+        (lambda: regret_bound(2.7, 1.0, 3, norm=1.0), "rounds must be an integer of at least 0, got 2.7"),
+        (lambda: regret_bound(-1, 1.0, 3, norm=1.0), "rounds must be an integer of at least 0, got -1"),
+        (lambda: multiplicative_mistake_bound(2.5, 3, 1.0), "n_features must be an integer of at least 1, got 2.5"),
         (lambda: general_mistake_bound([[1.0]], [1], [1.0, 2.0], [], classes=[1, 2]), "w and theta must hold 1 and 1"),
         (lambda: audit([[1.0]], [1], PRIL(classes=[1, 2]), classes=[2, 1]), r"classes must stay the same: \[1, 2\] were set before, now they are \[2, 1\]"),
         (lambda: margin([[1.0], [2.0]], [1, 2], "l3"), "norm must be 'l2' or 'l1', got 'l3'"),
@@ -426,12 +555,14 @@ def test_degenerate_data_gives_an_answer(case, learner):
         (lambda: mistake_bound(1.0, 0.0, 3), "gamma must be positive, got 0.0"),
         (lambda: mistake_bound(-1.0, 1.0, 3), "radius must be at least 0, got -1.0"),
         (lambda: mistake_bound(1.0, 1.0, 3, 3), "min_width must be between 0 and n_classes - 1, got 3"),
-        (lambda: mistake_bound(1.0, 1.0, 0), "n_classes must be at least 1, got 0"),
+        (lambda: mistake_bound(1.0, 1.0, 0), "n_classes must be an integer of at least 1, got 0"),
         (lambda: regret_bound(10, 1.0, 3, norm=float("nan")), "norm must be at least 0, got nan"),
         (lambda: multiplicative_step(3.0, 3), "gamma is at most 2 here"),
-        (lambda: multiplicative_mistake_bound(0, 3, 1.0), "n_features must be at least 1, got 0"),
+        (lambda: multiplicative_mistake_bound(0, 3, 1.0), "n_features must be an integer of at least 1, got 0"),
         (lambda: general_mistake_bound([[1.0]], [1], [1.0], [1.0, 2.0], classes=[1, 2]), "w and theta must hold 1 and 1"),
         (lambda: general_mistake_bound([[1.0]], [1], [0.0], [0.0], classes=[1, 2]), "all zero"),
+        (lambda: general_mistake_bound([[1.0]], [1], [np.nan], [0.0], classes=[1, 2]), "1 and 1 finite numbers"),
+        (lambda: general_mistake_bound([[1.0]], [1], [1.0], [np.inf], classes=[1, 2]), "1 and 1 finite numbers"),
         (lambda: regret(PRIL(), [[1.0]], [1], 0.0, classes=[1, 2]), "norm must be positive, got 0.0"),
     ],
 )  # fmt: skip

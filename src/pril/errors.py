@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import Any
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "InputTypeError",
     "MissingExtraError",
     "MissingFileError",
+    "OverflowedError",
     "PrilError",
     "RowError",
     "UnavailableError",
@@ -156,17 +158,42 @@ class MissingExtraError(PrilError, ImportError):
         return f"{message}: in a clone of pril run pip install '.[{extra}]'"
 
 
+def is_bug(error: BaseException) -> bool:
+    """Tell whether an error was raised in the code of this package, but not on purpose.
+
+    Parameters
+    ----------
+    error : BaseException
+        An error that was caught.
+
+    Returns
+    -------
+    is_bug : bool
+        False for an error of this package, and for one that another library raised.
+
+    Examples
+    --------
+    >>> from pril.errors import InputError, is_bug
+    >>> is_bug(InputError("y is empty"))
+    False
+    """
+    if isinstance(error, PrilError) or error.__traceback__ is None:
+        return False
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    module: str = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn the errors of a library that checks a user's input into ours."""
+    """Turn the errors of a library that checks a user's input into ours; our bugs stay bugs."""
     try:
         yield
-    except PrilError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    except TypeError as error:
-        raise InputTypeError(str(error)) from error
+    except (ValueError, TypeError) as error:
+        if isinstance(error, PrilError) or is_bug(error):
+            raise
+        kind = InputError if isinstance(error, ValueError) else InputTypeError
+        raise kind(str(error)) from error
 
 
 @contextmanager
@@ -224,6 +251,33 @@ class RowError(InputError):
 
     def __str__(self) -> str:
         return f"{self.argument}, {self.place}: {self.reason}{ADVICE.get(self.hint or '', '')}"
+
+
+class OverflowedError(RowError, OverflowError):
+    """A learner's sums left the range of floats in some row, though all features are finite.
+
+    Parameters
+    ----------
+    argument : str
+        Name of the argument that has the row.
+    row : int
+        The row, from 0.
+    reason : str
+        What to do about it.
+    place : str, default=None
+        As in `RowError`.
+    hint : str, default=None
+        As in `RowError`.
+
+    Examples
+    --------
+    >>> import pril
+    >>> try:
+    ...     pril.PRIL().fit([[1e200], [2e200]], [1, 2])
+    ... except pril.errors.OverflowedError as error:
+    ...     error.argument
+    'X'
+    """
 
 
 class ClassOrderWarning(UserWarning):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def fit(
     table: opt.TableOptions,
+    csv: opt.CsvOptions,
     options: opt.FitOptions,
     output: Annotated[
         Path | None,
@@ -49,7 +50,7 @@ def fit(
     from pril.tables.in_memory import InMemoryRun
     from pril.tables.training import Run
 
-    task, opened = options.task(), table.open()
+    task, opened = options.task(), table.open(csv)
     output = output or opt.model_file(table.table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:

@@ -117,6 +117,8 @@ def _reason(error: Exception) -> str | None:
     """Return what a user can correct; None if the error is a bug of ours."""
     if isinstance(error, OSError) and error.filename is not None:  # a file that cannot be used
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
     return str(error) if isinstance(error, PrilError) else None
 
 

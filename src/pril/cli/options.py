@@ -23,6 +23,7 @@ from pril.errors import InputError
 
 if TYPE_CHECKING:
     from pril.tables.checkpoints import Checkpoint
+    from pril.tables.csv_style import CsvStyle
     from pril.tables.files import Table
     from pril.tables.model import LoadedModel
     from pril.tables.task import Task
@@ -80,6 +81,38 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass
+class CsvOptions:
+    """How CSV is written; a model keeps it."""
+
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the cells of CSV, if not a comma: ';'.")
+    ] = None
+    decimal: Annotated[
+        str | None, typer.Option(help="Decimal mark of the numbers in CSV, if not a point: ','.")
+    ] = None
+    thousands: Annotated[
+        str | None, typer.Option(help="What separates groups of digits in CSV: '.' in 1.234,5.")
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="Encoding of CSV, if not UTF-8: cp1252.")] = (
+        None
+    )
+
+    def given(self) -> dict[str, str]:
+        """Return the options that were passed."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
+        """Return how CSV is written: as the options say, or else as a model knows it."""
+        from pril.tables.csv_style import CsvStyle
+
+        known = CsvStyle() if loaded is None else loaded.csv_style
+        try:
+            return known.changed(self.given())
+        except InputError as error:
+            raise InputError(f"--{error}") from None
+
+
+@dataclass
 class TableOptions:
     """Where a table is, and how it is read."""
 
@@ -97,18 +130,13 @@ class TableOptions:
     max_features: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of features of an svmlight file.")
     ] = None
-    delimiter: Annotated[
-        str | None, typer.Option(help="What separates the cells of CSV, if not a comma: ';'.")
-    ] = None
 
-    def open(self) -> Table:
-        """Open the table."""
+    def open(self, csv: CsvOptions, loaded: LoadedModel | None = None) -> Table:
+        """Open the table; CSV is written as a model knows it, unless options say otherwise."""
         from pril.tables.opening import open_table
 
-        mark = self.delimiter
-        if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n'):
-            raise InputError(f"--delimiter {mark!r}: expected one ASCII character, such as ';'")
-        return open_table(self.table, self.format, self.max_features, mark)
+        style = csv.style(loaded)
+        return open_table(self.table, self.format, self.max_features, style, tuple(csv.given()))
 
 
 @dataclass
@@ -243,8 +271,10 @@ class FitOptions(TaskOptions):
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
     "again": "to learn them once more pass --again",
-    "delimiter": "for another separator pass --delimiter ';'",
+    "delimiter": "for another separator pass, for example, --delimiter ';'",
+    "decimal": "if these are numbers, say how they are written: --decimal ',' --thousands '.'",
     "drop": "leave it out with --drop",
+    "encoding": "pass its encoding, such as --encoding cp1252",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(get_args(Format))}",
     "holdout": "make --holdout smaller",

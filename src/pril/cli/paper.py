@@ -21,7 +21,9 @@ class AuditOptions(opt.TaskOptions):
     model: Annotated[Literal["pril", "mpril"], typer.Option(help="Which algorithm.")] = "pril"
 
 
-def audit(table: opt.TableOptions, options: AuditOptions, printer: Printer) -> None:
+def audit(
+    table: opt.TableOptions, csv: opt.CsvOptions, options: AuditOptions, printer: Printer
+) -> None:
     """Run the paper's algorithm once over a table, in memory, and compare it with every bound.
 
     Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good,great
@@ -31,7 +33,7 @@ def audit(table: opt.TableOptions, options: AuditOptions, printer: Printer) -> N
 
     task = options.task(holdout=0.0)
     with printer.progress() as progress:
-        run = Run(table.open(), task, progress)
+        run = Run(table.open(csv), task, progress)
         X, y = run.gather()
         audited = theory.audit(X, y, run.model)
     bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]
@@ -64,7 +66,11 @@ def reproduce(
 
         settings = experiments.Settings(runs=10 if quick else runs, seed=seed, jobs=jobs)
         verdicts = experiments.reproduce(out, which, settings, progress=start)
-    lines = [f"{verdict.claim} {verdict.text}\n   {verdict.verdict}" for verdict in verdicts]
+    lines = [
+        line
+        for verdict in verdicts
+        for line in (f"{verdict.claim} {verdict.text}", f"   {verdict.verdict}")
+    ]
     report = out / "report.html"
     claims = {
         verdict.claim: {"text": verdict.text, "verdict": verdict.verdict} for verdict in verdicts

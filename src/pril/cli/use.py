@@ -29,6 +29,7 @@ def _load(model: Path) -> LoadedModel:
 def predict(
     model: opt.ModelArgument,
     table: opt.TableOptions,
+    csv: opt.CsvOptions,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
     ] = None,
@@ -49,7 +50,8 @@ def predict(
     if not output:  # the table goes to stdout, and JSON about it to stderr
         printer = replace(printer, quiet=printer.quiet or not printer.json)
         printer.stream = sys.stderr
-    loaded, opened = _load(model), table.open()
+    loaded = _load(model)
+    opened = table.open(csv, loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
         stream = sys.stdout.buffer
@@ -72,6 +74,7 @@ def predict(
 def evaluate(
     model: opt.ModelArgument,
     table: opt.TableOptions,
+    csv: opt.CsvOptions,
     labels: opt.LabelOptions,
     *,
     printer: Printer,
@@ -80,7 +83,8 @@ def evaluate(
 
     Example: pril evaluate flats.pril more.csv
     """
-    loaded, opened = _load(model), table.open()
+    loaded = _load(model)
+    opened = table.open(csv, loaded)
     columns = labels.columns_for(loaded)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, columns, progress)
@@ -91,6 +95,7 @@ def evaluate(
 def report(
     model: opt.ModelArgument,
     table: opt.TableOptions,
+    csv: opt.CsvOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
     overwrite: opt.OverwriteOption = False,
@@ -101,7 +106,8 @@ def report(
 
     Example: pril report flats.pril more.csv -o report.html
     """
-    loaded, opened = _load(model), table.open()
+    loaded = _load(model)
+    opened = table.open(csv, loaded)
     columns = labels.columns_for(loaded)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     with printer.progress() as progress:
@@ -173,9 +179,9 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     else:
         learned = count(learner.n_iter_, "round")
     lines.append(f"learned     {learned}")
-    if "table" in about.notes:
-        source = f"{count(about.notes['rows'], 'row')} of {about.notes['table']}"
-        lines.append(f"from        {source}, labels {', '.join(about.notes['labels'])}")
+    if (source := loaded.source).table is not None:
+        where = f"{count(source.rows, 'row')} of {source.table}"
+        lines.append(f"from        {where}, labels {', '.join(source.labels)}")
     written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
     return [*lines, f"written by  {written}"]
 
@@ -262,6 +268,7 @@ def stream(
     ] = None,
     overwrite: opt.OverwriteOption = False,
     *,
+    csv: opt.CsvOptions,
     printer: Printer,
 ) -> None:
     """Predict rows from stdin, one line each, and learn from those that have a label.
@@ -286,7 +293,8 @@ def stream(
         columns = labels.columns() or (loaded.labels if loaded.is_online else ())
         if half_life is not None:
             loaded.set_half_life(half_life)
-        options = StreamOptions(key, chances=proba, skip=on_error == "skip")
+        style, asked = csv.style(loaded), tuple(csv.given())
+        options = StreamOptions(key, proba, on_error == "skip", style, asked)
         if columns:
             loaded.check_learns()
             if not output:

@@ -222,11 +222,15 @@ class RowStream:
                 )
             y = (y.get("low"), y.get("high"))
         elif isinstance(y, list | ndarray):
-            y = tuple(y)
+            y = y[()] if isinstance(y, ndarray) and y.ndim == 0 else tuple(y)
         try:
             return self._intervals[y]
         except KeyError:
             pass
+        except TypeError:  # a list, a set or an array inside, which cannot be remembered
+            raise InputTypeError(
+                f"y must be a label, a pair of labels or None, got {shown(y)}"
+            ) from None
         table = ranking.read([y])
         intervals = ranking.to_intervals(table, self._classes)
         self._engine.inspect_labels(table, intervals)

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from pril.core.loop import Csr, Dense
 from pril.core.scikit import validate_data
-from pril.errors import InputError, InputTypeError, RowError, shown
+from pril.errors import InputError, InputTypeError, OverflowedError, RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -232,14 +232,14 @@ def not_finite_error(
         reason = (
             f"{learner} overflowed: {weights[t].item()} is too large a weight; divide all weights"
         )
-        return RowError("sample_weight", t, reason)
+        return OverflowedError("sample_weight", t, reason)
     if row is None and len(cells):
         at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
         if isinstance(rows, Dense):
             row = at // rows.X.shape[1]
         else:
             row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-    return RowError(
+    return OverflowedError(
         "X",
         row or 0,
         f"X is finite, but {learner} overflowed on it: the features are too "

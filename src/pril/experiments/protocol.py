@@ -10,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
-from pril.errors import MissingFileError, UnavailableError
+from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
@@ -134,7 +134,7 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
     learner = type(trial.learner)(**trial.learner.get_params())
     try:
         progress = progressive(learner, X, target, classes)
-    except ValueError:  # a step that is too large overflows: its loss counts as infinite
+    except OverflowedError:  # the step is too large: its loss counts as infinite
         return np.full(len(y), np.inf)
     losses: Array = np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
     return losses

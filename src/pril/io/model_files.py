@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pril import __version__
-from pril.errors import InputError, InputTypeError, MissingExtraError
+from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug
 from pril.io import archive, schema, values
 from pril.io.replacing import remove_leftovers as remove_leftovers
 from pril.io.replacing import replace_file as replace_file
@@ -174,12 +174,14 @@ def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -
         if file.foreign:
             members[FOREIGN] = _with_skops().pack(file.foreign)
         _check(members)  # what could not be read is not written
-    except ImportError:
+    except (ImportError, MemoryError):
         raise
     except UnknownTypes as error:
         names = f"it holds {error}, and a file holds data of known types, no code"
         raise InputTypeError(f"{model_name(content)} cannot be saved: {names}") from None
     except Exception as error:
+        if is_bug(error):
+            raise
         raise InputTypeError(f"{model_name(content)} cannot be saved: {error}") from error
     return archive.seal(members)
 
@@ -257,7 +259,7 @@ def _as_damage(
 ) -> Iterator[None]:  # a file can be wrong in any way
     try:
         yield
-    except (ImportError, UnknownTypes):
+    except (ImportError, MemoryError, UnknownTypes):
         raise
     except kind as error:
         reason = str(error).partition("\n")[0] or type(error).__name__

@@ -55,7 +55,14 @@ def to_json(header: Header) -> bytes:
 
 def to_plain(value: Any) -> Any:
     """Return a value of a header as JSON."""
-    return msgspec.to_builtins(value, enc_hook=lambda number: number.item())  # notes of NumPy
+    return msgspec.to_builtins(value, enc_hook=_plain_number)
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a number of NumPy, in notes, as one of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputTypeError(f"a note holds {shown(value)} of type {type_name(type(value))}")
 
 
 def from_json(text: bytes) -> Header:
@@ -248,6 +255,8 @@ class LabelsNode(_Object, tag="labels"):
             values = [_range(label, at) for label in values]
         elif any(type(x) not in LABEL_TYPES[: 1 if dtype == "str" else None] for x in values):
             raise wrong(at, f"labels of type {dtype}", values)
+        elif len({type(x) is str for x in values}) > 1:
+            raise wrong(at, "all strings or all numbers", values)
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array.astype(str) if dtype == "str" else array

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
+DARK = 0.715  # on cells with a larger share, white is easier to read than black
 
 
 def confusion(rank: Any, intervals: Any, n_classes: int) -> Any:
@@ -129,7 +130,7 @@ class IntervalConfusionDisplay:
         ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
         if len(self.classes) <= MOST_NUMBERS:
             for (i, j), n in np.ndenumerate(self.matrix):
-                color = "white" if shares[i, j] > 0.5 else "black"
+                color = "white" if shares[i, j] > DARK else "black"
                 ax.text(j, i, str(n), ha="center", va="center", color=color)
         named = ticks(self.classes)
         names = list(named.values())

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pril.core import ranking
 from pril.errors import RowError, shown
-from pril.tables.cells import TEXT, kind_of, read_numbers, written_type
+from pril.tables.cells import NUMBER, TEXT, kind_of, misread_number, read_words, written_type
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.files import TableError, no_column
 from pril.tables.json_lines import (
     NOT_READ,
@@ -24,6 +25,7 @@ from pril.tables.json_lines import (
     read_objects,
     to_column,
     to_matrix,
+    to_text,
 )
 from pril.tables.model import probability_columns
 from pril.tables.text import LONGEST_ROW, TOO_LONG
@@ -44,6 +46,8 @@ class StreamOptions(NamedTuple):
     key: str | None = None  # a column to be copied
     chances: bool = False  # probabilities of all classes
     skip: bool = False  # whether a bad line is answered with its error and does not end the stream
+    style: CsvStyle = USUAL_CSV  # of CSV, in and out
+    asked: tuple[str, ...] = ()  # what of the style was asked for, by its names
 
 
 USUAL = StreamOptions()
@@ -73,6 +77,7 @@ class StreamFormat(ABC):
     ) -> None:
         """Prepare to read columns; those of labels come after those that are needed."""
         self._keys = [] if options.key is None else [options.key]
+        self._style = options.style
         self.use_columns(columns, n_needed)
         self._classes = [self.write(ranking.plain(name)) for name in classes]
         self._write_forms(classes, options)
@@ -109,10 +114,18 @@ class StreamFormat(ABC):
     def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
         classes, form = self._classes, self._form
-        said = [[classes[r] for r in answers.rank.tolist()], answers.score.tolist()]
-        chances = [] if answers.chances is None else answers.chances.T.tolist()
-        columns = [*([answers.keys] if self._keys else []), *said, *chances]
-        return "".join([form % row for row in zip(*columns, strict=True)]).encode()
+        numbers = [answers.score, *(() if answers.chances is None else answers.chances.T)]
+        said = [[classes[r] for r in answers.rank.tolist()], *map(self._numerals, numbers)]
+        columns = [*([answers.keys] if self._keys else []), *said]
+        return self._encoded("".join([form % row for row in zip(*columns, strict=True)]))
+
+    def _numerals(self, numbers: Array) -> list[Any]:
+        """Return numbers as an answer writes them."""
+        return list(numbers.tolist())
+
+    def _encoded(self, text: str) -> bytes:
+        """Return answers as the bytes to write."""
+        return text.encode()
 
     def refusal(self, line: bytes, number: int, reason: str) -> bytes:
         """Return the line that answers a bad one."""
@@ -120,7 +133,7 @@ class StreamFormat(ABC):
         with suppress(ValueError, LookupError):
             key = self.key(self.read_key(line), 0) if self._keys else key
         cells = (*([key] if self._keys else []), self.write(reason), number)
-        return (self._refusal % cells).encode()
+        return self._encoded(self._refusal % cells)
 
 
 class JsonRows(StreamFormat):
@@ -140,6 +153,8 @@ class JsonRows(StreamFormat):
         types: dict[str, pa.DataType] = {}
         [row] = read_objects([line])
         first_types([{name: row[name] for name in row if name not in known}], types)
+        for name in [name for name, kind in types.items() if kind == TEXT]:
+            _refuse_number(pa.array([to_text(row[name], name, 0)], TEXT), name)
         return {name: kind_of(kind) for name, kind in types.items() if kind != pa.null()}
 
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
@@ -223,6 +238,16 @@ class CsvRows(StreamFormat):
 
     _names: tuple[str, ...] = ()  # of the columns, as in the header
 
+    def __init__(
+        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
+    ) -> None:
+        if "\n".encode(options.style.encoding) != b"\n":
+            reason = "lines do not end as in ASCII, so a stream cannot be split into rows"
+            raise TableError(
+                f"{NAME}: in the encoding {options.style.encoding} {reason}", hint="encoding"
+            )
+        super().__init__(classes, columns, n_needed, options)
+
     def use_columns(self, columns: list[str], n_needed: int) -> None:
         """Read other columns from now on."""
         super().use_columns(columns, n_needed)
@@ -235,8 +260,11 @@ class CsvRows(StreamFormat):
     def new_columns(self, line: bytes, known: Collection[str]) -> dict[str, str]:
         """Return what the columns of a line hold that are not known; not those that are missing."""
         found = {}
-        for name, cell in zip(self._names, _csv_cells(line, 0), strict=False):
-            kind = pa.null() if name in known else written_type(pa.array([cell], TEXT), name)
+        for name, cell in zip(self._names, self._cells(line, 0), strict=False):
+            cells = pa.array([None if name in known else cell], TEXT)
+            kind = written_type(cells, name, self._style.read_numbers)
+            if kind == TEXT:
+                _refuse_number(read_words(cells, name), name, hint="decimal")
             if kind != pa.null():
                 found[name] = kind_of(kind)
         return found
@@ -245,9 +273,11 @@ class CsvRows(StreamFormat):
         chances = probability_columns(classes) if options.chances else []
         errors = ["error", "line"] if options.skip else []
         said = [*self._keys, "prediction", "score", *chances]
-        self._header = _csv_line([*said, *errors])
-        self._form = ",".join(["%s"] * len(said)) + "," * len(errors) + "\n"
-        self._refusal = "%s," * len(self._keys) + "," * (2 + len(chances)) + "%s,%s\n"
+        mark = self._style.delimiter.replace("%", "%%")
+        self._header = self._line([*said, *errors])
+        self._form = mark.join(["%s"] * len(said)) + mark * len(errors) + "\n"
+        gaps = f"%s{mark}" * len(self._keys) + mark * (2 + len(chances))
+        self._refusal = f"{gaps}%s{mark}%s\n"
 
     def header(self, lines: bytes) -> tuple[bytes, bytes]:
         """Return what to write before the answers, and the lines without their header."""
@@ -257,9 +287,9 @@ class CsvRows(StreamFormat):
         if len(first) > LONGEST_ROW:
             raise TableError(f"{NAME}: the header is {TOO_LONG}")
         try:
-            names = _csv_cells(first, 0)
+            names = self._cells(first, 0)
         except RowError as error:
-            raise TableError(f"{NAME}: the header is {error.reason}") from None
+            raise TableError(f"{NAME}: the header is {error.reason}", error.hint) from None
         if len(set(names)) < len(names):
             raise TableError(f"{NAME}: the header names a column twice: {', '.join(names)}")
         for name in self._needed:
@@ -267,29 +297,31 @@ class CsvRows(StreamFormat):
                 raise TableError(f"{NAME}: {no_column(name, names)}")
         self._names = tuple(names)
         self._find_columns()
-        return f"{self._header}\n".encode(), rest
+        return self._encoded(f"{self._header}\n"), rest
 
     def read(self, lines: list[bytes]) -> Cells:
         """Return the cells of whole lines."""
         rows, width, at = [], len(self._names), self._at
         for t, line in enumerate(lines):
-            cells: list[Any] = _csv_cells(line, t)
+            cells: list[Any] = self._cells(line, t)
             if len(cells) != width:
                 reason = f"{len(cells)} cells where the header has {width}"
-                raise RowError("X", t, f"{reason}: {shown(line.decode())}")
+                hint = "delimiter" if len(cells) == 1 else None
+                raise RowError("X", t, f"{reason}: {shown(self._decoded(line))}", hint=hint)
             cells.append(None)  # a column that is not there
             rows.append(tuple([cells[j] for j in at]))
         return rows
 
     def read_key(self, line: bytes) -> Any:
         """Return the id in a line."""
-        return _csv_cells(line, 0)[self._at[-1]]
+        return self._cells(line, 0)[self._at[-1]]
 
     def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""
         try:
             cells = pa.array([cell for row in rows for cell in row], TEXT)
-            return read_numbers(cells, "").reshape(len(rows), len(names)).copy()
+            numbers = self._style.read_numbers(cells, "")
+            return numbers.reshape(len(rows), len(names)).copy()
         except RowError as error:
             row, j = divmod(error.row, len(names))
             reason = error.reason.replace("column ''", f"column {names[j]!r}", 1)
@@ -297,29 +329,52 @@ class CsvRows(StreamFormat):
 
     def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
         """Return cells as a column."""
-        return pa.array(cells, TEXT)
+        column = pa.array(cells, TEXT)
+        return self._style.with_points(column, name) if kind == NUMBER else column
 
     def write(self, cell: Any) -> str:
         """Return a cell as CSV."""
-        return _csv_line([cell])
+        return self._line([cell])
+
+    def _numerals(self, numbers: Array) -> list[Any]:
+        """Return numbers as an answer writes them."""
+        if self._style.has_points:
+            return super()._numerals(numbers)
+        return [self.write(str(x).replace(".", self._style.decimal)) for x in numbers.tolist()]
+
+    def _encoded(self, text: str) -> bytes:
+        """Return answers as the bytes to write."""
+        return text.encode(self._style.encoding, errors="replace")
+
+    def _decoded(self, line: bytes) -> str:
+        return line.decode("utf-8-sig" if self._style.is_utf8 else self._style.encoding)
+
+    def _cells(self, line: bytes, row: int) -> list[str]:
+        """Return the cells of a line."""
+        hint, mark = None, self._style.delimiter
+        try:
+            text = self._decoded(line).removesuffix("\r")
+            if '"' not in text and "\r" not in text:
+                return text.split(mark)
+            return next(csv.reader([text], delimiter=mark, strict=True))
+        except UnicodeError:
+            reason = f"not {self._style.encoding.upper()}: {line[:60]!r}"
+            hint = "encoding"
+        except csv.Error as error:
+            reason = f"not a row of CSV ({error}): {shown(self._decoded(line))}"
+        raise RowError("X", row, reason, hint=hint)
+
+    def _line(self, cells: list[Any]) -> str:
+        """Return cells as a line of CSV, without its end."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="", delimiter=self._style.delimiter).writerow(cells)
+        return text.getvalue()
 
 
-def _csv_cells(line: bytes, row: int) -> list[str]:
-    """Return the cells of a line."""
-    try:
-        text = line.decode("utf-8-sig").removesuffix("\r")
-        if '"' not in text and "\r" not in text:
-            return text.split(",")
-        return next(csv.reader([text], strict=True))
-    except UnicodeDecodeError:
-        reason = f"not UTF-8: {line[:60]!r}"
-    except csv.Error as error:
-        reason = f"not a row of CSV ({error}): {shown(line.decode())}"
-    raise RowError("X", row, reason)
-
-
-def _csv_line(cells: list[Any]) -> str:
-    """Return cells as a line of CSV, without its end."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
+def _refuse_number(cell: pa.Array, name: str, hint: str | None = None) -> None:
+    """Refuse the first cell of a new column that would be a word, but looks like a number."""
+    if misread_number(cell, typed=hint is None) >= 0:
+        reason = (
+            f"column {name!r} is {shown(cell[0].as_py())}, which looks like a number but is text"
+        )
+        raise RowError("X", 0, reason, hint=hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,16 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
+POINT_NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+# A number but for marks that only a reader who knows them can tell: 3,14 or 1.234,5 or 12 %.
+CURRENCIES = "$\u20ac\u00a3\u00a5"
+_SIGN, _UNIT = "[+\u2212-]?", f"[{CURRENCIES}]"
+_WHOLE = "([0-9]{1,3}([.,'\u2019 \u00a0\u202f_][0-9]{3})+|[0-9]+)"
+MARKED_NUMBER = (
+    f"^{_SIGN}({_UNIT}[ \u00a0]?)?{_SIGN}({_WHOLE}([.,][0-9]*)?|[.,][0-9]+)"
+    f"([eE][+-]?[0-9]+)?([ \u00a0]?({_UNIT}|%))?$"
+)
+NEARLY_ALL = 0.9  # share of the cells that makes a column of words one of numbers
 LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite is smaller
 
 
@@ -186,7 +197,8 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
         value = cells[row].cast(pa.binary()).as_py()
         word = value.decode() if _first_bad(pa.array([value]), TEXT) < 0 else value
         reason = f"column {name!r} is {shown(word)}, not a number"
-        raise RowError("X", row, reason, hint="text") from None
+        is_marked = isinstance(word, str) and re.match(MARKED_NUMBER, word)
+        raise RowError("X", row, reason, hint="decimal" if is_marked else "text") from None
 
 
 def _truth_as_numbers(cells: pa.Array) -> pa.Array:
@@ -224,22 +236,42 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         raw = cells.cast(pa.binary())
         row = _first_bad(raw, TEXT)
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
-        raise RowError("X", row, reason) from None
+        raise RowError("X", row, reason, hint="encoding") from None
     return with_nulls(cells, pc.is_in(cells, MISSING))
 
 
-def written_type(cells: pa.Array, name: str) -> pa.DataType:
-    """Return the type of the first value that is written in cells of text."""
+def written_type(
+    cells: pa.Array, name: str, read: Callable[[pa.Array, str], Array] = read_numbers
+) -> pa.DataType:
+    """Return the type of the first value that is written in cells of text; `read` reads numbers."""
     first = read_words(cells, name).drop_null()[:1]
     if len(first) == 0:
         return pa.null()
     if WRITTEN_DATE.fullmatch(first[0].as_py()):
         return DATE
     try:
-        read_numbers(first, name)
+        read(first, name)
     except RowError:
         return TEXT
     return NUMBER
+
+
+def misread_number(cells: pa.Array, *, typed: bool) -> int:
+    """Return the row of text that is no number where nearly all of a column look like numbers.
+
+    It is -1 if there is none. In a `typed` table, words made of digits alone are words.
+    """
+    n = len(cells) - cells.null_count
+    trimmed = pc.ascii_trim_whitespace(cells)
+    plain = pc.fill_null(pc.match_substring_regex(trimmed, POINT_NUMBER), True)
+    like = pc.or_(pc.fill_null(pc.match_substring_regex(trimmed, MARKED_NUMBER), False), plain)
+    if n == 0 or pc.sum(like).as_py() - cells.null_count < NEARLY_ALL * n:
+        return -1
+    candidates = [pc.and_not(like, plain)]  # rather a number with marks than any other word
+    if not typed:
+        candidates += [pc.invert(plain), pc.is_valid(cells)]
+    rows = (pc.index(found, True).as_py() for found in candidates)
+    return next((row for row in rows if row >= 0), -1)
 
 
 def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:

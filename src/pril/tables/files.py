@@ -59,6 +59,7 @@ class Table(ABC):
     """
 
     about: str  # the format, and where the types of columns come from
+    is_typed = True  # whether the format tells numbers from text
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Table(ABC):
         self.files = files
         self.name = name
         self._root = root
+        self._places = {file: k for k, file in enumerate(files)}
         self._starts: dict[int, Path] = {0: files[0]}
         self._stamps = {file: _stamp(file) for file in files}
         with naming_file(name):
@@ -81,6 +83,11 @@ class Table(ABC):
     def kind(self) -> Callable[..., Table]:
         """Make other tables that are read in the same way."""
         return type(self)
+
+    @property
+    def style_note(self) -> dict[str, str] | None:
+        """How numbers and text are written, for a model file; None if that is as usual."""
+        return None
 
     def _find_partitions(self) -> dict[str, list[str]]:
         """Return the columns that the folders' names hold, as in state=AK: a cell for each file.
@@ -107,7 +114,7 @@ class Table(ABC):
         """Return the columns of a batch from a file, and those that its folders name."""
         for name in columns:
             if name in self.partitions:
-                cell = self.partitions[name][self.files.index(file)]
+                cell = self.partitions[name][self._places[file]]
                 value = pa.scalar(cell or None, pa.string())
                 batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         return batch.select(columns) if self.partitions else batch
@@ -240,7 +247,8 @@ class Table(ABC):
         except RowError as error:
             row = rows + error.row if isinstance(rows, int) else int(rows[error.row])
             columns = f"{quote_columns(labels)}: " if labels and error.argument == "y" else ""
-            raise TableError(f"{self.where(row)}: {columns}{error.reason}", error.hint) from None
+            hint = "text" if self.is_typed and error.hint == "decimal" else error.hint
+            raise TableError(f"{self.where(row)}: {columns}{error.reason}", hint) from None
 
     def fingerprint(self) -> list[list[Any]]:
         """Return what identifies a table: size, time of change and samples of each file."""

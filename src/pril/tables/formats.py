@@ -29,6 +29,7 @@ from pril.tables.cells import (
     without_views,
     written_type,
 )
+from pril.tables.csv_style import USUAL_CSV, CsvStyle, Transcoded
 from pril.tables.files import CopyBlock, Table, TableError, explaining
 from pril.tables.json_lines import (
     common_type,
@@ -73,7 +74,8 @@ class Parquet(Table):
                 self._counts[file] = opened.metadata.num_rows
                 schemas.append(opened.schema_arrow)
             if not schemas[-1].equals(schemas[0]):
-                differing = {str(f) for f in schemas[-1]} ^ {str(f) for f in schemas[0]}
+                own, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
+                differing = own ^ first
                 raise TableError(
                     f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
                     f"{'; '.join(sorted(differing)) or 'in another order'}"
@@ -122,11 +124,20 @@ class Parquet(Table):
 # --- Text ----------------------------------------------------------------------------------------
 
 
+def _in_words(field: pa.Field) -> str:
+    """Return the name and the type of a column, as in x: int64."""
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+
+
 class TextTable(Table):
     """Files of text, which are read in blocks of whole rows."""
 
     def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
         return line_blocks(stream)
+
+    def _open(self, file: Path) -> Any:
+        """Return the bytes of a file, decompressed, as UTF-8."""
+        return open_text(file)
 
     def _parsed(self, file: Path, parse: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
         """Yield the first row of each block of a file, and what `parse` makes of the block.
@@ -138,7 +149,7 @@ class TextTable(Table):
             with (
                 explaining(lambda: f"{name}, after row {row}"),
                 naming_file(name),
-                closing(open_text(file)) as stream,
+                closing(self._open(file)) as stream,
             ):
                 for block in self._split(stream):
                     rows = parse(block)
@@ -159,24 +170,60 @@ class TextTable(Table):
 
 
 class Csv(TextTable):
-    """CSV files with a header; cells come as text."""
+    """CSV files with a header; cells come as text, numbers among them written with a point."""
 
-    delimiter = ","
     about = "CSV with commas, the first value of a column tells numbers from words"
+    is_typed = False
 
-    def __init__(self, *arguments: Any, delimiter: str | None = None, **named: Any) -> None:
-        self.delimiter = delimiter or self.delimiter
+    def __init__(self, *arguments: Any, style: CsvStyle = USUAL_CSV, **named: Any) -> None:
+        self.style = style
         super().__init__(*arguments, **named)
+
+    @property
+    def delimiter(self) -> str:
+        """What separates cells."""
+        return self.style.delimiter
 
     @property
     def kind(self) -> Callable[..., Table]:
         """Make other tables that are read in the same way."""
-        return partial(type(self), delimiter=self.delimiter)
+        return partial(type(self), style=self.style)
+
+    @property
+    def style_note(self) -> dict[str, str] | None:
+        """How numbers and text are written, for a model file; None if that is as usual."""
+        return self.style.to_note()
+
+    def _open(self, file: Path) -> Any:
+        stream = super()._open(file)
+        return stream if self.style.is_utf8 else Transcoded(stream, self.style.encoding)
 
     def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
         blocks = csv_blocks(stream, self.delimiter)
         self._header = self._rows(next(blocks, b""))
         return blocks
+
+    def read_as_words(self, names: Iterable[str]) -> None:
+        """Read columns as words, even if they hold numbers: leave them as they are written."""
+        self.schema = _with_words(self.schema, names)
+
+    def blocks(
+        self, columns: list[str] | None = None, start: int = 0
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Return blocks as in `Table`; numbers are written with a point."""
+        for row, block in super().blocks(columns, start):
+            yield row, self._with_points(row, block)
+
+    def _with_points(self, first: int, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a block whose columns of numbers have a point and no groups of digits."""
+        if self.style.has_points:
+            return block
+        with self.naming_rows(first):
+            for j, name in enumerate(block.schema.names):
+                if self.schema.field(name).type == NUMBER and name not in self.partitions:
+                    cells = self.style.with_points(block.column(j), name)
+                    block = block.set_column(j, name, cells)
+        return block
 
     def _rows(self, block: bytes) -> list[list[str]]:
         """Return the rows of a block, read by the standard library: slow, but it names the row."""
@@ -221,7 +268,8 @@ class Csv(TextTable):
 
         def parse(block: bytes) -> pa.RecordBatch:
             batch = self._batch(block, None)
-            found = {name: written_type(batch.column(name), name) for name in unknown}
+            read = self.style.read_numbers
+            found = {name: written_type(batch.column(name), name, read) for name in unknown}
             types.update({name: kind for name, kind in found.items() if kind != pa.null()})
             return batch
 
@@ -244,35 +292,40 @@ class Csv(TextTable):
                 cell.encode()
         except UnicodeEncodeError as error:
             raw = error.object.encode(errors="surrogateescape")
-            raise TableError(f"{name}: the header has {shown(raw)}, which is not UTF-8") from None
+            said = f"{name}: the header has {shown(raw)}, which is not UTF-8"
+            raise TableError(said, hint="encoding") from None
         except csv.Error as error:
             raise TableError(f"{name} cannot be read as CSV: {error}") from None
         if "\0" in "".join(header):
-            raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?")
+            raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?", hint="encoding")
         if not header:
             raise TableError(f"{name} is empty: a header with the columns' names is missing")
-        if len(header) == 1 and re.search("[;\t|]", header[0]):
+        if len(header) == 1 and re.search("[,;\t|]", header[0]):
+            mark = {",": "commas", "\t": "tabs"}.get(self.delimiter, repr(self.delimiter))
             raise TableError(
-                f"{name}: the header is one name, {shown(header[0])}; cells must be separated by "
-                "commas, or by tabs in .tsv",
+                f"{name}: the header is one name, {shown(header[0])}, if cells are separated by "
+                f"{mark}",
                 hint="delimiter",
             )
         return header
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return blocks as in `Table`; for a format with types, a column of numbers is a number."""
+        for name in columns:
+            self.check_column(name)
+        if format in ("csv", "tsv"):
+            for row, block in super().blocks():  # as they are written
+                yield row, self._with_points(row, block), block
+            return
         types = dict.fromkeys(self.schema.names, pa.null())
-        if format not in ("csv", "tsv"):
-            for row, block in self.blocks():
-                with self.naming_rows(row):
-                    for name, kind in types.items():
-                        words = read_words(block.column(name), name)
-                        types[name] = common_type(kind, _spelled_type(words))
-        for row, block, copy in super().blocks_to_copy(columns, format):
-            if format not in ("csv", "tsv"):
-                cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
-                copy = pa.RecordBatch.from_pydict(cells)
-            yield row, block, copy
+        for row, block in self.blocks():
+            with self.naming_rows(row):
+                for name, kind in types.items():
+                    words = read_words(block.column(name), name)
+                    types[name] = common_type(kind, _spelled_type(words))
+        for row, block in self.blocks():
+            cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
+            yield row, block, pa.RecordBatch.from_pydict(cells)
 
 
 def _spelled_type(words: pa.Array) -> pa.DataType:
@@ -297,10 +350,25 @@ def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(read_words(cells, ""), kind)
 
 
+def _with_words(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Return the columns, some of which hold words; ignore names that are no columns."""
+    for name in set(names) & set(schema.names):
+        at = schema.get_field_index(name)
+        schema = schema.set(at, schema.field(at).with_type(TEXT))
+    return schema
+
+
 class Tsv(Csv):
     """CSV files with tabs."""
 
-    delimiter = "\t"
+    def __init__(self, *arguments: Any, style: CsvStyle = USUAL_CSV, **named: Any) -> None:
+        super().__init__(*arguments, style=style._replace(delimiter="\t"), **named)
+
+    @property
+    def style_note(self) -> dict[str, str] | None:
+        """The tabs are not kept: they belong to the suffix."""
+        return self.style._replace(delimiter=USUAL_CSV.delimiter).to_note()
+
     about = "CSV with tabs, the first value of a column tells numbers from words"
 
 
@@ -322,9 +390,7 @@ class JsonLines(TextTable):
 
     def read_as_words(self, names: Iterable[str]) -> None:
         """Read columns as words, even if they hold numbers."""
-        for name in set(names) & set(self.schema.names):
-            at = self.schema.get_field_index(name)
-            self.schema = self.schema.set(at, pa.field(name, TEXT))
+        self.schema = _with_words(self.schema, names)
 
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         lines = split_lines(block)

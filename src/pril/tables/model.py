@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,10 +25,11 @@ from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import rank_ranges
 from pril.reporting.words import some_of
-from pril.tables.cells import column, kind_of, read_numbers, read_words
+from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.formats import JsonLines, Tsv
+from pril.tables.formats import Csv, JsonLines, Tsv
 from pril.tables.label_columns import LabelColumns
 from pril.tables.opening import format_of
 from pril.tables.text import is_zipped
@@ -65,6 +68,15 @@ class Predictions(NamedTuple):
 
     rows: int
     unseen: dict[str, str]  # a message for each column with words never seen in training
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a model file says of the table that a model learned from."""
+
+    table: str | None = None
+    rows: int = 0
+    labels: tuple[str, ...] = ()
 
 
 class LoadedModel:
@@ -127,7 +139,20 @@ class LoadedModel:
     @property
     def labels(self) -> tuple[str, ...]:
         """Return the label columns that it learned from, if they are known."""
-        return tuple(self.about.notes.get("labels", ()))
+        return self.source.labels
+
+    @property
+    def source(self) -> Source:
+        """Return which table it learned from, as its file says."""
+        try:
+            return msgspec.convert(self.about.notes, Source)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{self.path} is damaged: its notes: {error}") from None
+
+    @property
+    def csv_style(self) -> CsvStyle:
+        """How CSV was written that it learned from."""
+        return CsvStyle.of(self.about.notes.get("csv"), self.path)
 
     @property
     def columns(self) -> list[str]:
@@ -212,7 +237,8 @@ class LoadedModel:
         self._read_words_of(table)
         unseen: dict[str, str] = {}
         rows = 0
-        with closing(TableWriter(stream, format)) as writer:
+        style = table.style if isinstance(table, Csv) else USUAL_CSV
+        with closing(TableWriter(stream, format, style)) as writer:
             for first, used, block in table.blocks_to_copy(self.columns, format):
                 with table.naming_rows(first):
                     features = self.features(used, table.schema)
@@ -268,7 +294,7 @@ class LoadedModel:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
-        if columns.no_answer is not None:
+        if columns.cell_type == TEXT:
             table.read_as_words(labels)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pril.errors import MissingFileError, naming_file
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.files import STDIN_SUFFIX, Table, TableError
 from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
 from pril.tables.remote import is_url, open_url
@@ -53,13 +54,15 @@ def open_table(
     place: str,
     format: str | None = None,  # noqa: A002
     most_features: int | None = None,
-    delimiter: str | None = None,
+    style: CsvStyle = USUAL_CSV,
+    asked: tuple[str, ...] = (),
 ) -> Table:
     """Open a table: a file, a folder, a glob, a URL, or - for standard input; read its columns.
 
     Standard input is copied to a temporary file, since it is read more than once. Without a format,
     the suffix decides or, for standard input, the first bytes. `most_features` is a limit for
-    svmlight files, in which one number can make a model of any size. `delimiter` is that of CSV.
+    svmlight files, in which one number can make a model of any size. `style` is that of CSV. What
+    of it was `asked` for, by its names, is refused for a table that has none.
     """
     name = "<stdin>" if place == "-" else place
     files: list[Any]
@@ -74,6 +77,7 @@ def open_table(
             files = [_copy_of(pipe)]
     else:
         files = _files(place)
+        root = _root(Path(place), files)
     for file in files:
         if file.stat().st_size == 0:
             raise TableError(f"{name if len(files) == 1 else file} is empty")
@@ -88,23 +92,30 @@ def open_table(
                 hint="format",
             )
         format = str(formats.pop())  # noqa: A001
-    kind = FORMATS[format].about if delimiter is None else f"CSV with {delimiter!r}"
-    log.info("table: %s, files: %d; read, %s, as %s", name, len(files), source, kind)
-    root = root or _root(Path(place), files)
+    log.info(
+        "table: %s, files: %d; read, %s, as %s", name, len(files), source, FORMATS[format].about
+    )
+    root = files[0].parent if root is None else root
     if format == "svmlight" and most_features is not None:
         return Svmlight(files, name, root=root, most_features=most_features)
-    if delimiter is not None:
-        if format != "csv":
-            raise TableError(f"{name}: a delimiter is for CSV, and this is {format}")
-        return Csv(files, name, root=root, delimiter=delimiter)
-    return FORMATS[format](files, name, root=root)
+    for aspect in asked:
+        if format not in ("csv", "tsv") or (format == "tsv" and aspect == "delimiter"):
+            raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")
+    if format not in ("csv", "tsv"):
+        return FORMATS[format](files, name, root=root)
+    for aspect, value in style._asdict().items():
+        if value != getattr(USUAL_CSV, aspect):
+            way = "as asked for" if aspect in asked else "as in the model"
+            log.info("%s: %r, %s", aspect, value, way)
+    kind: Any = FORMATS[format]
+    return kind(files, name, root=root, style=style)  # type: ignore[no-any-return]
 
 
 def _root(path: Path, files: list[Any]) -> Any:
     """Return the folder that a user named: a folder, what a glob begins with, or a file's own."""
     if path.is_dir():
         return path
-    if not glob.has_magic(str(path)) or path in files:  # a file, or a copy of a pipe
+    if not glob.has_magic(str(path)) or path in files:  # a file
         return files[0].parent
     return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
 

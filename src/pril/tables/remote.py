@@ -11,25 +11,27 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from urllib.request import urlopen
 
 import pyarrow as pa
 from pyarrow import fs
 
-from pril.errors import MissingFileError
+from pril.errors import InputError, MissingFileError, shown
 from pril.tables.files import TableError
 from pril.tables.text import READ_BYTES
 
 STORES, WEB = ("s3", "gs", "abfs", "abfss"), ("http", "https")
 SECONDS = 60.0  # without an answer of a web server
+STORE_SECONDS = 30  # in which Google's client tries again; its own limit is a quarter of an hour
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,19 @@ def open_url(url: str) -> tuple[list[Any], PurePosixPath | None]:
 
     A file on a web server is copied: few servers can send a part of a file.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        if not parts.netloc or parts.port == 0:  # the port is read only now
+            raise InputError("it names no server")
+    except ValueError as error:
+        start = url.rpartition("@")[2]  # without what may be a credential
+        raise TableError(f"{start.partition('?')[0]} is not a URL: {error}") from None
     _check(parts)
     with _explained(url):
         if parts.scheme in WEB:
-            return [_copy(url, PurePosixPath(parts.path).suffixes)], None
-        system, path = fs.FileSystem.from_uri(url)
+            return [_copy(_in_ascii(parts), url, PurePosixPath(parts.path).suffixes)], None
+        limit = f"?retry_limit_seconds={STORE_SECONDS}" if parts.scheme == "gs" else ""
+        system, path = fs.FileSystem.from_uri(f"{url}{limit}")
         if system.get_file_info(path).type == fs.FileType.File:
             return [RemoteFile(url, path, system)], None
         inside = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
@@ -116,7 +125,14 @@ def _check(parts: SplitResult) -> None:
         )
 
 
-def _copy(url: str, suffixes: list[str]) -> Path:
+def _in_ascii(parts: SplitResult) -> str:
+    """Return a URL as a web server takes it, whatever characters it is written with."""
+    host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
+    path = quote(parts.path, safe="/%:;=@!$&'()*+,~")  # % is there for characters quoted before
+    return urlunsplit((parts.scheme, host, path, "", ""))
+
+
+def _copy(address: str, url: str, suffixes: list[str]) -> Path:
     """Copy a file from a web server; it is removed when the process ends.
 
     The copy gets the time of change that the server tells, by which a checkpoint knows the table.
@@ -124,14 +140,21 @@ def _copy(url: str, suffixes: list[str]) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="pril-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "".join(["table", *suffixes[-2:]])
-    with urlopen(url, timeout=SECONDS) as answer, file.open("wb") as copy:  # noqa: S310
+    with urlopen(address, timeout=SECONDS) as answer, file.open("wb") as copy:  # noqa: S310
+        if answer.status != HTTPStatus.OK:
+            said = f"{answer.status} {answer.reason}".strip()
+            raise TableError(f"{url}: the server answered {said}, which is not the whole table")
+        if (way := answer.headers.get("Content-Encoding", "identity")) != "identity":
+            raise TableError(f"{url}: the server sent it as {shown(way)}, which was not asked for")
         shutil.copyfileobj(answer, copy, READ_BYTES)
         changed = answer.headers.get("Last-Modified")
         size = answer.headers.get("Content-Length")
-    if size is not None and file.stat().st_size != int(size):
+    if size is not None and size.isdecimal() and file.stat().st_size != int(size):
         raise TableError(f"{url}: the answer ended after {file.stat().st_size} of {size} bytes")
-    seconds = parsedate_to_datetime(changed).timestamp() if changed else 0.0
-    os.utime(file, (seconds, seconds))
+    os.utime(file, (0.0, 0.0))
+    with suppress(ValueError, OverflowError, OSError):  # no date, or one that no file can have
+        seconds = parsedate_to_datetime(changed or "").timestamp()
+        os.utime(file, (seconds, seconds))
     return file
 
 

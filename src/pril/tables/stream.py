@@ -121,6 +121,8 @@ class Stream:
         self.is_repeated = False  # whether the input begins with that work
         self._held: list[bytes] = []  # rows that wait for the comparison
         self.position = Position()
+        self.style_note: dict[str, str] | None = None  # of CSV, once some has come
+        self._is_ahead = False  # whether the model has learned rows after the position
         self._before = 0  # lines before the first row
         self._evaluation = Evaluation()
         self._waiting: list[tuple[Array, Array]] = []  # intervals and ranks to be evaluated
@@ -163,6 +165,12 @@ class Stream:
                     json_lines = first.startswith((b"{", b"[")) or not first
                     is_json = json_lines if format is None else format == "jsonl"
                     kind = JsonRows if is_json else CsvRows
+                    if not is_json:
+                        self.style_note = self.options.style.to_note()
+                    elif self.options.asked:
+                        raise TableError(
+                            f"{NAME}: the {self.options.asked[0]} is for CSV, and this is jsonl"
+                        )
                     classes, columns = self.model.learner.order_, self._rows.columns
                     rows = kind(classes, columns, len(self.model.columns), self.options)
                 heading, rest = rows.header(lines)
@@ -175,10 +183,12 @@ class Stream:
             self.last = None
             if rows is not None:  # fewer rows than the last run has learned
                 self._answer(rows, self._held)
-        except (TableError, Stopped):  # the model has learned whole rows: save it
+        except BaseException:  # whatever it is, keep the rows that were learned before
             # Before `skip.rows` the model knows rows that this run has not read yet: do not save.
-            # Nor before it is known whether the last run has learned the rows.
-            if self.checkpoint and self.position.rows >= skip.rows and self.last is None:
+            # Nor before it is known whether the last run has learned the rows, nor while the model
+            # knows rows that are not answered: the same command answers them.
+            counted = self.position.rows >= skip.rows and not self._is_ahead
+            if self.checkpoint and counted and self.last is None:
                 self.checkpoint.save(self._state())
             raise
         if self.position.rows < skip.rows:
@@ -320,6 +330,7 @@ class Stream:
 
     def _advance(self, before: int, lines: list[bytes]) -> None:
         self.position.advance(lines)
+        self._is_ahead = False
         if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
             self.checkpoint.save(self._state())
 
@@ -362,6 +373,7 @@ class Stream:
             with_cuts = self.options.chances
             record = learning.blank_record(learner, len(batch), with_cuts=with_cuts)
             learning.go_on(learner, batch, record)
+            self._is_ahead = True
             rank, scores, cuts = record.rank, record.scores, record.cuts
         chances = None
         if self.options.chances:

@@ -85,7 +85,7 @@ class StreamRows:
         start, intervals = len(self._features_in), []
         try:
             for row in cells:
-                intervals.append(self._interval(format, *row[start : len(self.columns)]))
+                intervals.append(self._interval_of(format, row[start : len(self.columns)]))
         except RowError as error:
             raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
         if hasattr(learner, "stream") and isinstance(X, np.ndarray):
@@ -114,6 +114,14 @@ class StreamRows:
             return numbers
         batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), model.columns)
         return model.features(batch, batch.schema)
+
+    def _interval_of(self, format: JsonRows | CsvRows, spelling: tuple[Any, ...]) -> bytes:  # noqa: A002
+        """Return the interval of a label, from memory if it was read before."""
+        try:
+            return self._interval(format, *spelling)
+        except TypeError:  # a list or an object cannot be remembered: refuse it by name
+            self._read_label(format, *spelling)
+            raise
 
     def _read_label(self, format: JsonRows | CsvRows, *spelling: Any) -> bytes:  # noqa: A002
         """Return the interval of a label."""

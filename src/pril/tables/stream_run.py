@@ -12,7 +12,7 @@ from pril.core.evaluation import Evaluation
 from pril.io import model_files
 from pril.reporting.words import count
 from pril.tables.files import TableWarning
-from pril.tables.stream import Finished, Stopped, Stream
+from pril.tables.stream import Finished, Stream
 
 
 def run_stream(
@@ -37,6 +37,8 @@ def run_stream(
         "streamed": notes.get("streamed", 0),
     }
     origin: dict[str, Any] = {"model": begun, "labels": labels, "half-life": half_life}
+    if stream.options.asked:
+        origin["csv"] = stream.options.style.to_note()
     if stream.options.skip:  # blank lines count as rows
         origin["on-error"] = "skip"
     in_place = bool(saved and output and output.resolve() == loaded.path.resolve())
@@ -51,6 +53,8 @@ def run_stream(
     def keep() -> None:
         if not output:
             return
+        if stream.style_note and not notes.get("csv"):
+            notes["csv"] = stream.style_note
         notes["streamed"] = begun["streamed"] + stream.evaluation.rows
         if in_place:
             notes["finished"] = asdict(Finished(origin, stream.position, stream.evaluation))
@@ -58,8 +62,8 @@ def run_stream(
 
     try:
         stream.run(descriptor, format)
-    except (ValueError, OSError, Stopped):
-        if saved is None:  # the model has learned all rows before this one
+    except BaseException:
+        if saved is None:  # the model has learned all rows before this one, whatever ended it
             keep()
         raise
     if last and stream.is_repeated:

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pril.core import ranking
 from pril.core.registry import BY_COMMAND
-from pril.errors import ClassOrderWarning
+from pril.errors import ClassOrderWarning, RowError, shown
 from pril.reporting.words import some_of
 from pril.tables.cells import (
+    CURRENCIES,
     NUMBER,
     TEXT,
     kind_of,
+    misread_number,
     pandas_index,
     read_numbers,
+    read_words,
     with_numbers,
 )
 from pril.tables.encoder import ColumnEncoder
@@ -44,8 +48,9 @@ MANY_ROWS = 100  # in fewer rows, numbers may differ by chance
 ROW_ID = re.compile(
     r"(.*[ _.-])?(id|index|row|row_?(id|names?|num(ber)?)|unnamed: 0|)", re.IGNORECASE
 )
+UNLIKE = 0.8  # share of different words from which a column holds names or remarks
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
-KEPT = ("encoder", "rows", "rows_to_learn", "row_ids")  # of a survey, in a checkpoint
+KEPT = ("encoder", "rows", "rows_to_learn", "row_ids", "unlike")  # of a survey, in a checkpoint
 SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
 
 
@@ -111,6 +116,22 @@ def choose_columns(table: Table, task: Task) -> Columns:
         if names:
             log.info("%s: %s", kind, some_of(names))
     return chosen
+
+
+def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
+    """Refuse a column of words if nearly all of them are numbers, but for how they are written."""
+    row = misread_number(words, typed=table.is_typed)
+    if row < 0:
+        return
+    word = words[row].as_py()
+    signs = re.findall(f"[%{CURRENCIES}]", word)
+    numbers = f"numbers: write them without {signs[0]}" if signs else "numbers"
+    reason = (
+        f"column {name!r} is {shown(word)}, and would be learned as words, but nearly all of its "
+        f"cells look like {numbers}, or ask for the column as text if they are words"
+    )
+    with table.naming_rows(0):
+        raise RowError("X", row, reason, hint="text" if signs else "decimal")
 
 
 def looks_like_row_id(cells: Array, name: str) -> bool:
@@ -257,6 +278,7 @@ class Survey:
             schema = pa.schema([*(pa.field(*pair) for pair in plain.items()), *sparse])
             self.sample = Reservoir(SAMPLE_PER_LANDMARK * task.nonlinear, task.seed, schema)
         self.row_ids: list[str] = []  # columns that look like row ids
+        self.unlike: dict[str, str] = {}  # columns of words, few of which are alike, and how few
         self.rows = 0
         self.rows_to_learn = 0  # with a label
 
@@ -285,16 +307,36 @@ class Survey:
         if first == 0:
             cells = {name: read_numbers(block.column(name), name) for name in self.columns.numbers}
             self.row_ids = [name for name in cells if looks_like_row_id(cells[name], name)]
+            self._look_at_words(table, task, block)
         if self.sample:
             self.sample.add(first, block, learning)
         self.rows += block.num_rows
         self.rows_to_learn += int((learning & labelled).sum())
         return block
 
+    def _look_at_words(self, table: Table, task: Task, block: pa.RecordBatch) -> None:
+        """Refuse words that are probably numbers; find columns whose words are hardly ever alike.
+
+        Columns that were asked for by name are taken as they are.
+        """
+        named = (*task.text, *(task.features or ()))
+        labels = self.counts.columns
+        if labels.cell_type == TEXT and labels.classes is None and labels.no_answer is None:
+            for name in labels.names:
+                if name not in task.text:
+                    _refuse_numbers(table, name, read_words(block.column(name), name))
+        for name in self.columns.words:
+            words = read_words(block.column(name), name)
+            if name not in task.text:
+                _refuse_numbers(table, name, words)
+            n, n_different = len(words) - words.null_count, pc.count_distinct(words).as_py()
+            if name not in named and n >= FEWEST_ROWS and n_different >= UNLIKE * n:
+                self.unlike[name] = f"{n_different:,} different words in {n:,} rows"
+
     def merge(self, other: Survey, offset: int) -> None:
         """Add what was learned from other rows, whose numbers are `offset` higher in this table."""
         if self.rows == 0:
-            self.encoder, self.row_ids = other.encoder, other.row_ids
+            self.encoder, self.row_ids, self.unlike = other.encoder, other.row_ids, other.unlike
         elif other.rows:
             self.encoder.merge(other.encoder)
         self.counts.merge(other.counts, offset)
@@ -303,14 +345,19 @@ class Survey:
         self.rows += other.rows
         self.rows_to_learn += other.rows_to_learn
 
-    def warn_of_row_ids(self, table: Table) -> None:
-        """Warn of columns that look like row ids."""
+    def warn_of_columns(self, table: Table) -> None:
+        """Warn of columns that say nothing about new rows: row ids, names, remarks."""
         for name in self.row_ids:
             warning = TableWarning(
                 f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
                 "occurs twice; a row id says nothing about new rows",
                 hint="drop",
             )
+            warnings.warn(warning, stacklevel=2)
+        for name, share in self.unlike.items():
+            said = f"{table.name}: the column {name!r} has {share}, which say little about new rows"
+            is_left_out = name in self.encoder.left_out_
+            warning = TableWarning(f"{said}; it is left out" if is_left_out else said, hint="drop")
             warnings.warn(warning, stacklevel=2)
 
     def to_dict(self) -> dict[str, Any]:

@@ -98,7 +98,11 @@ def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
     cells, one_row, text_after = _csv_patterns(delimiter)
     rest, size, is_header, data = b"", READ_BYTES, True, b"\n"
     while data:
-        data = stream.read(size)
+        try:
+            data = stream.read(size)
+        except RowError as error:  # bytes that cannot be decoded
+            reason = f"in the header, {error.reason}" if is_header else error.reason
+            raise RowError("X", 0, reason, hint=error.hint) from None
         rest = rest + data if rest else without_marks(data)
         end, bad = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r")), None
         if b'"' in rest and (match := cells.match(rest)):

@@ -211,7 +211,7 @@ class Run:
         classes, ranks, counts = self.encoded_labels
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
-        self.survey.warn_of_row_ids(self.table)
+        self.survey.warn_of_columns(self.table)
         if sample and task.nonlinear:
             from pril.features import LandmarkFeatures  # which imports scipy.stats
 
@@ -367,7 +367,8 @@ class Run:
     def origin(self) -> dict[str, Any]:
         """Return what identifies this run, for its checkpoint."""
         task = self.task.to_dict()
-        return {"table": self.table.fingerprint(), "task": task, "version": __version__}
+        origin = {"table": self.table.fingerprint(), "task": task, "version": __version__}
+        return origin | {"csv": self.table.style_note}
 
     # --- Results ---
 
@@ -383,6 +384,7 @@ class Run:
         edges = self.labels.edges  # perhaps found in the table
         return {
             "table": self.table.name,
+            "csv": self.table.style_note,
             "labels": list(task.labels),
             "rows": self.survey.rows,
             "columns": {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.text import CODECS, is_zipped
 
 
@@ -34,9 +38,18 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
 class TableWriter:
     """Write batches to a binary stream, as csv, tsv, jsonl or parquet."""
 
-    def __init__(self, stream: IO[bytes], format: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        stream: IO[bytes],
+        format: str,  # noqa: A002
+        style: CsvStyle = USUAL_CSV,
+    ) -> None:
         self._stream = stream
         self._format = format
+        self._style = style._replace(delimiter="\t") if format == "tsv" else style
+        if format == "csv" and style.delimiter == "\t":
+            self._style = style._replace(delimiter=USUAL_CSV.delimiter)  # of a .tsv
+        self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
         self._is_first = True
 
@@ -72,9 +85,19 @@ class TableWriter:
         if self._is_first and len(flat) < batch.num_columns:
             nested = ", ".join(sorted(set(batch.schema.names) - set(flat)))
             warnings.warn(f"CSV cannot hold the columns {nested}: left out", stacklevel=2)
-        delimiter = "\t" if self._format == "tsv" else ","
-        self._stream.write(_csv_bytes(batch.select(flat), delimiter, header=self._is_first))
+        data = _csv_bytes(batch.select(flat), self._style, header=self._is_first)
+        self._stream.write(data if self._style.is_utf8 else self._encoded(data))
         self._is_first = False
+
+    def _encoded(self, data: bytes) -> bytes:
+        """Return text of UTF-8 in the encoding of the table."""
+        try:
+            return self._encoder.encode(data.decode())
+        except UnicodeEncodeError as error:
+            bad = shown(error.object[error.start : error.end])
+            raise InputError(
+                f"{bad} cannot be written in {self._style.encoding}, the encoding of the table"
+            ) from None
 
     def close(self) -> None:
         """Write the end of the file, where the format has one."""
@@ -97,10 +120,14 @@ def _json_cells(cells: pa.Array) -> list[str]:
     return [json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
 
 
-def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
+def _csv_bytes(batch: pa.RecordBatch, style: CsvStyle, *, header: bool) -> bytes:
     """Return rows as CSV. pyarrow's own writer puts quotes around every cell, or around none."""
-    text = pa.large_string()
-    cells = [_quoted_cells(cells.cast(text), delimiter) for cells in batch.columns]
+    text, delimiter = pa.large_string(), style.delimiter
+    texts = [
+        style.write_numbers(cells) if pa.types.is_floating(cells.type) else cells.cast(text)
+        for cells in batch.columns
+    ]
+    cells = [_quoted_cells(cells, delimiter) for cells in texts]
     lines = pc.binary_join_element_wise(*cells, pa.scalar(delimiter, text))
     if header:
         names = [_quoted_cells(pa.array([name], text), delimiter) for name in batch.schema.names]
@@ -114,7 +141,7 @@ def _csv_bytes(batch: pa.RecordBatch, delimiter: str, *, header: bool) -> bytes:
 def _quoted_cells(cells: pa.Array, delimiter: str) -> pa.Array:
     """Return text with quotes where CSV needs them, and empty text for what is missing."""
     cells = cells.fill_null("")
-    marked = pc.match_substring_regex(cells, f'[{delimiter}"\\n\\r]')
+    marked = pc.match_substring_regex(cells, f'[{re.escape(delimiter)}"\\n\\r]')
     some = pc.replace_substring(cells.filter(marked), '"', '""')
     quote = pa.scalar('"', pa.large_string())
     quoted = pc.binary_join_element_wise(quote, some, quote, pa.scalar("", pa.large_string()))

@@ -18,6 +18,7 @@ from pril.theory.bounds import (
     n_constraints,
 )
 from pril.theory.constraints import Constraints
+from pril.theory.exact import exactly, log_rounded_up, printed, rounded_up
 from pril.theory.margins import Margin, margin
 from pril.theory.regrets import regret, run
 
@@ -69,7 +70,8 @@ class Audit:
         lines = [f"{name:<34}{_fact(name, value):>14}" for name, value in self.facts.items()]
         lines += ["-" * 70, f"{'':<34}{'observed':>14}{'bound':>14}{'room':>8}"]
         lines += [
-            f"{b.name:<34}{b.observed:>14.6g}{b.bound:>14.6g}{b.room:>8.1%}" for b in self.bounds
+            f"{b.name:<34}{b.observed:>14.6g}{printed(b.bound):>14}{b.room:>8.1%}"
+            for b in self.bounds
         ]
         return "\n".join(lines)
 
@@ -104,21 +106,21 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
     Examples
     --------
     >>> from pril.theory import audit
-    >>> print(audit([[-1.0], [1.0], [-2.0]], [1, 2, 1]))  # doctest: +NORMALIZE_WHITESPACE
+    >>> print(audit([[-1.1], [1.2], [-2.3]], [1, 2, 1]))  # doctest: +NORMALIZE_WHITESPACE
     rounds                                         3
-    mistakes                                       2
-    violated constraints                           2
+    mistakes                                       1
+    violated constraints                           1
     interval loss                                  1
-    longest row, R                                 2
+    longest row, R                               2.3
     narrowest label, c                             0
     classes, K                                     2
-    margin, l2                                     1
+    margin, l2                               1.14857
     ----------------------------------------------------------------------
                                             observed         bound    room
-    Theorem 1, separable                           2             5   60.0%
-    Theorem 2, any comparator                      2       2.98051   32.9%
-    Theorem 3, regret                              0           9.5  100.0%
-    Theorem 3, step for sqrt(T)                    0       7.74597  100.0%
+    Theorem 1, separable                           1       4.76804   79.0%
+    Theorem 2, any comparator                      1       2.93495   65.9%
+    Theorem 3, regret                              0         10.54  100.0%
+    Theorem 3, step for sqrt(T)                    0       6.45777  100.0%
     """
     estimator = PRIL() if estimator is None else estimator
     if isinstance(estimator, PRIL):
@@ -182,5 +184,6 @@ def _multiplicative_audit(
     facts["the theorem's rate"] = multiplicative_step(gamma, K, c) if gamma <= C else math.inf
     experts = (K + stream.X.shape[1] - 1) * (2 if learner.signed else 1)
     gain = rate * gamma - (np.logaddexp(rate * C, -rate * C) - math.log(2))
-    bound = float(math.log(experts) / gain) if gain > 0 else math.inf
+    gain -= 8 * np.finfo(np.float64).eps * (rate * (C + gamma) + 1)  # the most that rounding adds
+    bound = rounded_up(log_rounded_up(experts) / exactly(gain)) if gain > 0 else math.inf
     return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound if C else 0.0)]

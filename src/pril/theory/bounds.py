@@ -1,8 +1,12 @@
-"""Bounds on mistakes and on regret."""
+"""Bounds on mistakes and on regret.
+
+They are rounded up: the float that is returned is never below the bound itself.
+"""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +15,7 @@ from scipy.optimize import minimize_scalar
 
 from pril.errors import InputError
 from pril.theory.constraints import read_constraints
+from pril.theory.exact import exactly, log_rounded_up, root_rounded_up, rounded_up
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -18,18 +23,24 @@ if TYPE_CHECKING:
 
 def n_constraints(n_classes: Any, min_width: Any) -> int:
     """Return C = K - c - 1, the most constraints that a round can violate."""
-    if not isinstance(n_classes, Integral) or n_classes < 1:
-        raise InputError(f"n_classes must be at least 1, got {n_classes!r}")
-    if not isinstance(min_width, Integral) or not 0 <= int(min_width) <= int(n_classes) - 1:
+    K = checked_count("n_classes", n_classes, 1)
+    if not isinstance(min_width, Integral) or not 0 <= int(min_width) <= K - 1:
         raise InputError(f"min_width must be between 0 and n_classes - 1, got {min_width!r}")
-    return int(n_classes) - int(min_width) - 1
+    return K - int(min_width) - 1
 
 
 def checked_positive(name: str, value: float, *, zero: bool = False) -> float:
     """Return a number that must be positive."""
     if not (value > 0 or (zero and value == 0)):
         raise InputError(f"{name} must be {'at least 0' if zero else 'positive'}, got {value!r}")
-    return float(value)
+    return value
+
+
+def checked_count(name: str, value: Any, least: int) -> int:
+    """Return an integer that must not be smaller than another."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
 
 
 def mistake_bound(radius: float, gamma: float, n_classes: int, min_width: int = 0) -> float:
@@ -61,7 +72,14 @@ def mistake_bound(radius: float, gamma: float, n_classes: int, min_width: int = 
     """
     C = n_constraints(n_classes, min_width)
     radius, gamma = checked_positive("radius", radius, zero=True), checked_positive("gamma", gamma)
-    return (radius**2 + 1) * C / gamma**2
+    if C == 0 or math.isinf(radius):
+        return math.inf if C else 0.0
+    return _over_squared_margin(C * (exactly(radius) ** 2 + 1), gamma)
+
+
+def _over_squared_margin(value: Fraction, gamma: float) -> float:
+    """Return value / gamma^2, rounded up; 0 for an infinite margin."""
+    return 0.0 if math.isinf(gamma) else rounded_up(value / exactly(gamma) ** 2)
 
 
 def general_mistake_bound(
@@ -113,23 +131,28 @@ def general_mistake_bound(
             f"{weights.shape} and {cuts.shape}"
         )
     v = np.concatenate([weights, cuts])
-    length = np.linalg.norm(v)
+    largest = np.abs(v).max(initial=0.0)
     C = n_constraints(len(stream.classes), stream.min_width)
     if C == 0:
         return 0.0
-    if length == 0:
+    if largest == 0:
         raise InputError("w and theta are all zero: such a comparator cannot be scaled")
-    v /= length
+    v /= largest  # so that no square is too large or too small
+    v /= np.linalg.norm(v)
     margins = stream.margins(v[: stream.X.shape[1]], v[stream.X.shape[1] :])[stream.signs != 0]
-    reach = math.sqrt(stream.radius**2 + 1)
+    reach = root_rounded_up(stream.squared_radius + 1)
+    # The most that rounding takes from the margins and from the sum of squares.
+    lost = np.finfo(np.float64).eps * (2 * len(v) + 16) * reach * math.sqrt(len(margins))
+    grown = 1.0 + np.finfo(np.float64).eps * (len(margins) + 16)
 
     def root(slope: float) -> float:
         """(D + sqrt(R^2 + 1)) / gamma at gamma = 1 / slope: convex, and finite at 0."""
         shortfalls = np.maximum(0.0, 1.0 - slope * margins)
-        return float(np.linalg.norm(shortfalls) + reach * slope)
+        return float(grown * (np.linalg.norm(shortfalls) + (reach + lost) * slope))
 
     if gamma is not None:
-        return root(1.0 / checked_positive("gamma", gamma)) ** 2 * C
+        slope = 1.0 / float(checked_positive("gamma", gamma))
+        return root(slope) * root(slope) * C if math.isfinite(slope) else math.inf
     smallest = minimize_scalar(
         root, bounds=(0.0, math.sqrt(len(margins)) / reach), method="bounded",
         options={"xatol": 1e-12},
@@ -174,24 +197,27 @@ def regret_bound(
     Examples
     --------
     >>> from pril.theory import regret_bound
-    >>> regret_bound(1000, 1.0, 5, norm=20**0.5)
-    10010.0
-    >>> regret_bound(1000, 1.0, 5, norm=20**0.5, as_printed=True)
-    4010.0
+    >>> regret_bound(1000, 1.0, 5, norm=4.0)
+    10008.0
+    >>> regret_bound(1000, 1.0, 5, norm=4.0, as_printed=True)
+    4008.0
     """
     C = n_constraints(n_classes, min_width)
     radius, norm = (
         checked_positive("radius", radius, zero=True),
         checked_positive("norm", norm, zero=True),
     )
-    rounds = int(checked_positive("rounds", rounds, zero=True))
-    square = C * (radius**2 + 1) if as_printed else largest_gradient(radius, C) ** 2
-    return round((norm**2 + rounds * square) / 2, 9)
+    rounds = checked_count("rounds", rounds, 0)
+    if math.isinf(norm) or (math.isinf(radius) and rounds * C > 0):
+        return math.inf
+    squared_radius = exactly(radius) ** 2 if rounds * C else Fraction(0)
+    square = C * (squared_radius + 1) if as_printed else squared_gradient(squared_radius, C)
+    return rounded_up((exactly(norm) ** 2 + rounds * square) / 2)
 
 
-def largest_gradient(radius: float, C: int) -> float:
-    """Return G, the largest length of a subgradient: G^2 = C^2 R^2 + C."""
-    return math.sqrt(C**2 * radius**2 + C)
+def squared_gradient(squared_radius: Fraction, C: int) -> Fraction:
+    """Return G^2, where G is the largest length of a subgradient: C^2 R^2 + C."""
+    return C**2 * squared_radius + C
 
 
 def multiplicative_mistake_bound(
@@ -236,12 +262,11 @@ def multiplicative_mistake_bound(
     """
     C = n_constraints(n_classes, min_width)
     gamma = checked_positive("gamma", gamma)
-    if n_features < 1:
-        raise InputError(f"n_features must be at least 1, got {n_features!r}")
-    experts = n_classes + n_features - 1
+    experts = int(n_classes) + checked_count("n_features", n_features, 1) - 1
     if as_printed:
-        return C**2 * math.log(experts) / gamma**2
-    return 2 * C**2 * math.log(2 * experts if signed else experts) / gamma**2
+        return _over_squared_margin(C**2 * log_rounded_up(experts), gamma)
+    logarithm = log_rounded_up(2 * experts if signed else experts)
+    return _over_squared_margin(2 * C**2 * logarithm, gamma)
 
 
 def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils import check_array
 from pril.core import ranking
 from pril.core.rows import check_cells
 from pril.errors import InputError
+from pril.theory.exact import root_rounded_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,9 +28,17 @@ class Constraints(NamedTuple):
     intervals: Array
 
     @property
+    def squared_radius(self) -> Fraction:
+        """The squared length of the longest row, exactly."""
+        scaled = self.X / np.longdouble(np.abs(self.X).max() or 1.0)
+        squares = (scaled * scaled).sum(axis=1)
+        error = 2 * np.finfo(squares.dtype).eps * (self.X.shape[1] + 2)  # of each sum, relatively
+        return max(_squared_length(row) for row in self.X[squares >= (1 - error) * squares.max()])
+
+    @property
     def radius(self) -> float:
-        """The length of the longest row."""
-        return float(np.sqrt((self.X * self.X).sum(axis=1).max()))
+        """The length of the longest row, rounded up."""
+        return root_rounded_up(self.squared_radius)
 
     @property
     def min_width(self) -> int:
@@ -44,6 +54,14 @@ class Constraints(NamedTuple):
         """Return z_i (w . x_t - theta_i), infinite where there is no constraint."""
         signed = self.signs * ((self.X @ w)[:, np.newaxis] - theta)
         return np.where(self.signs == 0, np.inf, signed)
+
+
+def _squared_length(row: Array) -> Fraction:
+    """Return the sum of squares of a row of floats, whose denominators are powers of two."""
+    ratios = [value.as_integer_ratio() for value in row.tolist()]
+    common = max(denominator for _, denominator in ratios)
+    squares = ((n * (common // denominator)) ** 2 for n, denominator in ratios)
+    return Fraction(sum(squares), common**2)
 
 
 def read_constraints(X: Any, y: Any, classes: Any) -> Constraints:

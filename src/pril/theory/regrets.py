@@ -11,8 +11,9 @@ from pril.errors import InputTypeError
 from pril.evaluate import Progress, progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
-from pril.theory.bounds import checked_positive, largest_gradient, n_constraints, regret_bound
+from pril.theory.bounds import checked_positive, n_constraints, regret_bound, squared_gradient
 from pril.theory.constraints import Constraints, read_constraints
+from pril.theory.exact import exactly, root_rounded_up
 
 
 def run(estimator: Any, X: Any, y: Any, classes: Any) -> tuple[Any, Constraints, Progress]:
@@ -32,8 +33,7 @@ class Regret(NamedTuple):
     A run with step s is s times the run with step 1, and so are its losses.
     """
 
-    regret: float  # summed surrogate loss, minus that of the best fixed model
-    best: float  # summed surrogate loss of the best fixed model: 0
+    regret: float  # summed surrogate loss, minus that of the best fixed model, which is 0
     bound: float  # Theorem 3, corrected
     step: float  # norm / (G sqrt(T)), for which the regret grows as sqrt(T)
     scaled_regret: float  # of the run with that step
@@ -71,21 +71,21 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
     >>> from pril import PRIL
     >>> from pril.theory import regret
     >>> X, y = np.ones((1000, 1)), np.tile([5, 1], 500)
-    >>> found = regret(PRIL(average=False), X, y, norm=20**0.5, classes=range(1, 6))
+    >>> found = regret(PRIL(average=False), X, y, norm=4.0, classes=range(1, 6))
     >>> found.regret, found.bound
-    (10000.0, 10010.0)
+    (10000.0, 10008.0)
     """
     norm = checked_positive("norm", norm)
     _, stream, progress = run(estimator, X, y, classes)
     loss = float(progress.hinge_losses.sum())
     T, K, c = len(stream.X), len(stream.classes), stream.min_width
-    gradient = largest_gradient(stream.radius, n_constraints(K, c))
-    step = norm / (gradient * math.sqrt(T)) if gradient > 0 else math.inf
+    C, squared_radius = n_constraints(K, c), stream.squared_radius
+    squares = T * squared_gradient(squared_radius, C)
+    step = norm / root_rounded_up(squares) if squares > 0 else math.inf
     return Regret(
         regret=loss,
-        best=0.0,
         bound=regret_bound(T, stream.radius, K, c, norm=norm),
         step=step,
         scaled_regret=step * loss if loss > 0 else 0.0,
-        scaled_bound=norm * gradient * math.sqrt(T),
+        scaled_bound=root_rounded_up(exactly(norm) ** 2 * squares),
     )

@@ -1,0 +1,424 @@
+"""CSV as other programs write it: decimal commas, groups of digits, encodings."""
+
+import csv
+import io as streams
+import json
+import re
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import pril
+from pril.errors import InputError, RowError
+from pril.tables.csv_style import GROUPS, CsvStyle, Transcoded
+from pril.tables.text import csv_blocks
+
+STYLES = [
+    CsvStyle(decimal=decimal, thousands=thousands)
+    for decimal in ".,"
+    for thousands in GROUPS
+    if thousands != decimal
+]
+GERMAN = CsvStyle(";", ",", ".", "cp1252")
+OPTIONS = ("--delimiter", ";", "--decimal", ",", "--thousands", ".", "--encoding", "cp1252")
+FIT = ("--label", "grade", "--classes", "bad,fair,good", "--epochs", "2", "-q")
+
+
+def flats(n=120, seed=0):
+    """Return rows with numbers of all sizes, and towns that are not ASCII."""
+    rng = np.random.default_rng(seed)
+    price, size = rng.uniform(500, 3_000_000, n).round(2), rng.normal(0, 2, n).round(4)
+    rank = np.digitize(price / 1e6 + size, [0.5, 2.0])
+    towns = rng.choice(["Köln", "Łódź", "Bern, alt"], n)
+    grades = np.array(["bad", "fair", "good"])[rank]
+    cells = zip(price.tolist(), size.tolist(), towns.tolist(), grades.tolist(), strict=True)
+    return [dict(zip(("price", "size", "town", "grade"), row, strict=True)) for row in cells]
+
+
+def numeral(number, style):
+    """Return a number as a style writes it, by Python's own grouping."""
+    text = f"{number:,}" if style.thousands else f"{number}"
+    return text.translate({ord(","): style.thousands, ord("."): style.decimal})
+
+
+def write_styled(path, rows, style):
+    """Write CSV of a style with the standard library."""
+    with path.open("w", newline="", encoding=style.encoding) as file:
+        writer = csv.writer(file, delimiter=style.delimiter)
+        writer.writerow(rows[0])
+        for row in rows:
+            numbers = [isinstance(cell, float) for cell in row.values()]
+            pairs = zip(row.values(), numbers, strict=True)
+            writer.writerow([numeral(cell, style) if is_one else cell for cell, is_one in pairs])
+    return path
+
+
+def in_cp1252(rows):
+    return [row | {"town": row["town"].replace("Łódź", "Zürich")} for row in rows]
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", STYLES)
+@given(number=st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: abs(x) < 1e15))
+def test_a_number_in_any_style_is_that_number(style, number):
+    read = style.read_numbers(pa.array([f" {numeral(number, style)}", "", None]), "x")
+    np.testing.assert_array_equal(read, [number, np.nan, np.nan])
+
+
+def by_hand(text, style):
+    """Return what a text is worth in a style, None if it is no number of that style."""
+    text = text.strip(" ")
+    sign, text = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    mantissa, *powers = re.split("[eE]", text)
+    whole, *fractions = mantissa.split(style.decimal)
+    groups = whole.split(style.thousands) if style.thousands else [whole]
+    rest = [*fractions, *(power.removeprefix("-").removeprefix("+") for power in powers)]
+    if (
+        len(powers) > 1
+        or len(fractions) > 1
+        or not all(map(str.isdecimal, rest[-1:] if powers else []))
+    ):
+        return None
+    digits = "".join(groups) + "".join(fractions)
+    if not digits.isdecimal() or any(
+        part and not part.isdecimal() for part in (*groups, *fractions)
+    ):
+        return None
+    if len(groups) > 1 and not (1 <= len(groups[0]) <= 3 and all(len(g) == 3 for g in groups[1:])):
+        return None
+    if any(re.search("[+-]{2}", power) for power in powers):
+        return None
+    point = "".join(groups) + "." + "".join(fractions)
+    return float(f"{sign}{point}{''.join(f'e{power}' for power in powers)}")
+
+
+@pytest.mark.parametrize("style", STYLES)
+@given(text=st.text("0123456789.,'_+-eE", max_size=9).filter(lambda text: text != ""))
+@settings(max_examples=500)
+@example("1.234")
+@example("1,23")
+@example("12,345.6")
+@example("-.5e-3")
+@example("1,234,5")
+def test_what_is_no_number_of_a_style_is_refused(style, text):
+    """A closed grammar: a text has the value that it has by hand, or none at all."""
+    expected = by_hand(text, style)
+    try:
+        [read] = style.read_numbers(pa.array([text]), "x").tolist()
+    except RowError:
+        assert expected is None
+    else:
+        assert read == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"decimal": mark} for mark in ("", ",,", ";", "é", "1", " ")),
+        *({"thousands": mark} for mark in ("..", "1", ";", "x", "\n", "  ")),
+        *({"decimal": ",", "thousands": ","}, {"thousands": "."}),
+        *(
+            {"encoding": name}
+            for name in ("", "utf-9", "hex", "rot13", "\0", "\ud800", "undefined")
+        ),
+        *({"delimiter": mark} for mark in ("", ";;", '"', "\n", "é")),
+    ],
+)
+def test_a_style_that_cannot_be_is_refused(bad, tmp_path, given):
+    write_styled(tmp_path / "t.csv", flats(20), CsvStyle())
+    with pytest.raises(InputError, match="|".join(given)):
+        CsvStyle().changed(given)
+    if "\0" not in "".join(given.values()):
+        options = [word for name, value in given.items() for word in (f"--{name}", value)]
+        said = bad("fit", "t.csv", *FIT, *options)
+        assert any(said.startswith(f"--{name} ") for name in given)
+
+
+# --- The commands --------------------------------------------------------------------------------
+
+
+def test_a_style_changes_no_model_and_is_kept(good, call, feed, tmp_path):
+    """Said once, in fit: predict, evaluate, report and stream read the table as it is written."""
+    rows, new = in_cp1252(flats()), in_cp1252(flats(50, seed=1))
+    for name, some in (("t", rows), ("new", new)):
+        write_styled(tmp_path / f"{name}.csv", some, CsvStyle())
+        write_styled(tmp_path / f"{name}-de.csv", some, GERMAN)
+    good("fit", "t.csv", *FIT, "-o", "m.pril")
+    good("fit", "t-de.csv", *FIT, *OPTIONS, "-o", "de.pril")
+    plain, german = pril.load("m.pril")[-1], pril.load("de.pril")[-1]
+    np.testing.assert_array_equal(plain.coef_, german.coef_)
+    np.testing.assert_array_equal(plain.thresholds_, german.thresholds_)
+    # A table that is copied keeps its style: cells as they are written, added numbers like them.
+    here = list(csv.reader(good("predict", "m.pril", "new.csv").splitlines()))
+    good("predict", "de.pril", "new-de.csv", "-q", "-o", "rated.csv")
+    text = (tmp_path / "rated.csv").read_text("cp1252")
+    there = list(csv.reader(text.splitlines(), delimiter=";"))
+    assert [row[-1].replace(".", ",") for row in here] == [row[-1] for row in there]
+    assert [row[2:-1] for row in here] == [row[2:-1] for row in there]
+    asked = list(
+        csv.reader((tmp_path / "new-de.csv").read_text("cp1252").splitlines(), delimiter=";")
+    )
+    assert [row[:4] for row in there] == asked
+    # As JSON, numbers are numbers.
+    good("predict", "de.pril", "new-de.csv", "-q", "-o", "rated.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "rated.jsonl").read_text().splitlines()]
+    assert [(row["price"], row["size"]) for row in found] == [
+        (row["price"], row["size"]) for row in new
+    ]
+    # What was written is read again, without a word.
+    evaluated = {
+        table: json.loads(good("evaluate", model, table, "--json"))
+        for model, table in (
+            ("m.pril", "new.csv"),
+            ("de.pril", "new-de.csv"),
+            ("de.pril", "rated.csv"),
+        )
+    }
+    assert evaluated["new.csv"] == evaluated["new-de.csv"] == evaluated["rated.csv"]
+    good("report", "de.pril", "new-de.csv", "-o", "page.html", "-q")
+    # An option overrides what is kept; other formats need none of it.
+    same = ("--delimiter", ",", "--decimal", ".", "--thousands", "", "--encoding", "utf-8")
+    assert (
+        json.loads(good("evaluate", "de.pril", "new.csv", *same, "--json")) == evaluated["new.csv"]
+    )
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in new))
+    assert json.loads(good("evaluate", "de.pril", "new.jsonl", "--json")) == evaluated["new.csv"]
+    # A stream answers as it is asked.
+    said = []
+    for model, table in (("m.pril", "new.csv"), ("de.pril", "new-de.csv")):
+        feed((tmp_path / table).read_bytes())
+        said.append(good("stream", model, "-q"))
+    assert said[0] == said[1].replace(",", ".").replace(";", ",")
+
+
+def test_a_stream_that_begins_a_model_keeps_its_style(good, feed, tmp_path):
+    rows = in_cp1252(flats(60))
+    path = write_styled(tmp_path / "t.csv", rows, GERMAN)
+    begin = ("--label", "grade", "--classes", "bad,fair,good", "-q")
+    feed(path.read_bytes())
+    good("stream", "new.pril", *begin, *OPTIONS)
+    feed(write_styled(tmp_path / "p.csv", rows, CsvStyle()).read_bytes())
+    good("stream", "plain.pril", *begin)
+    one, other = pril.load("new.pril"), pril.load("plain.pril")
+    np.testing.assert_array_equal(one[-1].coef_, other[-1].coef_)
+    assert list(one[0].feature_names_in_) == list(other[0].feature_names_in_)
+    feed(path.read_bytes())
+    good("stream", "new.pril", "-o", "new.pril", "-q")  # it knows the style now
+    assert pril.load("new.pril")[-1].t_ == 120
+
+
+@pytest.mark.parametrize("option", ["delimiter", "decimal", "thousands", "encoding"])
+def test_a_style_is_for_csv_alone(bad, call, feed, good, tmp_path, option):
+    value = {"delimiter": ";", "decimal": ",", "thousands": "'", "encoding": "cp1252"}[option]
+    rows = flats(30)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "t.jsonl").write_text(text)
+    said = bad("fit", "t.jsonl", *FIT, f"--{option}", value)
+    assert said == f"t.jsonl: the {option} is for CSV, and this is jsonl"
+    good("fit", "t.jsonl", *FIT, "-o", "t.pril")
+    feed(text.encode())
+    said = bad("stream", "t.pril", f"--{option}", value, "-q")
+    assert said == f"<stdin>: the {option} is for CSV, and this is jsonl"
+
+
+# --- Numbers that would be words -----------------------------------------------------------------
+
+LIKE_NUMBERS = {
+    "3,14": "--decimal ','",
+    "1.234,5": "--decimal ','",
+    "1,234": "--thousands",
+    "1 234": "--thousands",
+    "1 234,56": "--decimal ','",
+    "1'234.5": "--thousands",
+    "12%": "write them without %",
+    "12,5 %": "write them without %",
+    "$1,200": "write them without $",
+    "15 €": "write them without €",
+}
+
+
+@pytest.mark.parametrize(("spelling", "advice"), LIKE_NUMBERS.items())
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_words_that_are_numbers_but_for_marks_are_refused(
+    bad, call, tmp_path, spelling, advice, suffix
+):
+    """Also if a few cells are missing, whole, or no numbers at all."""
+    digit = re.search("[0-9](?=[^0-9]*$)", spelling).start()
+    rows = flats(60)
+    for t, row in enumerate(rows):
+        row["area"] = f"{spelling[:digit]}{t % 10}{spelling[digit + 1 :]}"
+    rows[3]["area"], rows[5]["area"], rows[7]["area"] = "", "unknown", "7"
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        write_styled(path, rows, CsvStyle())
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = bad("fit", path.name, *FIT)
+    assert said.startswith(f"t.{suffix}, row 1: column 'area' is {rows[0]['area']!r}")
+    assert "look like numbers" in said
+    if suffix == "csv" or advice.startswith("write"):
+        assert advice in said
+    else:
+        assert "--decimal" not in said
+    assert "--text" in said or "as text" in said
+    assert call("fit", path.name, *FIT, "--text", "area")[0] == 0
+    assert call("fit", path.name, *FIT, "--drop", "area")[0] == 0
+
+
+def test_a_column_of_numbers_that_begins_with_a_word_is_refused(bad, tmp_path):
+    rows = flats(60)
+    rows[0]["size"] = "-"
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    assert bad("fit", "t.csv", *FIT).startswith("t.csv, row 1: column 'size' is '-', and would be")
+
+
+def test_points_where_commas_were_asked_for_are_refused(bad, good, call, feed, tmp_path):
+    """No number is read in two ways: neither in a table nor in a stream."""
+    rows = flats(60)
+    write_styled(tmp_path / "t.csv", rows, CsvStyle(decimal=","))
+    good("fit", "t.csv", *FIT, "--decimal", ",", "-o", "m.pril")
+    rows[41]["size"] = "3.14"
+    path = write_styled(tmp_path / "t.csv", rows, CsvStyle(decimal=","))
+    reason = "column 'size' is '3.14', not a number with the decimal mark ','"
+    for command in (("fit", "t.csv", *FIT, "--decimal", ","), ("predict", "m.pril", "t.csv"),
+                    ("evaluate", "m.pril", "t.csv")):  # fmt: skip
+        assert bad(*command).startswith(f"t.csv, row 42: {reason}")
+    feed(path.read_bytes())
+    code, out, err = call("stream", "m.pril", "-q")
+    assert (code, out.count("\n")) == (2, 42)  # with the header
+    assert err.startswith(f"pril: <stdin>, row 42: {reason}")
+
+
+@pytest.mark.parametrize("cell", ["3,14", "1 234", "1.234,5"])
+def test_a_number_with_marks_is_refused_by_every_command(bad, call, good, feed, tmp_path, cell):
+    rows = flats(60)
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    good("fit", "t.csv", *FIT, "-o", "m.pril")
+    rows[11]["size"] = cell
+    path = write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    reason = f"column 'size' is '{cell}', not a number"
+    for command in (("fit", "t.csv", *FIT), ("predict", "m.pril", "t.csv"),
+                    ("evaluate", "m.pril", "t.csv")):  # fmt: skip
+        said = bad(*command)
+        assert said.startswith(f"t.csv, row 12: {reason}; ")
+        assert "--decimal ','" in said
+    for command in (("stream", "m.pril"), ("stream", "new.pril", *FIT[:4])):
+        feed(path.read_bytes())
+        code, _, err = call(*command, "-q")
+        assert code == 2
+        assert f"<stdin>, row 12: {reason}; " in err
+        assert "--decimal ','" in err
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_new_column_of_a_stream_is_no_number_in_disguise(call, feed, as_json):
+    line = b'{"area": "3,14", "y": 1}\n' if as_json else b'area,y\n"3,14",1\n'
+    feed(line)
+    code, _, err = call("stream", "new.pril", "--label", "y", "--classes", "1,2", "-q")
+    assert code == 2
+    assert "<stdin>, row 1: column 'area' is '3,14', which looks like a number" in err
+    assert ("--decimal" in err) is not as_json
+
+
+@pytest.mark.parametrize("words", [["3,5", "4,5"], ["10%", "20%"]])
+def test_labels_are_no_numbers_in_disguise(bad, call, tmp_path, words):
+    rows = [{"a": float(t % 7), "y": words[t % 2]} for t in range(40)]
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    assert f"column 'y' is '{words[0]}'" in bad("fit", "t.csv", "--label", "y", "-q")
+    named = ("--classes", ",".join(f'"{word}"' for word in words))
+    assert call("fit", "t.csv", "--label", "y", "-q", *named)[0] == 0
+
+
+# --- Words that are hardly ever alike ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [12, 200, 1500])
+def test_a_column_of_names_is_warned_of(call, tmp_path, n):
+    rows = [row | {"name": f"flat {t - t % 10 // 9}"} for t, row in enumerate(flats(n))]
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    code, _, err = call("fit", "t.csv", *FIT)
+    assert code == 0
+    n_different = len({row["name"] for row in rows})
+    assert err.startswith(
+        f"pril: warning: t.csv: the column 'name' has {n_different:,} different words in {n:,} rows"
+    )
+    assert err.endswith("; leave it out with --drop\n")
+    assert ("it is left out" in err) == (n_different > 1000)
+    for asked in (("--drop", "name"), ("--text", "name")):
+        assert call("fit", "t.csv", *FIT, *asked)[2] == ""
+
+
+# --- Encodings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "encoding", ["cp1252", "latin-1", "utf-16", "utf-16-le", "utf-8-sig", "gb18030", "cp037"]
+)
+def test_a_table_in_any_encoding_is_the_same_table(good, tmp_path, encoding):
+    rows = in_cp1252(flats(40))
+    style = CsvStyle(encoding=encoding)
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    write_styled(tmp_path / "other.csv", rows, style)
+    good("fit", "t.csv", *FIT, "-o", "t.pril")
+    good("fit", "other.csv", *FIT, "--encoding", encoding, "-o", "other.pril")
+    one, other = pril.load("t.pril"), pril.load("other.pril")
+    assert one[0].words_ == other[0].words_
+    np.testing.assert_array_equal(one[-1].coef_, other[-1].coef_)
+    good("predict", "t.pril", "t.csv", "-q", "-o", "a.csv")
+    good("predict", "other.pril", "other.csv", "-q", "-o", "b.csv")
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text(encoding)
+
+
+def test_an_encoding_is_advised_and_bytes_are_named(bad, good, call, feed, tmp_path):
+    rows = in_cp1252(flats(40))
+    rows[0]["town"] = rows[1]["town"] = rows[2]["town"] = "Bonn"
+    rows[3]["town"] = "Köln"
+    path = write_styled(tmp_path / "t.csv", rows, CsvStyle(encoding="cp1252"))
+    said = bad("fit", "t.csv", *FIT)
+    assert said.startswith("t.csv, row 4: column 'town' is b'K\\xf6ln', which is not UTF-8")
+    assert said.endswith("; pass its encoding, such as --encoding cp1252")
+    good("fit", "t.csv", *FIT, "--encoding", "cp1252", "-o", "t.pril")
+    said = bad("fit", "t.csv", *FIT, "--encoding", "ascii")
+    assert said.startswith("t.csv, row 4: it has the bytes b'\\xf6', not ascii; ")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"grade", b"gr\xe4de", 1))
+    assert "which is not UTF-8; pass its encoding" in bad("fit", "t.csv", *FIT)
+    assert "the header" in bad("fit", "t.csv", *FIT, "--encoding", "ascii")
+    feed(data)
+    code, _, err = call("stream", "t.pril", "-q", "--encoding", "utf-8")
+    assert (code, "row 4: not UTF-8" in err, "--encoding cp1252" in err) == (2, True, True)
+    feed(data)
+    code, _, err = call("stream", "t.pril", "-q", "--encoding", "utf-16")
+    assert (code, "lines do not end as in ASCII" in err) == (2, True)
+    feed(data)
+    out = good("stream", "t.pril", "-q", "--encoding", "ascii", "--on-error", "skip")
+    assert len(out.splitlines()) == 41
+    assert "not ASCII" in out
+
+
+@given(text=st.text("aä€\n", max_size=60), size=st.integers(1, 7), at=st.integers(0, 200))
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig", "shift_jis"])
+def test_rows_before_bytes_that_cannot_be_decoded_are_read(encoding, text, size, at):
+    """Whatever the pieces are, all whole rows come before the error, and no others."""
+    bad = {
+        "cp1252": b"\x81",
+        "utf-16": b"\x00\xd8\x41\x00",
+        "utf-8-sig": b"\xff",
+        "shift_jis": b"\x80",
+    }
+    text = "h\n" + (text if encoding != "shift_jis" else text.replace("ä", "あ").replace("€", "い"))
+    lines = text.splitlines(keepends=True)
+    start = "".join(lines[: at % len(lines)]) or "h\n"
+    stream = Transcoded(streams.BytesIO(start.encode(encoding) + bad[encoding]), encoding)
+    pieces = []
+    with pytest.raises(RowError, match=r"it has|it is"):
+        pieces.extend(iter(partial(stream.read, size), b""))
+    assert b"".join(pieces).decode() == start
+    whole = Transcoded(streams.BytesIO(text.encode(encoding)), encoding)
+    assert b"".join(csv_blocks(whole, ",")).decode().rstrip("\n") == text.rstrip("\n")
