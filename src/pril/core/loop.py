@@ -23,8 +23,8 @@ Ties:
 walk along it needs no bounds. Thresholds are ordered (Lemma 1), so a round without a violation
 costs two comparisons. ``n`` holds integers in float64: exact up to 2**53.
 
-This is the only file that imports numba: numba's disk cache notices edits of the file of the
-compiled caller only, so a rule kept elsewhere would go stale silently.
+The compiled code is kept on disk by `code_cache`, which names all modules that may have any: a rule
+kept elsewhere would go stale silently.
 """
 
 import logging
@@ -38,6 +38,8 @@ from llvmlite import ir
 from numba import config, njit, typeof, types
 from numba.core import cgutils, event
 from numba.extending import intrinsic, overload
+
+from pril.core.code_cache import cached
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 INNER: Any = BARE | {"no_cpython_wrapper": True}
 INLINE: Any = INNER | {"forceinline": True}
 
-entry = _njit(**BARE, cache=True)  # called from Python
+entry = cached(**BARE)  # called from Python
 own_function = _njit(**INNER)  # too long, or called too rarely, to be inlined
 part_of_loop = _njit(**INLINE)  # inlined by LLVM
 inserted = _njit(inline="always", _nrt=False)  # inlined by numba: no other way returns views
@@ -952,7 +954,7 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
             q[k] *= most
 
 
-@njit(nogil=True, cache=True)
+@cached(nogil=True)
 def label_chances(trust, own, intervals, q):
     """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
     evidence = evidence_of(own, q.shape[1])
