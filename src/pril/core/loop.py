@@ -90,6 +90,7 @@ INNER: Any = BARE | {"no_cpython_wrapper": True}
 INLINE: Any = INNER | {"forceinline": True}
 
 entry = cached(**BARE)  # called from Python
+alone = cached(**BARE | {"nogil": False})  # likewise, and no other thread of Python runs meanwhile
 own_function = _njit(**INNER)  # too long, or called too rarely, to be inlined
 part_of_loop = _njit(**INLINE)  # inlined by LLVM
 inserted = _njit(inline="always", _nrt=False)  # inlined by numba: no other way returns views
@@ -1328,7 +1329,7 @@ def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk)
     return walk(rows, intervals, order, rule, model, extras)
 
 
-@entry
+@alone
 def predicting(geometry, numbers, integers, w, cut):
     """Write the weights and thresholds that predict, those of the mean where there is one.
 
@@ -1463,7 +1464,7 @@ def _copy_interpreted(source, target):
 copy_values = _copy_interpreted if config.DISABLE_JIT else _copy_compiled  # type: ignore[attr-defined]
 
 
-@entry
+@alone
 def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
     """Learn the row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
@@ -1513,7 +1514,7 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
     return bad
 
 
-@entry
+@alone
 def rate_row(rule, geometry, numbers, integers, desk, note):
     """Score the row and return its rank, or -1 if its scores are not finite."""
     n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
