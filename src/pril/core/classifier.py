@@ -142,9 +142,14 @@ def aside(estimator: Any) -> Aside:
     return _asides.setdefault(estimator, Aside()) if found is None else found
 
 
+def _unlock_all() -> None:
+    for one in _asides.values():
+        one.lock = threading.RLock()
+
+
 if hasattr(os, "register_at_fork"):
     # In a forked process, the threads that hold the locks do not exist.
-    os.register_at_fork(after_in_child=_asides.clear)
+    os.register_at_fork(after_in_child=_unlock_all)
 
 
 class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):

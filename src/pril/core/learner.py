@@ -492,7 +492,7 @@ class OnlineClassifier(OrdinalClassifier):
     def _check_fixed(self) -> None:
         for name, value in self._learned_with.items():
             now = getattr(self, name)
-            if now is not value and now != value:
+            if not _same(now, value):
                 raise InputError(
                     f"{name} was {value!r} when learning began and is {now!r} now: what was "
                     "learned has no meaning under it; set it back, or fit anew"
@@ -504,16 +504,19 @@ class OnlineClassifier(OrdinalClassifier):
 
     def _agreed_classes(self, table: ranking.Labels, classes: ArrayLike | None) -> Array:
         """Return the classes, if those known before, those named and those of y agree."""
-        agreed = getattr(self, "_agreed", None)  # the same object was checked before
-        named = [given for given in (self.classes, classes) if given is not None]
+        own: Any = self.classes
+        values = None if own is None else list(own)  # they may have changed in place
+        before, values_before = getattr(self, "_agreed", (None, None))
+        skip = own if own is before and values == values_before else None
+        named = [given for given in (own, classes) if given is not None]
         known: Array | None = getattr(self, "order_", None)
-        known = ranking.agreed_classes(table, known, named, skip=agreed)
-        self._agreed = self.classes
+        known = ranking.agreed_classes(table, known, named, skip=skip)
+        self._agreed = own, values
         return known
 
     def _fix_parameters(self) -> None:
         """Remember the parameters that cannot change once there is a model."""
-        self._learned_with = {name: getattr(self, name) for name in self._fixed}
+        self._learned_with = {name: _kept(getattr(self, name)) for name in self._fixed}
 
     def _layout(self) -> Layout:
         """Return the layout of the memory."""
@@ -587,3 +590,21 @@ class OnlineClassifier(OrdinalClassifier):
         # scikit-learn's accuracy check has classes without an order.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _kept(value: Any) -> Any:
+    """Return a parameter as it is now: a dict, list or array may be changed in place later."""
+    if isinstance(value, dict):
+        return {name: _kept(one) for name, one in value.items()}
+    return value.copy() if isinstance(value, list | np.ndarray) else value
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Tell whether a parameter is as it was."""
+    if now is before:
+        return True
+    if isinstance(now, dict) and isinstance(before, dict):
+        return now.keys() == before.keys() and all(_same(now[name], before[name]) for name in now)
+    if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
+        return np.array_equal(now, before)
+    return bool(now == before)

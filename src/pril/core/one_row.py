@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop, ranking
-from pril.core.classifier import label_weights, read_weights
+from pril.core.classifier import aside, label_weights, read_weights
 from pril.core.learner import OnlineClassifier
 from pril.core.rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
@@ -68,6 +68,7 @@ class Stream:
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         self.model = model
         self.unknown = unknown
+        self._shared = aside(model)  # its lock is held by the thread that uses the model
         self._grows = not model._has_learned()
         self._begin()
 
@@ -153,23 +154,24 @@ class Stream:
             How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
             ignored.
         """
-        try:
-            lo, hi = self._intervals[y]
-            if type(x) is dict and len(x) == self._width:
-                self._pack(*self._values(x))
-            elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
-                self._row[:] = x
+        with self._shared.lock:
+            try:
+                lo, hi = self._intervals[y]
+                if type(x) is dict and len(x) == self._width:
+                    self._pack(*self._values(x))
+                elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
+                    self._row[:] = x
+                else:
+                    raise KeyError
+                if sample_weight != 1.0 or self.model._memory is not self._memory:
+                    raise KeyError
+                if self._inspect is not None:
+                    self._inspect()
+            except NOT_FAST:
+                self._learn_any(x, y, sample_weight)
             else:
-                raise KeyError
-            if sample_weight != 1.0 or self.model._memory is not self._memory:
-                raise KeyError
-            if self._inspect is not None:
-                self._inspect()
-        except NOT_FAST:
-            self._learn_any(x, y, sample_weight)
-        else:
-            if self._learn(lo, hi) >= 0:
-                raise self._not_finite()
+                if self._learn(lo, hi) >= 0:
+                    raise self._not_finite()
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Learn from any row: check everything."""
@@ -252,10 +254,11 @@ class Stream:
         label : object
             One of the classes.
         """
-        return self._answers[self._rank(x)]
+        with self._shared.lock:
+            return self._answers[self._rank(x)]
 
     def _rank(self, x: Any) -> int:
-        """Score a row, and return its rank."""
+        """Score a row, and return its rank; the lock is held."""
         try:
             if type(x) is dict and len(x) == self._width:
                 self._pack(*self._values(x))
@@ -355,9 +358,10 @@ class ThresholdStream(Stream):
         score : float
             Comparable to the model's `thresholds_`.
         """
-        self._rank(x)
-        _, scores, unit = self._rating
-        return float(scores[0] / unit[0])
+        with self._shared.lock:
+            self._rank(x)
+            _, scores, unit = self._rating
+            return float(scores[0] / unit[0])
 
 
 class ProbabilityStream(ThresholdStream):
@@ -376,10 +380,11 @@ class ProbabilityStream(ThresholdStream):
         probabilities : dict
             Of each class, lowest first; they add up to 1.
         """
-        self._rank(x)
-        cut, scores, _ = self._rating
-        logs = self.model._log_probabilities(scores[np.newaxis], cut)
-        return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
+        with self._shared.lock:
+            self._rank(x)
+            cut, scores, _ = self._rating
+            logs = self.model._log_probabilities(scores[np.newaxis], cut)
+            return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
 
 
 def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> Stream:
@@ -397,9 +402,10 @@ class StreamMixin:
     def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> Any:
         """Learn and predict one row at a time, in about a microsecond.
 
-        The model has learned every row as soon as `learn_one` returns. A stream belongs to one
-        thread. If the model learns by other means, `fit` or `partial_fit`, the stream goes on from
-        there. The stream uses the parameters that the model had when it began or last started over.
+        The model has learned every row as soon as `learn_one` returns. Threads may share a stream:
+        they take turns. If the model learns by other means, `fit` or `partial_fit`, the stream goes
+        on from there. The stream uses the parameters that the model had when it began or last
+        started over.
 
         Parameters
         ----------
