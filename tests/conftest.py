@@ -7,13 +7,12 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
-import compiled
 import forked
 
-# Workers inherit the environment of the process that starts them.
-if "NUMBA_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ |= compiled.environment()
+# Compiled code is kept between runs, for all processes of the tests.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent.parent / "output/numba"))
 os.environ.setdefault("MPLBACKEND", "agg")
 # There is a worker for every core.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -110,6 +111,22 @@ def test_copies_do_not_share_what_is_changed_in_place(copied):
         assert not same(learned(one), before)
 
 
+def test_what_was_computed_from_an_undone_round_is_not_kept():
+    """Another thread may look at a model that learns in place, before the call fails."""
+    rng = np.random.default_rng(0)
+    first, undone, other = (sparse_row(rng, "good", WIDE) for _ in range(3))
+    model = PRIL(classes=[1, 2, 3]).partial_fit(first, [1])
+    memory = model.memory_
+    with suppress(KeyboardInterrupt), memory.unchanged_on_failure(undone.indices):
+        model.partial_fit(undone, [3])
+        assert model.memory_ is memory
+        assert model.coef_.any()
+        raise KeyboardInterrupt
+    model.partial_fit(other, [3])
+    twin = PRIL(classes=[1, 2, 3]).partial_fit(first, [1]).partial_fit(other, [3])
+    assert same(learned(model), learned(twin))
+
+
 # --- Parameters that are remembered --------------------------------------------------------------
 
 
@@ -157,3 +174,18 @@ def test_remembered_parameters_are_those_of_the_memory(model, acts, seed):
         fresh = pickle.loads(pickle.dumps(model))  # noqa: S301
         for part, other in zip(spoken(model, X), spoken(fresh, X), strict=True):
             np.testing.assert_array_equal(part, other)
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_classes_that_change_in_place_are_refused(kind):
+    classes = kind([1, 2, 3])
+    model = PRIL(classes=classes)
+    for _ in range(3):
+        model.partial_fit([[1.0]], [3])
+    classes[:] = [3, 2, 1]
+    for learn in (lambda: model.partial_fit([[1.0]], [3]), model.stream):
+        with pytest.raises(ValueError, match=r"classes must stay the same: \[1, 2, 3\] were"):
+            learn()
+    assert model.predict([[1.0]]) == [3]
+    classes[:] = [1, 2, 3]
+    assert model.partial_fit([[1.0]], [3]).t_ == 4

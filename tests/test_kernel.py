@@ -627,3 +627,25 @@ def test_scores_that_overflow_are_refused(budget):
         assert model.dual_coef_.tolist() == before
         with pytest.raises(ValueError, match="kernel='linear' gives scores that are not finite"):
             model.predict(rows)
+
+
+@pytest.mark.parametrize("value", [2.0, [1.0, 2.0], np.array([1.0, 2.0]), {"inner": [2.0]}])
+def test_parameters_of_a_kernel_that_change_in_place_are_refused(value):
+    def weighted(x, other, scale):
+        factor = scale["inner"] if isinstance(scale, dict) else scale
+        return float(np.dot(np.multiply(x, factor), other))
+
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), [1, 2, 3]
+    parameters = {"scale": value}
+    model = KernelPRIL(kernel=weighted, kernel_params=parameters).fit(X, y)
+    before = model.predict(X)
+    if isinstance(value, float):
+        parameters["scale"] = 3.0
+    else:
+        (value["inner"] if isinstance(value, dict) else value)[0] = 3.0
+    for call in (lambda: model.predict(X), lambda: model.partial_fit(X, y)):
+        with pytest.raises(ValueError, match=r"kernel_params was .* when learning began and is"):
+            call()
+    if isinstance(value, float):
+        parameters["scale"] = 2.0
+        np.testing.assert_array_equal(model.predict(X), before)

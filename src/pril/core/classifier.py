@@ -129,7 +129,8 @@ class Aside:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by the thread that learns
         self.valid: list[Any] | None = None  # hyper-parameters that were validated last
-        self.agreed: tuple[Any, Any] = (None, None)  # parameter and classes that were compared last
+        # The parameter `classes`, its values, and the model's classes: compared last.
+        self.agreed: tuple[Any, Any, Any] = (None, None, None)
 
 
 _asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
@@ -141,9 +142,14 @@ def aside(estimator: Any) -> Aside:
     return _asides.setdefault(estimator, Aside()) if found is None else found
 
 
+def _unlock_all() -> None:
+    for one in _asides.values():
+        one.lock = threading.RLock()
+
+
 if hasattr(os, "register_at_fork"):
     # In a forked process, the threads that hold the locks do not exist.
-    os.register_at_fork(after_in_child=_asides.clear)
+    os.register_at_fork(after_in_child=_unlock_all)
 
 
 @contextmanager

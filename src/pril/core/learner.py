@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning
@@ -206,7 +207,7 @@ class OnlineClassifier(OrdinalClassifier):
             known.valid = now
         for name, value in getattr(self, "learned_with_", {}).items():
             current = getattr(self, name)
-            if current is not value and current != value:
+            if not _same(current, value):
                 raise InputError(
                     f"{name} was {value!r} when learning began and is {current!r} now: what was "
                     "learned has no meaning under it; set it back, or fit anew"
@@ -250,3 +251,14 @@ class OnlineClassifier(OrdinalClassifier):
         # scikit-learn's accuracy check has classes without an order.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Tell whether a parameter is as it was."""
+    if now is before:
+        return True
+    if isinstance(now, dict) and isinstance(before, dict):
+        return now.keys() == before.keys() and all(_same(now[name], before[name]) for name in now)
+    if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
+        return np.array_equal(now, before)
+    return bool(now == before)

@@ -150,20 +150,29 @@ def agreed_classes(
     model: OnlineClassifier, table: ranking.Labels, classes: ArrayLike | None
 ) -> Array:
     """Return the classes, if those known before, those named and those of y agree."""
+    own: Any = model.classes
+    values = None if own is None else list(own)  # they may have changed in place
     known: Array | None = getattr(model, "order_", None)
-    named = [given for given in (model.classes, classes) if given is not None]
     beside = aside(model)
-    named_before, known_before = beside.agreed
-    skip = named_before if known_before is known else None
+    before, values_before, known_before = beside.agreed
+    skip = own if own is before and values == values_before and known is known_before else None
+    named = [given for given in (own, classes) if given is not None]
     known = ranking.agreed_classes(table, known, named, skip=skip)
-    beside.agreed = model.classes, known
+    beside.agreed = own, values, known
     return known
 
 
 def begin(model: OnlineClassifier, rows: Any = None) -> None:
     """Let a learner that knows its features and classes begin, with rows like these."""
-    model.learned_with_ = {name: getattr(model, name) for name in model.fixed_parameters}
+    model.learned_with_ = {name: _kept(getattr(model, name)) for name in model.fixed_parameters}
     model.memory_ = model.engine.blank(model.n_features_in_, len(model.order_), rows)
+
+
+def _kept(value: Any) -> Any:
+    """Return a parameter as it is now: a dict, list or array may be changed in place later."""
+    if isinstance(value, dict):
+        return {name: _kept(one) for name, one in value.items()}
+    return value.copy() if isinstance(value, list | np.ndarray) else value
 
 
 def begin_with(model: OnlineClassifier, X: Any, classes: Any) -> None:

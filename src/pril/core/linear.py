@@ -67,9 +67,10 @@ class LinearMixin(ABC):
     def stream(self: Any, *, unknown: Literal["error", "ignore"] = "error") -> Any:
         """Learn and predict one row at a time, in about a microsecond.
 
-        The model has learned every row as soon as `learn_one` returns. A stream belongs to one
-        thread. If the model learns by other means, `fit` or `partial_fit`, the stream goes on from
-        there. The stream uses the parameters that the model had when it began or last started over.
+        The model has learned every row as soon as `learn_one` returns. Threads may share a stream:
+        they take turns. If the model learns by other means, `fit` or `partial_fit`, the stream goes
+        on from there. The stream uses the parameters that the model had when it began or last
+        started over.
 
         Parameters
         ----------

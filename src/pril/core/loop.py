@@ -23,8 +23,8 @@ Ties:
 walk along it needs no bounds. Thresholds are ordered (Lemma 1), so a round without a violation
 costs two comparisons. ``n`` holds integers in float64: exact up to 2**53.
 
-This is the only file that imports numba: numba's disk cache notices edits of the file of the
-compiled caller only, so a rule kept elsewhere would go stale silently.
+The compiled code is kept on disk by `code_cache`, which names all modules that may have any: a rule
+kept elsewhere would go stale silently.
 """
 
 import logging
@@ -38,6 +38,8 @@ from llvmlite import ir
 from numba import config, njit, typeof, types
 from numba.core import cgutils, event
 from numba.extending import intrinsic, overload
+
+from pril.core.code_cache import cached
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,8 @@ BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 INNER: Any = BARE | {"no_cpython_wrapper": True}
 INLINE: Any = INNER | {"forceinline": True}
 
-entry = _njit(**BARE, cache=True)  # called from Python
+entry = cached(**BARE)  # called from Python
+alone = cached(**BARE | {"nogil": False})  # likewise, and no other thread of Python runs meanwhile
 own_function = _njit(**INNER)  # too long, or called too rarely, to be inlined
 part_of_loop = _njit(**INLINE)  # inlined by LLVM
 inserted = _njit(inline="always", _nrt=False)  # inlined by numba: no other way returns views
@@ -952,7 +955,7 @@ def weigh_classes(trust, evidence, lo, hi, K, q):
             q[k] *= most
 
 
-@njit(nogil=True, cache=True)
+@cached(nogil=True)
 def label_chances(trust, own, intervals, q):
     """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
     evidence = evidence_of(own, q.shape[1])
@@ -1326,7 +1329,7 @@ def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk)
     return walk(rows, intervals, order, rule, model, extras)
 
 
-@entry
+@alone
 def predicting(geometry, numbers, integers, w, cut):
     """Write the weights and thresholds that predict, those of the mean where there is one.
 
@@ -1461,7 +1464,7 @@ def _copy_interpreted(source, target):
 copy_values = _copy_interpreted if config.DISABLE_JIT else _copy_compiled  # type: ignore[attr-defined]
 
 
-@entry
+@alone
 def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
     """Learn the row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
@@ -1511,7 +1514,7 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
     return bad
 
 
-@entry
+@alone
 def rate_row(rule, geometry, numbers, integers, desk, note):
     """Score the row and return its rank, or -1 if its scores are not finite."""
     n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1

@@ -89,6 +89,7 @@ class Memory:
         self.layout = layout
         self.numbers = numbers
         self.integers = integers
+        self._version = object()  # another one after each undo
         self._predicting: Any = None
 
     @classmethod
@@ -217,21 +218,22 @@ class Memory:
             yield
         except BaseException:
             wide[:, columns], tail[:], self.integers[:] = before
+            self._version = object()
             raise
 
     def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
         """Return the weights and thresholds that predict, and the number that divides them.
 
-        They are computed once after each round.
+        They are computed once after each round, and again if rounds were undone.
         """
-        rounds = int(self.integers[0])
-        if self._predicting is None or self._predicting[0] != rounds:
+        now, found = (self._version, int(self.integers[0])), self._predicting
+        if found is None or found[0] != now:
             w = np.empty((self.layout.n_scores, self.layout.n_features + 1))
             cut = np.empty(self.layout.n_classes + 1)
             unit = loop.predicting(geometry, self.numbers, self.integers, w, cut)
-            self._predicting = rounds, (w, cut, unit)
-        found: tuple[Array, Array, float] = self._predicting[1]
-        return found
+            self._predicting = found = now, (w, cut, unit)
+        values: tuple[Array, Array, float] = found[1]
+        return values
 
 
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, loop, ranking
-from pril.core.classifier import label_weights, read_weights, unchanged_on_failure
+from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
 from pril.core.logistic import log_probabilities
 from pril.core.rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
@@ -72,6 +72,7 @@ class RowStream:
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         self.model = model
         self.unknown = unknown
+        self._shared = aside(model)  # its lock is held by the thread that uses the model
         self.grows = not learning.has_learned(model)  # a dict may bring new features
         self._begin()
 
@@ -155,23 +156,24 @@ class RowStream:
             How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
             ignored.
         """
-        try:
-            lo, hi = self._intervals[y]
-            if type(x) is dict and len(x) == self._width:
-                self._pack(*self._values(x))
-            elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
-                self._row[:] = x
+        with self._shared.lock:
+            try:
+                lo, hi = self._intervals[y]
+                if type(x) is dict and len(x) == self._width:
+                    self._pack(*self._values(x))
+                elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
+                    self._row[:] = x
+                else:
+                    raise KeyError
+                if sample_weight != 1.0 or self.model.memory_ is not self._memory:
+                    raise KeyError
+                if self._inspect is not None:
+                    self._inspect()
+            except NOT_FAST:
+                self._learn_any(x, y, sample_weight)
             else:
-                raise KeyError
-            if sample_weight != 1.0 or self.model.memory_ is not self._memory:
-                raise KeyError
-            if self._inspect is not None:
-                self._inspect()
-        except NOT_FAST:
-            self._learn_any(x, y, sample_weight)
-        else:
-            if self._learn(lo, hi) >= 0:
-                raise self._not_finite()
+                if self._learn(lo, hi) >= 0:
+                    raise self._not_finite()
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Learn from any row: check everything."""
@@ -254,10 +256,11 @@ class RowStream:
         label : object
             One of the classes.
         """
-        return self._answers[self._rank(x)]
+        with self._shared.lock:
+            return self._answers[self._rank(x)]
 
     def _rank(self, x: Any) -> int:
-        """Score a row, and return its rank."""
+        """Score a row, and return its rank; the lock is held."""
         try:
             if type(x) is dict and len(x) == self._width:
                 self._pack(*self._values(x))
@@ -357,9 +360,10 @@ class RowStream:
         score : float
             Comparable to the model's `thresholds_`.
         """
-        self._rank(x)
-        _, scores, unit = self._rating
-        return float(scores[0] / unit[0])
+        with self._shared.lock:
+            self._rank(x)
+            _, scores, unit = self._rating
+            return float(scores[0] / unit[0])
 
     @available_if(lambda self: hasattr(self.model, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
@@ -375,10 +379,11 @@ class RowStream:
         probabilities : dict
             Of each class, lowest first; they add up to 1.
         """
-        self._rank(x)
-        cut, scores, _ = self._rating
-        logs = log_probabilities(scores[np.newaxis], cut)
-        return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
+        with self._shared.lock:
+            self._rank(x)
+            cut, scores, _ = self._rating
+            logs = log_probabilities(scores[np.newaxis], cut)
+            return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
 
 
 def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> RowStream:

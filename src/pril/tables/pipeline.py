@@ -57,7 +57,7 @@ class Pipeline(pipeline.Pipeline):
         """Predict and learn one row at a time, without the cost of a table of one row.
 
         The steps before the learner must be fitted, and stay as they are. The learner goes on
-        learning in place. A stream belongs to one thread.
+        learning in place. Threads may share a stream: they take turns.
 
         Returns
         -------
@@ -101,12 +101,12 @@ class PipelineStream:
         from pril.tables.encoder import ColumnEncoder
         from pril.tables.stream_rows import CellEncoder
 
-        steps = self._parts.steps
-        self._encode: CellEncoder | None = None
+        steps, encode = self._parts.steps, None
         if steps and isinstance(steps[0][1], ColumnEncoder):
-            self._encode, steps = CellEncoder(steps[0][1]), steps[1:]
+            encode, steps = CellEncoder(steps[0][1]), steps[1:]
         self._further = pipeline.Pipeline(steps) if steps else None
         self._names = getattr(self.model, "feature_names_in_", None)
+        self._encode: CellEncoder | None = encode  # last: another thread may be predicting
 
     def __copy__(self) -> PipelineStream:
         return copy.deepcopy(self)  # a copy learns alone

@@ -6,8 +6,6 @@ Ranks are 0..K-1. With f the score of a row, E = exp(f) and odds_k = exp(-theta_
 
 so that a row needs one exponential. The kinds of ranges that occur are numbered; row i has kind
 ``group[i]``.
-
-This file stands alone: numba's cache notices edits of the file of a compiled function only.
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ from math import exp, isnan, log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-compiled: Any = njit(nogil=True, cache=True, error_model="numpy")
+from pril.core.code_cache import cached
+
+compiled: Any = cached(nogil=True, error_model="numpy")
 
 FARTHEST = 300.0  # scores and thresholds beyond it are as good as infinite; exp(600) is finite
 LEAST = 1e-12  # the least probability of a class

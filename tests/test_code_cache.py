@@ -1,0 +1,218 @@
+"""Compiled code that processes share."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core import config
+
+import pril
+from pril.core import code_cache
+
+# Two types of one name, whose fields are in another order.
+MODULES = {
+    "steps.py": "from pril.core.code_cache import cached\n"
+    "half = cached()(lambda x: x / 2 if x > 2 else x)\n"
+    "double = cached()(lambda x: x * 2)\n"
+    "adding = lambda one: cached()(lambda x: x + one)\n"
+    "second = cached()(lambda values: values[1])\n"
+    "x_of = cached()(lambda point: point.x)\n",
+    "here.py": "from typing import NamedTuple\nclass Point(NamedTuple):\n    x: int\n    y: int\n",
+    "there.py": "from typing import NamedTuple\nclass Point(NamedTuple):\n    y: int\n    x: int\n",
+}
+
+# The process says when it is about to give a file of compiled code its name, and waits.
+PROGRAM = """
+import os, sys
+def wait(event, arguments):
+    if event == "os.rename" and str(arguments[1]).startswith(os.environ["NUMBA_CACHE_DIR"]):
+        print("waiting", flush=True)
+        sys.stdin.readline()
+sys.addaudithook(wait)
+import steps
+print(repr(steps.half({value})), sum(steps.half.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder for compiled code, and a module of functions that keep theirs in it."""
+    for name, source in MODULES.items():
+        (tmp_path / name).write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "steps.py" / "not a folder"))
+    yield tmp_path / "cache" / "pril"
+    for name in MODULES:
+        sys.modules.pop(Path(name).stem, None)
+
+
+def fresh():
+    """Import the functions as another process would: nothing is compiled yet."""
+    sys.modules.pop("steps", None)
+    return importlib.import_module("steps")
+
+
+def hits(function):
+    return sum(function.stats.cache_hits.values())
+
+
+def process(folder, value, **variables):
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(folder.parent),
+        "PYTHONPATH": os.pathsep.join([str(folder.parent.parent), *sys.path]),
+        **variables,
+    }
+    command = [sys.executable, "-c", PROGRAM.format(value=value)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+
+def answer(one):
+    """Let a process go on to its end; return what it says last."""
+    said, _ = one.communicate()
+    assert one.returncode == 0
+    return said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("named", [pytest.param(0, marks=pytest.mark.slow), 1])
+def test_processes_that_compile_at_once_cannot_take_each_others_code(folder, named):
+    """One is killed after it has named so many files, when the other has named all of its own."""
+    one, other = process(folder, 3), process(folder, 3.5)
+    for each in (one, other):
+        assert each.stdout.readline() == "waiting\n"  # it has compiled, and found no file
+    assert answer(one) == "1.5 0"
+    for _ in range(named):
+        other.stdin.write("\n")
+        other.stdin.flush()
+        other.stdout.readline()
+    other.kill()
+    other.communicate()
+    assert answer(process(folder, 3.5)) == f"1.75 {named}"
+
+
+@pytest.mark.slow
+def test_another_processor_compiles_for_itself(folder):
+    assert answer(process(folder, 3, NUMBA_CPU_NAME="generic")) == "1.5 0"
+    assert answer(process(folder, 3)) == "1.5 0"
+    assert answer(process(folder, 3, NUMBA_CPU_NAME="generic")) == "1.5 1"
+
+
+def test_damaged_files_are_written_anew(folder):
+    assert fresh().half(3) == 1.5
+    (path,) = folder.iterdir()
+    good = path.read_bytes()
+    flipped = bytearray(good)
+    flipped[len(good) // 2] ^= 1
+    for damaged in (b"", good[:10], good[:32], good[:-1], good + b"0", bytes(flipped)):
+        path.write_bytes(damaged)
+        half = fresh().half
+        assert half(3) == 1.5
+        assert hits(half) == 0
+        half = fresh().half
+        assert half(3) == 1.5
+        assert hits(half) == 1
+        assert list(folder.iterdir()) == [path]
+
+
+def test_types_of_one_name_have_their_own_code(folder):
+    here, there = (importlib.import_module(name).Point(1, 2) for name in ("here", "there"))
+    for _ in range(2):
+        assert fresh().x_of(here) == 1
+        assert fresh().x_of(there) == 2
+
+
+def test_functions_of_one_name_have_their_own_code(folder):
+    for _ in range(2):
+        steps = fresh()
+        assert [steps.half(3), steps.double(3)] == [1.5, 6]
+
+
+def test_a_function_made_of_values_is_not_kept(folder):
+    steps = fresh()
+    assert [steps.adding(one)(3) for one in (1, 2)] == [4, 5]
+    assert not folder.exists()
+
+
+def test_a_type_that_has_moved_is_compiled_for_again(folder):
+    assert fresh().x_of(importlib.import_module("here").Point(1, 2)) == 1
+    del sys.modules["here"]
+    (folder.parent.parent / "here.py").write_text("")
+    assert fresh().x_of(importlib.import_module("there").Point(1, 2)) == 2
+
+
+def test_checks_that_are_asked_for_are_made(folder, monkeypatch):
+    values = np.array([1.0, 2.0])
+    assert fresh().second(values) == 2.0
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    with pytest.raises(IndexError):
+        fresh().second(values[:1])
+
+
+def test_the_first_folder_that_can_be_written_is_used(folder, monkeypatch):
+    (folder.parent.parent / "file").write_text("")
+    monkeypatch.setattr(config, "CACHE_DIR", str(folder.parent.parent / "file"))
+    assert fresh().half(3) == 1.5
+    beside = folder.parent.parent / "__pycache__"
+    (path,) = beside.glob("*.compiled")
+    half = fresh().half
+    assert half(3) == 1.5
+    assert hits(half) == 1
+    # Code that came with an image is used, whoever may write there.
+    monkeypatch.setattr(config, "CACHE_DIR", str(folder.parent))
+    half = fresh().half
+    assert half(3) == 1.5
+    assert hits(half) == 1
+    path.unlink()
+
+
+def test_without_a_folder_every_process_compiles(folder, monkeypatch):
+    """The disk is full, or no folder can be written."""
+    home = folder.parent.parent
+    (home / "file").write_text("")
+    (home / "__pycache__").write_text("")
+    monkeypatch.setattr(config, "CACHE_DIR", str(home / "file"))
+    before = sorted(home.iterdir())
+    half = fresh().half
+    assert half(3) == 1.5
+    assert sorted(home.iterdir()) == before
+
+
+def test_a_full_disk_leaves_nothing(folder, full_disk):
+    steps = fresh()
+    with full_disk(1000):
+        assert steps.half(3) == 1.5
+    home = folder.parent.parent
+    found = [path for path in home.rglob("*") if path.name.startswith("steps.")]
+    assert found == [home / "steps.py"]
+
+
+def imports(path):
+    """Yield the modules, and names in them, that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_a_change_of_any_compiled_module_is_noticed():
+    """All that can be part of compiled code is in modules whose source is in the names of files."""
+    source = Path(pril.__file__).parent
+    listed = {f"pril.{name}" for name in code_cache.MODULES}
+    modules = {}
+    for path in source.rglob("*.py"):
+        name = ".".join(("pril", *path.relative_to(source).with_suffix("").parts))
+        modules[name.removesuffix(".__init__")] = set(imports(path))
+    for name, imported in modules.items():
+        if {"numba", "llvmlite", "pril.core.code_cache"} & imported:
+            assert name in listed, name
+        if name in listed:
+            assert imported & modules.keys() - {"pril.core"} <= listed, name
