@@ -948,7 +948,8 @@ ROUNDING = 1e-9
 # equally often, or by offsets that all classes share: a row of class y is given y - a .. y + b, cut
 # off at the ends of the scale. An offset that leaves a single class there is drawn again. Offsets
 # make narrow ranges only, of up to three classes; wider ranges are always taken to be at random.
-# The two are compared by the likelihood of each row before it is learned.
+# The two are compared by the likelihood of each row before it is learned. `coarsening.py` has the
+# same for learners that see all rows at once, and its order of the offsets.
 
 AUTO, RANDOM, OFFSETS = 0, 1, 2
 DOWN, UP = (0, 1, 0, 1, 2), (1, 0, 2, 1, 0)  # a and b of each offset
@@ -962,7 +963,7 @@ LEAST_KEPT = 0.01  # the least share of offsets that are not drawn again; bounds
 @part_of_loop
 def row_weight(evidence):
     """Return the mean weight of a row: what a row of a prior weighs."""
-    return evidence.labels[0] / evidence.seen[0]
+    return evidence.labels[0] / evidence.seen[0] if evidence.seen[0] > 0.0 else 1.0
 
 
 @part_of_loop
@@ -1020,6 +1021,14 @@ def write_given(shares, lo, hi, K, given):
 
 
 @part_of_loop
+def uses_offsets(rule, evidence, unit):
+    """Tell whether narrow ranges are taken to be made by offsets."""
+    labels = evidence.labels
+    favoured = (evidence.advantage[0] > ROUNDING * unit) & (labels[1] >= labels[2])
+    return (rule.coarsening == OFFSETS) | ((rule.coarsening == AUTO) & favoured)
+
+
+@part_of_loop
 def weigh_classes(rule, evidence, lo, hi, K, q, shares, given):
     """Write to q the chance that a row of each class in lo..hi has this label, the largest being 1.
 
@@ -1040,8 +1049,7 @@ def weigh_classes(rule, evidence, lo, hi, K, q, shares, given):
         unit = row_weight(evidence)
         write_shares(evidence, unit, shares)
         write_given(shares, lo, hi, K, given)
-        favoured = (evidence.advantage[0] > ROUNDING * unit) & (labels[1] >= labels[2])
-        by_offsets = favoured | (rule.coarsening == OFFSETS)
+        by_offsets = uses_offsets(rule, evidence, unit)
         if by_offsets:
             share = (labels[1] + 0.5 * unit) / (labels[0] + 0.5 * unit)  # of narrow ranges
     most = 0.0
@@ -1104,6 +1112,18 @@ def label_chances(rule, own, intervals, q):
             q[t, lo] = 1.0
         elif lo < hi:
             weigh_classes(rule, evidence, lo, hi, q.shape[1], q[t, lo:], shares, given)
+
+
+@entry
+def coarsening(rule, own, n_classes, shares):
+    """Write the shares of offsets; return whether they are used, and the evidence for them.
+
+    The evidence is a difference of log-likelihoods, in rows of mean weight.
+    """
+    evidence = evidence_of(own, n_classes)
+    unit = row_weight(evidence)
+    write_shares(evidence, unit, shares)
+    return uses_offsets(rule, evidence, unit), evidence.advantage[0] / unit
 
 
 @part_of_loop

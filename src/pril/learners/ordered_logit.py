@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityClassifier
+from pril.core.coarsening import OFFSETS, Coarsening
 from pril.core.learner import OnlineClassifier
 from pril.core.memory import Memory
 from pril.core.one_row import ProbabilityStream, StreamMixin
@@ -78,6 +80,11 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    coarsening_ : Coarsening
+        How classes become ranges, as the labels so far show it: `mechanism` ("random" or
+        "offsets"), `shares` of the offsets, and `evidence`, by how much offsets predicted the
+        labels better than "random" did, as a difference of log-likelihoods. Printed, it is a
+        sentence.
     n_mistakes_ : int
         Rounds in which the score was on the wrong side of a threshold.
     %(n_updates_)
@@ -191,6 +198,18 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         below = np.arange(1, n_classes)
         memory.state.n[:] = np.log(n_classes - below) - np.log(below)
         return memory
+
+    @property
+    def coarsening_(self) -> Coarsening:
+        """How classes become ranges, as the labels so far show it."""
+        check_is_fitted(self)
+        shares = np.empty(len(OFFSETS))
+        own, n_classes = self._memory.state.own, len(self.order_)
+        by_offsets, evidence = loop.coarsening(self._rule(), own, n_classes, shares)
+        compared = self.coarsening != "random"
+        return Coarsening.of(
+            "offsets" if by_offsets else "random", shares, evidence if compared else None
+        )
 
     def marginal_effects(self, X: Any) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
