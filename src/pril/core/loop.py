@@ -935,21 +935,20 @@ def range_offset(n_classes, lo, hi):
 
 # The least probability of a class in a gradient. A class with less has no share in a range.
 TINY = 1e-12
-# A smaller slope, or log-likelihood of a row, is a rounding error. Steps divide by the size of the
-# slopes, and would blow it up.
+# A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
 ROUNDING = 1e-9
-
-# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
-# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
-# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
-
 
 # Coarsening: how a class becomes a range. Either at random, where each class of a range is given it
 # equally often, or by offsets that all classes share: a row of class y is given y - a .. y + b, cut
 # off at the ends of the scale. An offset that leaves a single class there is drawn again. Offsets
 # make narrow ranges only, of up to three classes; wider ranges are always taken to be at random.
-# The two are compared by the likelihood of each row before it is learned. `coarsening.py` has the
-# same for learners that see all rows at once, and its order of the offsets.
+#
+# The two are compared by the likelihood of each row before it is learned. Offsets have the benefit
+# of the doubt: a model that learned at random may settle where the end classes have vanished, and
+# there the two explain labels equally well. Ranges that are a partition of the scale do not
+# overlap. They cannot come from offsets, and nothing is compared.
+#
+# `coarsening.py` has the same for learners that see all rows at once. Offsets are in its order.
 
 AUTO, RANDOM, OFFSETS = 0, 1, 2
 DOWN, UP = (0, 1, 0, 1, 2), (1, 0, 2, 1, 0)  # a and b of each offset
@@ -1091,9 +1090,9 @@ def learn_coarsening(evidence, lo, hi, K, weight, chances, shares, given):
         inside += chances[k]
         known += evidence.ranges[np.uintp(first + k)]
         classes += at_random[np.uintp(lo + k)]
-    # The prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
-    if classes > 0.0:
+    if classes > 0.0:  # at random, the other rows of these classes have other ranges
         evidence.labels[3] += weight * max(0.0, 1.0 - known / classes)
+    # The prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
     size = (2 * K - 3) * (hi - lo + 1) / K
     share = min(1.0, (known + SEEN * unit) / (classes + SEEN * unit * size))
     if overlap(evidence.labels):
@@ -1157,6 +1156,11 @@ def count_range(evidence, lo, hi, K, weight, shares, q):
         part = weight * shares[k]
         ranges[np.uintp(first + k)] += part
         total[np.uintp(lo + k)] += part
+
+
+# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
+# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
+# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
 
 
 @part_of_loop
