@@ -235,8 +235,8 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         >>> from pril import OrderedLogit
         >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
         >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
-        >>> model.marginal_effects(X).round(1)
-        array([[-0.1, -0.1,  0.2]])
+        >>> model.marginal_effects(X).round(2)
+        array([[-0.12, -0.02,  0.14]])
         """
         above = expit(self.latent(X)[:, np.newaxis] - self.thresholds_)
         slopes = np.mean(above * (1.0 - above), axis=0)  # of the chance to be above each threshold
