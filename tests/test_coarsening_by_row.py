@@ -301,6 +301,20 @@ def test_its_table_says_which_share_of_each_class_has_which_label(stream, kind):
     np.testing.assert_allclose(share * rows + exact, rows, atol=1e-9)
 
 
+@settings(max_examples=200)
+@given(st.randoms(use_true_random=False), st.sampled_from(KINDS))
+def test_no_number_in_a_file_keeps_it_from_being_read(random, kind):
+    X, y, rng = table(20, 7)
+    model = OrderedLogit(classes=range(5), coarsening=kind).partial_fit(X, pair_up(y, 5))
+    parts = model.memory_.parts()
+    for part in random.sample(model.memory_.layout.own, 3):
+        odd = [0.0, 5e-324, 1.0, 1e300, *([-1e300] if part.signed else [])]
+        parts[part.name][:] = random.choices(odd, k=parts[part.name].size)
+    found = model.coarsening_
+    assert str(found) in repr(found)
+    assert all(0.0 <= chance <= 1.0 for chances in found.table.values() for chance in chances)
+
+
 def test_it_can_be_read():
     X, y, rng = table(20_000, 6)
     model = OrderedLogit(classes=range(5)).partial_fit(X, shade(y, 5, UPWARDS, rng))

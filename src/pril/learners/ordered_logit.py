@@ -225,6 +225,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             counts, of_classes = ranges[start : start + high - low + 1], rows[low : high + 1]
             start += high - low + 1
             if counts.any():
+                counts = np.minimum(counts, of_classes)  # but for rounding, they are less
                 shares = np.divide(counts, of_classes, out=0.0 * counts, where=of_classes > 0.0)
                 table[low, high] = tuple(shares.tolist())
         return table
