@@ -96,8 +96,8 @@ def test_spellings_of_one_bracket_are_equal(text):
 
 
 REFUSED = {
-    "words": (["1-2", "many"], "row 1: 'many' cannot be read: it is not a bracket such as"),
-    "all of them": (["x", "1-2", "y", "x"], "row 0: 'x' .*nor can these be read: row 2: 'y'$"),
+    "words": (["1-2", "many"], "row 1: 'many' cannot be read: the word 'many' is not known; cor"),
+    "all of them": (["x", "1-2", "y", "x"], "row 0: 'x' .*nor can these be read: row 2: 'y'; correct"),
     "backwards": (["1-2", "5-3"], "row 1: '5-3' cannot be read: it ends below its start"),
     "a dot or thousands": (["1.250 to 3"], "row 0: .*1.250 may be a decimal number or thousands"),
     "a list": (["1,2,3 - 5"], "row 0: .*1,2,3 is not a number"),

@@ -323,8 +323,11 @@ def test_all_texts_that_cannot_be_read_are_named(good, bad, tmp_path, monkeypatc
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
     said = bad("fit", f"t.{suffix}", *fit)
     assert said.startswith(f"t.{suffix}, row 12: column 'income': 'a lot' cannot be read: ")
+    advice = "; correct the text, name it by --no-answer if it is one, or put the ends into two "
+    said, _, more = said.partition(advice)
+    assert more == "columns of numbers: --lower, --upper, --edges"
     assert said.endswith("; nor can these be read: row 121: 'about average'")
-    assert bad("fit", f"t.{suffix}", *fit, "--edges=20000,50000") == said
+    assert bad("fit", f"t.{suffix}", *fit, "--edges=20000,50000").partition(advice)[0] == said
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert bad("evaluate", "m.pril", f"t.{suffix}") == said
@@ -338,7 +341,7 @@ def test_texts_of_many_files_are_named_with_their_file(bad, tmp_path):
     write(tmp_path / "parts" / "b.csv", rows[100:])
     said = bad("fit", "parts", "--label=income", "--brackets", *SILENT)
     assert said.startswith("parts/a.csv, row 12: column 'income': 'a lot' cannot be read")
-    assert said.endswith("nor can these be read: parts/b.csv, row 21: 'average'")
+    assert "nor can these be read: parts/b.csv, row 21: 'average'; correct" in said
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class LabelColumns(NamedTuple):
     classes: tuple[str, ...] | None = None  # lowest first, as a user wrote them
     edges: tuple[float, ...] | None = None  # labels are the brackets between these numbers
     no_answer: tuple[str, ...] | None = None  # not None: cells are brackets as people write them
+    spelling: brackets.Spelling | None = None  # how brackets are written; None until it is known
 
     @classmethod
     def in_table(cls, table: Table, task: Task) -> Self:
@@ -97,12 +98,12 @@ class LabelColumns(NamedTuple):
 
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
-        found = brackets.Brackets(texts, (), "y", place)
+        found = brackets.Brackets(texts, (), "y", place, edges=self.edges or ())
         edges = self.edges or found.edges()
         if not edges:
-            reason = "there is only one bracket, so there is nothing to learn; pass the edges"
-            raise RowError("y", min(texts.values()), reason)
-        return self.in_brackets(edges)
+            reason = "there is only one bracket, so there is nothing to learn"
+            raise RowError("y", min(texts.values()), reason, hint="edges")
+        return self._replace(spelling=found.spelling).in_brackets(edges)
 
     @property
     def order(self) -> str:
@@ -153,9 +154,9 @@ class LabelColumns(NamedTuple):
             return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
         codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
         first = dict(zip(texts, np.unique(codes, return_index=True)[1].tolist(), strict=False))
-        bounds = brackets.Brackets(first, missing, "y", place).bounds(self.edges)
-        ends = np.array([*bounds.values(), (np.nan, np.nan)])[codes]
-        return self._as_labels(from_bounds(ends[:, 0], ends[:, 1], self.edges))
+        found = brackets.Brackets(first, missing, "y", place, self.spelling, self.edges)
+        classes = [ends or (np.nan, np.nan) for ends in found.classes(self.edges).values()]
+        return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
 
     def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""

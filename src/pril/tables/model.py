@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.brackets import Spelling
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.learner import Batch
 from pril.core.parts import Parts
@@ -154,7 +155,16 @@ class LoadedModel:
         missing = options.get("no_answer")
         if not isinstance(missing, list) or not all(isinstance(text, str) for text in missing):
             raise InputError(f"{self.path} is damaged: its texts that are no answer: {missing}")
-        return columns._replace(no_answer=tuple(missing))
+        columns = columns._replace(no_answer=tuple(missing))
+        if options.get("spelling") is None:  # written before models knew their unit
+            return columns
+        try:
+            spelling = Spelling.from_note(options["spelling"])
+        except InputError as error:
+            raise InputError(
+                f"{self.path} is damaged: how its texts are written: {error}"
+            ) from None
+        return columns._replace(spelling=spelling)
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""

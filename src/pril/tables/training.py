@@ -380,6 +380,9 @@ class Run:
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
         edges = self.labels.edges  # perhaps found in the table
+        options["edges"] = None if edges is None else list(edges)
+        if self.labels.spelling is not None:
+            options["spelling"] = self.labels.spelling._asdict()
         return {
             "table": self.table.name,
             "labels": list(task.labels),
@@ -402,7 +405,7 @@ class Run:
                 "guarantee": task.guarantee,
                 "calibration_rows": len(check.scores),
             },
-            "options": options | {"edges": None if edges is None else list(edges)},
+            "options": options,
         }
 
     def gather(self) -> tuple[Any, ranking.Labels]:
