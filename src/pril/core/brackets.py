@@ -11,6 +11,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -30,6 +31,7 @@ from pril.core.bracket_words import NO_ANSWER
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
+LARGEST_WHOLE = 1e15  # a float below it is written with all its digits
 HINT = "brackets"
 THOUSAND = 3  # the power of ten
 CUT_SHORT = "its first number may lack its thousands; write both in full"
@@ -91,6 +93,14 @@ def exact(value: float) -> Bracket:
     at = Decimal(repr(value))
     step = Decimal(1) if value.is_integer() else _step(at)
     return Bracket(at, at, True, True, step)
+
+
+def spelled(value: float) -> str:
+    """Return a number as text that nobody can take for another number: 1.234 as 1.234e0."""
+    if value.is_integer() and abs(value) < LARGEST_WHOLE:
+        return str(int(value))
+    text = repr(value)
+    return text if "e" in text else f"{text}e0"
 
 
 def _step(value: Decimal) -> Decimal:
@@ -255,7 +265,7 @@ class Brackets:
             # What a magnitude belongs to is known when all numbers are.
             spelling = Spelling.of(phrases.values())._replace(m=m, min=least, shares=True)
         self.read: dict[Cell, Bracket] = numbers | self._each(
-            phrases, lambda text, known=spelling: read(phrases[text], known)
+            phrases, partial(_read_one, phrases, spelling)
         )
         cuts = {_decimal(edge) for edge in edges}
         if not is_known:
@@ -346,6 +356,10 @@ class Brackets:
         """Return the lowest and the highest class of each text, None where it is no answer."""
         known = {text: covered(found, edges, self.spelling) for text, found in self.read.items()}
         return {text: known.get(text) for text in self.rows}
+
+
+def _read_one(phrases: dict[str, Phrase], spelling: Spelling, text: str) -> Bracket:
+    return read(phrases[text], spelling)
 
 
 def _decimal(value: float) -> Decimal:

@@ -12,6 +12,7 @@ from pril.core import brackets, ranking
 from pril.errors import InputError, RowError, shown
 from pril.labels import from_bounds
 from pril.tables.cells import (
+    BRACKET,
     MISSING,
     NUMBER,
     TEXT,
@@ -117,8 +118,9 @@ class LabelColumns(NamedTuple):
     @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
-        is_number = self.edges is not None and self.no_answer is None
-        return TEXT if self.text and not is_number else NUMBER
+        if self.no_answer is not None:
+            return BRACKET
+        return TEXT if self.text and self.edges is None else NUMBER
 
     def read(
         self, batch: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
@@ -146,7 +148,7 @@ class LabelColumns(NamedTuple):
     def _read_texts(self, batch: pa.RecordBatch, place: Callable[[int], str]) -> ranking.Labels:
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
-        words = read_words(column(batch, name), name)
+        words = _bracket_texts(column(batch, name), name)
         coded = words.dictionary_encode()
         texts, missing = coded.dictionary.to_pylist(), self.no_answer or ()
         if self.edges is None:
@@ -196,6 +198,14 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> r
     finite = values[np.isfinite(values)]
     is_whole = bool((finite == np.floor(finite)).all())
     return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
+
+
+def _bracket_texts(cells: pa.Array, name: str) -> pa.Array:
+    """Return a column as texts, null for what is missing; a number stays the number it is."""
+    if kind_of(cells.type) != "number" or pa.types.is_boolean(cells.type):
+        return read_words(cells, name)
+    numbers = read_numbers(cells, name).tolist()
+    return pa.array([None if np.isnan(cell) else brackets.spelled(cell) for cell in numbers], TEXT)
 
 
 def _numbers(cells: pa.Array, name: str) -> pa.Array:

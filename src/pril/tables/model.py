@@ -275,7 +275,7 @@ class LoadedModel:
         self._read_words_of(table)
         columns = self.label_columns(labels)
         if columns.no_answer is not None:
-            table.read_as_words(labels)
+            table.read_as_brackets(*labels)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0

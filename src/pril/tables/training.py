@@ -148,7 +148,9 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words((*task.text, *(task.labels if task.brackets else ())))
+        table.read_as_words(task.text)
+        for name in task.labels if task.brackets else ():
+            table.read_as_brackets(name)
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
