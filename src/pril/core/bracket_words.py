@@ -23,7 +23,7 @@ ENGLISH = {
     "c": "and_under and_below",
     ">": "over above more_than greater_than higher_than larger_than older_than longer_than",
     "g": "at_least no_less_than not_less_than no_fewer_than not_under",
-    "m": "at_most no_more_than not_more_than up_to_and_including not_over",
+    "m": "and_up_to at_most no_more_than not_more_than up_to_and_including not_over",
     "u": "up_to",
     "X": "max maximum",
     "I": "minimum",

@@ -15,6 +15,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from pril.core.bracket_grammar import (
     DASHES,
     LARGEST,
@@ -387,24 +389,18 @@ def covered(bracket: Bracket, edges: Sequence[float], spelling: Spelling) -> tup
         k = bisect.bisect_left(edges, value)
         return k < len(edges) and edges[k] == value
 
-    def next_step(value: Decimal) -> float | None:
-        after = float(value + bracket.step)
-        return after if spelling.in_steps and is_edge(after) else None
-
     if bracket.low is None:
         first = 0
     elif bracket.has_low:
         first = bisect.bisect_right(edges, float(bracket.low))
     else:
-        after = _above(bracket.low)
-        if not is_edge(after):
-            after = next_step(bracket.low) or after
+        after, next_step = _above(bracket.low), float(bracket.low + bracket.step)
+        if spelling.in_steps and is_edge(next_step) and not is_edge(after):
+            after = next_step
         first = bisect.bisect_right(edges, after)
     if bracket.high is None:
         return first, len(edges)
-    is_in = bracket.is_number or (
-        bracket.has_high and (is_edge(_above(bracket.high)) or next_step(bracket.high) is not None)
-    )
+    is_in = bracket.is_number or (bracket.has_high and is_edge(_above(bracket.high)))
     bisected = bisect.bisect_right if is_in else bisect.bisect_left
     return first, max(first, bisected(edges, float(bracket.high)))
 
@@ -456,24 +452,17 @@ class Ends:
 
     def are_in_steps(self, edges: Iterable[Decimal] = ()) -> bool:
         """Tell whether a text begins one step after another one ends: 0-17, 18-64."""
-        alone, steps = self._split_numbers()[0], self._steps()
-        self._alone = set(alone)
+        self._alone = set(self._split_numbers()[0])
         over = [low for low, text in self._low_out.items() if self._includes_its_start(text)]
-        begins = {*self._low_in, *alone, *over, *edges}
-        if not any(end + steps[end] in begins for end in (*self._high_in, *alone)):
+        begins = {*self._low_in, *over, *edges}
+        ends = {end: text for end, text in self._high_in.items() if end not in self._low_in}
+        if not any(end + self._wide[text].step in begins for end, text in ends.items()):
             return False
-        between = [
-            at
+        return not any(
+            low < at < low + self._wide[text].step
             for low, text in self._low_out.items()
             for at in self._numbers
-            if low < at < low + self._wide[text].step
-        ]
-        return not between
-
-    def _steps(self) -> dict[Decimal, Decimal]:
-        """Return in which step each upper end and each number is written."""
-        ends = {end: self._wide[text].step for end, text in self._high_in.items()}
-        return {at: step for at, (_, step) in self._numbers.items()} | ends
+        )
 
     def _split_numbers(self) -> tuple[list[Decimal], Decimal | None]:
         """Return the numbers that are brackets of their own, and one that is far from all brackets.
@@ -519,7 +508,39 @@ class Ends:
             cuts.discard(min(cuts))
         if cuts and max(cuts) < math.inf and max(cuts) not in starts:
             cuts.discard(max(cuts))
-        return sorted(cut for cut in cuts if math.isfinite(cut))
+        edges = sorted(cut for cut in cuts if math.isfinite(cut))
+        self._check(edges, highs)
+        return edges
+
+    def _check(self, edges: list[float], highs: Mapping[Cell, float]) -> None:
+        """Refuse texts that these edges would misread, because they contradict one another."""
+        spelling = Spelling(in_steps=self._is_stepwise)
+        written = {*self._low_in, *self._low_out, *self._high_in, *self._high_out}
+        step = min((found.step for found in self._wide.values()), default=Decimal(1))
+        points = set(self._numbers) | (written if self._is_stepwise else set())
+        for one, other in pairwise(sorted(written)):
+            if other - one > (step if self._is_stepwise else 0):
+                points.add((one + other) / 2)
+        at = np.array([float(point) for point in sorted(points)])
+        ranks = np.searchsorted(edges, at, side="right")
+        for text, found in self._wide.items():
+            low = -math.inf if found.low is None else float(found.low)
+            high = math.inf if found.high is None else float(found.high)
+            is_in = (at >= low if found.has_low else at > low) & (
+                at <= high if found.has_high else at < high
+            )
+            first, last = covered(found, edges, spelling)
+            wrong = is_in != ((ranks >= first) & (ranks <= last))
+            if found.high in self._low_in:
+                wrong &= at != high  # it belongs to the next
+            wrong &= ~((at > high) & (at < float(found.high or 0) + float(found.step)))
+            if found.low is not None and not found.has_low and self._includes_its_start(text):
+                wrong &= at != low
+            if found.high is not None and not found.has_high and highs[text] > high:
+                wrong &= at != high
+            if wrong.any():
+                number = float(at[np.argmax(wrong)])
+                raise self._conflict(text, f"does not fit the other brackets at {number:g}")
 
     def _includes_its_start(self, text: Cell) -> bool:
         """Tell whether "over 65" means 65 and more, as it does beside 18-64."""
@@ -533,6 +554,7 @@ class Ends:
             and low not in ends
             and low - step not in self._low_out
             and low + step not in begins
+            and low + step not in self._high_out
         )
 
     def _begin(self, text: Cell) -> float:
@@ -546,7 +568,8 @@ class Ends:
             return float(low)
         begins = {*self._low_in, *self._alone}
         is_cut = low in self._low_in or low in self._high_out
-        if self._is_stepwise and (low + step in begins or not is_cut):
+        follows = low + step in begins or not (is_cut or low + step in self._high_in)
+        if self._is_stepwise and follows:
             return float(low + step)
         if not is_cut or (low in self._numbers and low not in self._low_in):
             return _above(low)
@@ -565,15 +588,16 @@ class Ends:
         if not self._wide[text].has_high:
             others = {*self._numbers, *self._low_in, *self._high_in}
             is_open = self._wide[text].low is None
-            if is_open and high not in others and high + step not in self._high_out:
-                return after if after in starts else float(high)  # under 18, 19-64
-            return float(high)
-        if self._is_stepwise and after in starts:
+            is_free = is_open and high not in others and high + step not in self._high_out
+            return after if is_free and after in starts else float(high)  # under 18, 19-64
+        if after in starts and high not in self._low_in:
             return after
         if float(high) in starts:
             return float(high)
         if _above(high) in starts:
             return _above(high)
+        if self._is_stepwise:
+            return after
         if high not in self._numbers:
             return float(high)
         if high in self._high_out:
