@@ -517,7 +517,9 @@ class Ends:
         spelling = Spelling(in_steps=self._is_stepwise)
         written = {*self._low_in, *self._low_out, *self._high_in, *self._high_out}
         step = min((found.step for found in self._wide.values()), default=Decimal(1))
-        points = set(self._numbers) | (written if self._is_stepwise else set())
+        points = set(self._numbers)
+        if self._is_stepwise:
+            points |= {at for at in written if any(_holds(w, at) for w in self._wide.values())}
         for one, other in pairwise(sorted(written)):
             if other - one > (step if self._is_stepwise else 0):
                 points.add((one + other) / 2)
