@@ -225,7 +225,7 @@ REFUSED = {
     "a date": (["2020-05-01"], "row 0: .*more than two numbers"),
     "a fraction": (["12/24"], "row 0: .*the sign '/' is not known"),
     "a choice that is no range": (["1 or 5"], "row 0: .*the two numbers are not next to each other"),
-    "too large": (["1e400+"], "row 0: .*the number is too large"),
+    "too large": (["1e400+"], "row 0: .*the number is too large or too small"),
     "truth": ([True, "1+"], "row 0: True is neither a text nor a finite number"),
     "infinity": ([np.inf, "1+"], "row 0: inf is neither a text nor a finite number"),
     "texts that disagree": (["0-17", "under 17", "18+"], "row 0: '0-17' does not fit the other"),

@@ -315,21 +315,24 @@ def _numbers(values: Any, name: str) -> Array:
 def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     """Turn brackets written as text, such as incomes or ages, into intervals of classes.
 
-    These forms are understood, with thousands separators, currencies, units and dashes of any
-    kind:
+    These forms are understood, with magnitudes, currencies, units and dashes of any kind, in
+    English and with the same few words in German, French and Spanish:
 
     - ``20-50k``, ``20 to 50``, ``between 20 and 50``, ``$25,000 to under $50,000``: a range;
     - ``100k+``, ``65 or older``, ``at least 60``, ``> 60``, ``over 60``: open above;
     - ``<20k``, ``under 18``, ``up to 5``, ``5 or less``: open below;
     - ``42``: a number, known exactly.
 
-    ``0-17`` ends where ``18-64`` starts, and ``20-50k`` where ``50-100k`` starts.
+    A text is read only if every word and sign in it is known. What comma, dot and ``m`` mean is
+    decided once for the whole column, and texts that leave it open are refused; so are texts in
+    another unit or currency than the others. See the notes for the ends.
 
     Parameters
     ----------
     text : array-like of shape (n_samples,)
-        The brackets; numbers are allowed, too. A missing value, an empty text, "don't know", "no
-        answer", "not sure", "prefer not to say", "refused", "unknown" and "n/a" mean no label.
+        The brackets; numbers are allowed, too, and are never read as text. A missing value, an
+        empty text, "don't know", "no answer", "not sure", "prefer not to say", "refused", "unknown",
+        "n/a" and the like mean no label.
     edges : array-like of shape (n_classes - 1,), default=None
         The cut points between the classes, ascending. None takes those at which the brackets
         start and end, as `find_edges` returns them.
@@ -345,14 +348,22 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     Raises
     ------
     RowError
-        If texts cannot be read, with the row of each; or if they are in several units or
-        currencies.
+        If texts cannot be read, with the row of each; if they are in several units or currencies;
+        or if they contradict one another about an end.
 
     See Also
     --------
     find_edges : The cut points.
     bracket_names : Names of the classes.
     from_strings : Ranges of classes that have names or numbers, such as "good to excellent".
+
+    Notes
+    -----
+    An end that a text includes belongs to its bracket. Where another text begins at the same
+    number, the number belongs to that one: ``20-50k`` ends where ``50-100k`` starts. Where another
+    begins one step after, nothing is between them: ``0-17`` ends where ``18-64`` starts. "Over 65"
+    beside ``18-64`` means 65 and more, and "under 18" beside ``19-64`` means 18 and less. Where no
+    text begins, as with ``0-5`` and "more than 5", the edge is the next float above 5.
 
     Examples
     --------

@@ -46,7 +46,7 @@ _WORD = "|".join(
     for word in sorted(WORDS, key=len, reverse=True)
 )
 TOKEN = re.compile(
-    r" *(?:(?P<number>\d+(?:\.\d+)?e[+-]?\d+|\d+(?:[.,']\d+| \d{3}(?!\d))*)"
+    r" *(?:(?P<number>\d+(?:\.\d+)?e[+-]?\d{1,3}(?!\d)|\d+(?:[.,']\d+| \d{3}(?!\d))*)"
     rf"|(?P<word>(?:{_WORD})(?![^\W\d_]))"
     rf"|(?P<sign>{'|'.join(map(re.escape, sorted(SIGNS, key=len, reverse=True)))})"
     rf"|(?P<dash>[{DASHES}])|(?P<plus>\+))"
@@ -55,8 +55,15 @@ UNKNOWN = re.compile(r"[^\W\d_]+|\S")
 MILLIONS = re.compile(r"(?<=\d)( ?)MM\b")  # in capitals it is money, else millimetres
 
 # What comma and dot mean: each value of `Spelling.decimal`, with the separators of thousands and of
-# decimals. "" and "?" are for columns that do not tell; see `decide_decimal`.
-SEPARATORS = {"": (",", "."), "?": (",", "."), ".": (",", "."), ",": (".", ","), ".,": ("", ".,")}
+# decimals; see `decide_decimal`.
+SEPARATORS = {
+    "?": (",", "."),
+    ".": (",", "."),
+    ".3": (",", "."),
+    ",": (".", ","),
+    ",3": (".", ","),
+    ".,": ("", ".,"),
+}
 NUMBERS = {
     decimal: re.compile(
         rf"(?:\d+|[1-9]\d{{0,2}}([{thousands} '])\d{{3}}(?:\1\d{{3}})*)(?:[{point}](\d+))?"
@@ -64,7 +71,7 @@ NUMBERS = {
     for decimal, (thousands, point) in SEPARATORS.items()
 }
 EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")  # a decimal number, or thousands
-LARGEST = Decimal("1e300")
+SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")  # of numbers, without the sign
 MILLION, MINIMUM = "million", "minimum"  # what m and min may mean, besides units
 
 
@@ -140,7 +147,8 @@ class _Draft:
                 raise InputError(f"{shown(text)} follows another magnitude")
             self.letter = word.value
         elif word.kind == "magnitude":
-            if self.power is not None or self.letter or self.units - set(CURRENCIES):
+            is_full = "e" in self.digits or self.power is not None or self.letter
+            if is_full or self.units - set(CURRENCIES):
                 raise InputError(f"{shown(text)} cannot stand there")
             power, *units = word.value.split()
             self.has_billions = text in LONG_SCALE
@@ -238,7 +246,7 @@ def _phrase(roles: str, drafts: list[_Draft], last: str, *, is_foreign: bool) ->
     units = frozenset(unit for draft in drafts for unit in draft.units)
     rates = frozenset(rate for draft in drafts for rate in draft.rates)
     if len(units) > 1:
-        first, second = sorted(units)
+        first, second, *_ = sorted(units)
         raise InputError(f"it is in {second}, not in {first}; write all in one unit")
     if len(rates) > 1:
         raise InputError(f"it is per {' and per '.join(sorted(rates))}")
@@ -283,7 +291,8 @@ def number(digits: str, decimal: str) -> Decimal | None:
 
 
 def _is_unclear(digits: str, decimal: str) -> bool:
-    return decimal in ("?", ".,") or (decimal == "" and "." in digits)
+    """Tell whether 1.234 or 1,234 may be a decimal number or thousands."""
+    return decimal in ("?", ".,") or decimal in digits
 
 
 def why_no_number(digits: str, decimal: str) -> str:
@@ -291,33 +300,35 @@ def why_no_number(digits: str, decimal: str) -> str:
     if EITHER.fullmatch(digits) and _is_unclear(digits, decimal):
         mark = "dot" if "." in digits else "comma"
         return f"{digits} may be a decimal number or thousands; write it without the {mark}"
-    if any(number(digits, other) is not None for other in (".", ",")):
-        mark, meaning = (",", "decimals") if decimal == "," else (".", "decimals")
-        return (
-            f"{digits} is not a number where {shown(mark)} separates {meaning}, as in this column"
-        )
+    if any(number(digits, other) is not None for other in (".3", ",3")):
+        mark = "comma" if decimal.startswith(",") else "dot"
+        return f"{digits} is not a number where the {mark} separates decimals, as in this column"
     return f"{digits} is not a number"
 
 
 def decide_decimal(phrases: Iterable[Phrase]) -> str:
-    """Return what comma and dot mean in a column: the signs that separate decimals.
+    """Return what comma and dot mean in a column: the sign that separates decimals.
 
-    If nothing tells, it is "" where a comma separates thousands as in English, but a single dot may
-    be either; and "?" in a column of another language, where a comma may be either, too.
+    A 3 follows the sign if some number must have three decimals, as 0.125 does: without it, nobody
+    knows whether 1.250 is a thousand or one. If no sign tells, the dot separates decimals and the
+    comma thousands, as in English; in a column of another language that is unclear ("?"). If every
+    number is clear by itself, both signs may separate decimals.
     """
     phrases = list(phrases)
     digits = {q.digits for phrase in phrases for q in phrase.quantities if "e" not in q.digits}
-    fits = [
-        decimal
-        for decimal in (".", ",")
-        if all(number(part, decimal) is not None for part in digits)
-    ]
-    if len(fits) == 1:
-        return fits[0]
+    fits = [mark for mark in ".," if all(number(part, f"{mark}3") is not None for part in digits)]
+    if len(fits) > 1:
+        return "?" if any(phrase.is_foreign for phrase in phrases) else "."
     if not fits:
-        both = all(number(part, ".,") is not None for part in digits)
-        return ".," if both else "."
-    return "?" if any(phrase.is_foreign for phrase in phrases) else ""
+        return ".," if all(number(part, ".,") is not None for part in digits) else "."
+    [mark] = fits
+    return f"{mark}3" if any(_decimals(part, mark) == 3 for part in digits) else mark
+
+
+def _decimals(digits: str, mark: str) -> int:
+    """Return how many decimals a number must have; 0 if it may have none."""
+    match = NUMBERS[f"{mark}3"].fullmatch(digits)
+    return 0 if match is None or EITHER.fullmatch(digits) else len(match[2] or "")
 
 
 # --- What m and min mean -------------------------------------------------------------------------
@@ -369,6 +380,6 @@ def with_letters(phrase: Phrase, m: str, least: str) -> Phrase:
             ]
             phrase = phrase._replace(quantities=tuple(quantities))
     if len(phrase.units) > 1:
-        first, second = sorted(phrase.units)
+        first, second, *_ = sorted(phrase.units)
         raise InputError(f"it is in {second}, not in {first}; write all in one unit")
     return phrase

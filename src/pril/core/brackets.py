@@ -20,6 +20,8 @@ import numpy as np
 from pril.core.bracket_grammar import (
     DASHES,
     LARGEST,
+    SEPARATORS,
+    SMALLEST,
     Phrase,
     decide_decimal,
     decide_letter,
@@ -44,13 +46,14 @@ Cell = str | float  # a text, or a number that was never text
 class Spelling(NamedTuple):
     """How a column is written: what is decided once for all of its texts."""
 
-    decimal: str = ""  # what separates decimals: see `decide_decimal`
+    decimal: str = "."  # what separates decimals: see `decide_decimal`
     unit: str | None = None  # what is counted, a currency or another unit
     rate: str | None = None  # per week, per year
     m: str = ""  # MILLION, METRE, or unclear
     min: str = ""  # MINIMUM, MINUTE, or unclear
     shares: bool = False  # whether 1-5k is 1k to 5k
     in_steps: bool = False  # whether 0-17 is followed by 18
+    foreign: bool = False  # German, French or Spanish
 
     @classmethod
     def of(cls, phrases: Iterable[Phrase]) -> Self:
@@ -58,7 +61,12 @@ class Spelling(NamedTuple):
         phrases = list(phrases)
         units = [unit for phrase in phrases for unit in phrase.units]
         rates = [rate for phrase in phrases for rate in phrase.rates]
-        return cls(decide_decimal(phrases), next(iter(units), None), next(iter(rates), None))
+        return cls(
+            decide_decimal(phrases),
+            next(iter(units), None),
+            next(iter(rates), None),
+            foreign=any(phrase.is_foreign for phrase in phrases),
+        )
 
     @classmethod
     def from_note(cls, note: Any) -> Self:
@@ -69,7 +77,7 @@ class Spelling(NamedTuple):
             for name, value in note.items():
                 kinds = (str, type(None)) if usual[name] is None else (type(usual[name]),)
                 good &= isinstance(value, kinds)
-        if not good:
+        if not good or note["decimal"] not in SEPARATORS:
             raise InputError(f"expected {', '.join(usual)}, got {shown(note)}")
         return cls(**note)
 
@@ -121,7 +129,7 @@ def read(phrase: Phrase, spelling: Spelling) -> Bracket:
         If that is not clear.
     """
     _check_units(phrase, spelling)
-    if phrase.has_billions and spelling.decimal == "?":
+    if phrase.has_billions and spelling.foreign:
         raise InputError("a billion is not the same number in every language")
     ends, steps, powers = [], [], []
     for quantity in phrase.quantities:
@@ -131,8 +139,8 @@ def read(phrase: Phrase, spelling: Spelling) -> Bracket:
         steps.append(_step(value).scaleb(quantity.power or 0))
         ends.append(quantity.sign * value.scaleb(quantity.power or 0))
         powers.append(quantity.power)
-    if any(abs(end) > LARGEST for end in ends):
-        raise InputError("the number is too large")
+    if not all(end == 0 or SMALLEST <= abs(end) <= LARGEST for end in ends):
+        raise InputError("the number is too large or too small")
     unscaled = None
     if len(ends) == 2 and powers[0] is None and powers[1] is not None:
         unscaled = ends[0]
@@ -171,12 +179,13 @@ def _shared(first: Decimal, last: Decimal, step: Decimal, power: int) -> tuple[D
     """Return the lower end, and its step, where only the upper end has a magnitude.
 
     20-50k is 20k to 50k; 500-1k is 500 to 1k, because 500k to 1k would go down. 500-1 million may
-    begin with 500 or with 500 thousand.
+    begin with 500 or with 500 thousand, and 20-5k may be a slip.
     """
     scaled = first.scaleb(power)
     if first == 0 or scaled < last:
         return scaled, step.scaleb(power)
-    if (power == THOUSAND or first >= 1000) and first < last < scaled:
+    least = 100 if power == THOUSAND else 1000
+    if least <= first < last < scaled:
         return first, step
     raise InputError("only one of the numbers has a magnitude; write it for both")
 
@@ -197,7 +206,7 @@ def is_cut_short(bracket: Bracket) -> bool:
         and high is not None
         and bracket.unscaled is None
         and 1 < low < 1000
-        and high % 1000 == 0
+        and float(high) % 1000 == 0
         and low * 1000 < high
     )
 
