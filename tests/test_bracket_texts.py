@@ -113,6 +113,11 @@ COLUMNS = {
         [np.nextafter(5, INF)],
         [[0, 0], [1, 1], [0, 0]],
     ),
+    "steps that only one shows": (
+        ["0-5", "5.1-10", "10.1-15", "over 15"],
+        [5.1, 10.1, 15.1],
+        [[0, 0], [1, 1], [2, 2], [3, 3]],
+    ),
     "over, beside one below": (["0-17", "18-64", "over 65"], [18, 65], [[0, 0], [1, 1], [2, 2]]),
     "more than, beside one below": (
         ["$35,000 to $49,999", "more than $50,000"],

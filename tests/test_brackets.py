@@ -400,12 +400,17 @@ def test_a_model_without_a_unit_is_read(good, tmp_path):
     assert good("evaluate", "old.pril", file) == good("evaluate", "m.pril", file)
 
 
-@pytest.mark.parametrize("spelling", ["years", {}, {"decimal": "."}, [1], {"unit": 3}])
+@pytest.mark.parametrize(
+    "spelling",
+    ["years", [1], {"decimal": "."}, {"decimal": ";"}, {"unit": 3}, {"step": "1"}, {"step": "NaN"}],
+    ids=str,
+)
 def test_a_forged_spelling_is_refused(good, bad, tmp_path, spelling):
     file = write_ages(tmp_path / "t.jsonl", "years")
     good("fit", file, "--label=age", "--brackets", "-o", "m.pril")
     model, about = model_files.read(tmp_path / "m.pril", kind="model")
-    spelling = spelling or about.notes["options"]["spelling"] | {"decimal": ";"}
+    if isinstance(spelling, dict) and spelling != {"decimal": "."}:
+        spelling = about.notes["options"]["spelling"] | spelling
     notes = about.notes | {"options": about.notes["options"] | {"spelling": spelling}}
     model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
     said = bad("evaluate", "forged.pril", file)

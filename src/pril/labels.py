@@ -331,8 +331,8 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     ----------
     text : array-like of shape (n_samples,)
         The brackets; numbers are allowed, too, and are never read as text. A missing value, an
-        empty text, "don't know", "no answer", "not sure", "prefer not to say", "refused", "unknown",
-        "n/a" and the like mean no label.
+        empty text, "don't know", "no answer", "not sure", "prefer not to say", "refused",
+        "unknown", "n/a" and the like mean no label.
     edges : array-like of shape (n_classes - 1,), default=None
         The cut points between the classes, ascending. None takes those at which the brackets
         start and end, as `find_edges` returns them.

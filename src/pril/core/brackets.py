@@ -52,7 +52,7 @@ class Spelling(NamedTuple):
     m: str = ""  # MILLION, METRE, or unclear
     min: str = ""  # MINIMUM, MINUTE, or unclear
     shares: bool = False  # whether 1-5k is 1k to 5k
-    in_steps: bool = False  # whether 0-17 is followed by 18
+    step: float = 0.0  # 1 if 0-17 is followed by 18-64; 0 if there are no steps
     foreign: bool = False  # German, French or Spanish
 
     @classmethod
@@ -77,7 +77,8 @@ class Spelling(NamedTuple):
             for name, value in note.items():
                 kinds = (str, type(None)) if usual[name] is None else (type(usual[name]),)
                 good &= isinstance(value, kinds)
-        if not good or note["decimal"] not in SEPARATORS:
+            good = good and note["decimal"] in SEPARATORS and math.isfinite(note["step"])
+        if not good:
             raise InputError(f"expected {', '.join(usual)}, got {shown(note)}")
         return cls(**note)
 
@@ -285,7 +286,7 @@ class Brackets:
         self._stop_if_refused()
         self._ends = Ends(self.read, self._conflict)
         if not is_known:
-            spelling = spelling._replace(in_steps=self._ends.are_in_steps(cuts))
+            spelling = spelling._replace(step=self._ends.step(cuts))
         self.spelling = spelling
 
     def _each(self, texts: Iterable[Any], function: Callable[[Any], Any]) -> dict[Any, Any]:
@@ -403,9 +404,10 @@ def covered(bracket: Bracket, edges: Sequence[float], spelling: Spelling) -> tup
     elif bracket.has_low:
         first = bisect.bisect_right(edges, float(bracket.low))
     else:
-        after, next_step = _above(bracket.low), float(bracket.low + bracket.step)
-        if spelling.in_steps and is_edge(next_step) and not is_edge(after):
-            after = next_step
+        after = _above(bracket.low)
+        if spelling.step and not is_edge(after):
+            nexts = (float(bracket.low + step) for step in (bracket.step, _decimal(spelling.step)))
+            after = next(filter(is_edge, nexts), after)
         first = bisect.bisect_right(edges, after)
     if bracket.high is None:
         return first, len(edges)
@@ -439,7 +441,9 @@ class Ends:
         self, read: Mapping[Cell, Bracket], conflict: Callable[[Cell, str], RowError]
     ) -> None:
         self._conflict = conflict
-        self._wide = {text: found for text, found in read.items() if not found.is_number}
+        wide = {text: found for text, found in read.items() if not found.is_number}
+        self._wide = _with_finer_steps(wide)
+        self._finest = min((found.step for found in wide.values()), default=Decimal(1))
         self._numbers: dict[Decimal, tuple[Cell, Decimal]] = {}  # text and step
         for text, found in read.items():
             if found.low is not None and found.is_number:
@@ -459,19 +463,20 @@ class Ends:
                 found.setdefault(at, text)
         return found
 
-    def are_in_steps(self, edges: Iterable[Decimal] = ()) -> bool:
-        """Tell whether a text begins one step after another one ends: 0-17, 18-64."""
+    def step(self, edges: Iterable[Decimal] = ()) -> float:
+        """Return the step of a column in which 18-64 follows 0-17; 0 if none follows so."""
         self._alone = set(self._split_numbers()[0])
         over = [low for low, text in self._low_out.items() if self._includes_its_start(text)]
         begins = {*self._low_in, *over, *edges}
         ends = {end: text for end, text in self._high_in.items() if end not in self._low_in}
         if not any(end + self._wide[text].step in begins for end, text in ends.items()):
-            return False
-        return not any(
+            return 0.0
+        is_between = any(
             low < at < low + self._wide[text].step
             for low, text in self._low_out.items()
             for at in self._numbers
         )
+        return 0.0 if is_between else float(self._finest)
 
     def _split_numbers(self) -> tuple[list[Decimal], Decimal | None]:
         """Return the numbers that are brackets of their own, and one that is far from all brackets.
@@ -508,7 +513,7 @@ class Ends:
         if far is not None:
             text = self._numbers[far][0]
             raise self._conflict(text, "is outside the brackets, and next to none")
-        self._is_stepwise = self.are_in_steps()
+        self._is_stepwise = self.step() > 0
         lows = {text: self._begin(text) for text in self._wide}
         starts = {float(at) for at in alone} | set(lows.values())
         highs = {text: self._end(text, starts) for text in self._wide}
@@ -523,14 +528,13 @@ class Ends:
 
     def _check(self, edges: list[float], highs: Mapping[Cell, float]) -> None:
         """Refuse texts that these edges would misread, because they contradict one another."""
-        spelling = Spelling(in_steps=self._is_stepwise)
+        spelling = Spelling(step=float(self._finest) if self._is_stepwise else 0.0)
         written = {*self._low_in, *self._low_out, *self._high_in, *self._high_out}
-        step = min((found.step for found in self._wide.values()), default=Decimal(1))
         points = set(self._numbers)
         if self._is_stepwise:
             points |= {at for at in written if any(_holds(w, at) for w in self._wide.values())}
         for one, other in pairwise(sorted(written)):
-            if other - one > (step if self._is_stepwise else 0):
+            if other - one > (self._finest if self._is_stepwise else 0):
                 points.add((one + other) / 2)
         at = np.array([float(point) for point in sorted(points)])
         ranks = np.searchsorted(edges, at, side="right")
@@ -579,9 +583,10 @@ class Ends:
             return float(low)
         begins = {*self._low_in, *self._alone}
         is_cut = low in self._low_in or low in self._high_out
-        follows = low + step in begins or not (is_cut or low + step in self._high_in)
-        if self._is_stepwise and follows:
+        if self._is_stepwise and low + step in begins:
             return float(low + step)
+        if self._is_stepwise and not is_cut and low + self._finest not in self._high_in:
+            return float(low + self._finest)
         if not is_cut or (low in self._numbers and low not in self._low_in):
             return _above(low)
         if low in self._numbers:
@@ -608,7 +613,7 @@ class Ends:
         if _above(high) in starts:
             return _above(high)
         if self._is_stepwise:
-            return after
+            return float(high + self._finest)
         if high not in self._numbers:
             return float(high)
         if high in self._high_out:
@@ -616,6 +621,22 @@ class Ends:
             reason = f"includes {high:f}, but {shown(other)} does not, and {shown(number)}"
             raise self._conflict(text, f"{reason} is in the column, too")
         return _above(high)
+
+
+def _with_finer_steps(wide: Mapping[Cell, Bracket]) -> dict[Cell, Bracket]:
+    """Return brackets with the step to their neighbour, if that is finer: 0-5 beside 5.1-10."""
+    begins = {found.low: found.step for found in wide.values() if found.has_low}
+    ends = {found.high: found.step for found in wide.values() if found.has_high}
+    steps = sorted({found.step for found in wide.values()})
+    finer = {}
+    for text, found in wide.items():
+        for step in steps:
+            follows = found.high is not None and begins.get(found.high + step) == step
+            precedes = found.low is not None and ends.get(found.low - step) == step
+            if step < found.step and (follows or (precedes and not found.has_low)):
+                finer[text] = found._replace(step=step)
+                break
+    return {**wide, **finer}
 
 
 def _holds(bracket: Bracket, at: Decimal) -> bool:
