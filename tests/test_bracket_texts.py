@@ -357,6 +357,37 @@ def test_classes_are_those_that_a_bracket_touches(column):
                 assert (low <= rank <= high) == bracket.holds(number)
 
 
+SPELLINGS = [
+    "20-50k",
+    "under $1,000",
+    "65+ years",
+    "1e3 to 2e4",
+    "10 000 \u2013 20 000 \u20ac",
+    "de 18 \u00e0 24",
+]
+
+
+@given(
+    st.sampled_from(SPELLINGS),
+    st.lists(st.tuples(st.integers(0, 20), st.text("0123456789-+<>=$%.,'e kmM\u20ac", max_size=1))),
+)
+def test_a_slip_of_the_pen_is_read_or_refused(text, slips):
+    """Each slip puts a sign in the place of another, or drops it; any digit stays in its number."""
+    for at, sign in slips:
+        text = text[:at] + sign + text[at + 1 :]
+    try:
+        column = Brackets({text: 0}, (), "text")
+    except RowError as refused:
+        assert refused.row == 0  # noqa: PT017 - it may also be read
+        return
+    for bracket in column.read.values():
+        digits = "".join(sign for sign in text if sign.isdigit())
+        for end in (bracket.low, bracket.high):
+            if end:  # no digit of it comes from nowhere
+                found = "".join(map(str, abs(end).as_tuple().digits)).strip("0")
+                assert found in digits
+
+
 @given(
     st.lists(st.integers(-500, 500), min_size=2, max_size=6, unique=True),
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=8),
