@@ -30,6 +30,8 @@ DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 TESTS = {
     "core/loop": "loop ordered_logit orders linear one_row posterior in_place kernel",
     "core/one_row": "one_row class_weight in_place river",
+    "core/bracket_grammar": "bracket_texts",
+    "core/bracket_words": "bracket_texts",
     "core/brackets": "bracket_texts",
     "core/spellings": "labels",
     "core/rank": "labels class_order linear",

@@ -270,6 +270,11 @@ class FitOptions(TaskOptions):
 
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
+    "brackets": (
+        "correct the text, name it by --no-answer if it is one, or put the ends into two columns "
+        "of numbers: --lower, --upper, --edges"
+    ),
+    "edges": "pass --edges, the cut points between the classes",
     "again": "to learn them once more pass --again",
     "delimiter": "for another separator pass, for example, --delimiter ';'",
     "decimal": "if these are numbers, say how they are written: --decimal ',' --thousands '.'",

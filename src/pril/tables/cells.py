@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
+BRACKET = pa.large_string()  # text as well, but a number in it is written as `spelled` writes it
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"

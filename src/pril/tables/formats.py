@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from pril.errors import RowError, naming_file, shown
 from pril.tables.cells import (
+    BRACKET,
     LARGEST,
     NUMBER,
     TEXT,
@@ -391,6 +392,12 @@ class JsonLines(TextTable):
     def read_as_words(self, names: Iterable[str]) -> None:
         """Read columns as words, even if they hold numbers."""
         self.schema = _with_words(self.schema, names)
+
+    def read_as_brackets(self, name: str) -> None:
+        """Read a column as texts and numbers, and keep a number what it is."""
+        at = self.schema.get_field_index(name)
+        if at >= 0:
+            self.schema = self.schema.set(at, pa.field(name, BRACKET))
 
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         lines = split_lines(block)

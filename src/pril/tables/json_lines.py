@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.brackets import spelled
 from pril.errors import LONGEST, MissingExtraError, RowError, shown
-from pril.tables.cells import DATE, NUMBER, TEXT, WRITTEN_DATE, kind_of
+from pril.tables.cells import BRACKET, DATE, NUMBER, TEXT, WRITTEN_DATE, kind_of
 from pril.tables.text import without_marks
 
 try:
@@ -162,7 +163,11 @@ def to_column(values: list[Any], name: str, kind: pa.DataType, *, nested: bool =
     """Return a key's values as a column; `nested` says whether inner objects become text."""
     if kind == NUMBER:
         return pa.array(np.frombuffer(to_numbers(values, [name], 0)), from_pandas=True)
-    if kind == TEXT:
+    if kind == BRACKET:
+        values = [
+            spelled(_float(value)) if type(value) in (int, float) else value for value in values
+        ]
+    if kind in (TEXT, BRACKET):
         values = [to_text(value, name, t, nested=nested) for t, value in enumerate(values)]
     elif kind not in (pa.bool_(), pa.int64()):  # dates and inner objects are never used
         return pa.nulls(len(values), kind)

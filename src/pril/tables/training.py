@@ -149,7 +149,9 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words((*task.text, *(task.labels if task.brackets else ())))
+        table.read_as_words(task.text)
+        for name in task.labels if task.brackets else ():
+            table.read_as_brackets(name)
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
@@ -382,6 +384,9 @@ class Run:
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
         edges = self.labels.edges  # perhaps found in the table
+        options["edges"] = None if edges is None else list(edges)
+        if self.labels.spelling is not None:
+            options["spelling"] = self.labels.spelling._asdict()
         return {
             "table": self.table.name,
             "csv": self.table.style_note,
@@ -405,7 +410,7 @@ class Run:
                 "guarantee": task.guarantee,
                 "calibration_rows": len(check.scores),
             },
-            "options": options | {"edges": None if edges is None else list(edges)},
+            "options": options,
         }
 
     def gather(self) -> tuple[Any, ranking.Labels]:
