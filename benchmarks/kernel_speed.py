@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
-import pril.kernels.kernel_engine
 from pril import PRIL, KernelPRIL, PolynomialMap
 from workloads import K, table
 
@@ -257,8 +256,8 @@ def reserved_gigabytes(module):
 def score_error(model, X, n=2000):
     """Return the root of the mean squared difference of scores from those in float64."""
     support, rows = (np.asarray(to_host(part), np.float64) for part in (model.memory_.rows, X[:n]))
-    ours = to_host(model._score_rows(pril.learners.kernel_pril.Points(X[:n])))
-    exact = model._kernel().scores(rows, support, to_host(model.dual_coef_), -1)
+    ours = to_host(model.latent(X[:n]))
+    exact = model.engine.kernel.scores(rows, support, to_host(model.dual_coef_), -1)
     return np.sqrt(np.mean((ours - exact) ** 2))
 
 
