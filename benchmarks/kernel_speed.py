@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from pril import PRIL, KernelPRIL, PolynomialMap
+from pril.kernels.kernel_engine import BLOCK, KernelEngine
 from workloads import K, table
 
 GAMMA = 0.05
@@ -41,8 +42,8 @@ def learn(X, y, **options):
 
 def same_blocks(X, model):
     """Evaluate the kernel blocks that learning needs, and nothing else."""
-    for start in range(0, len(X), pril.kernels.kernel_engine.BLOCK):
-        block = X[start : start + pril.kernels.kernel_engine.BLOCK]
+    for start in range(0, len(X), BLOCK):
+        block = X[start : start + BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
         width = pril.kernels.values.CHUNK // len(block)
@@ -101,7 +102,7 @@ def main():
     for n_features in (3, 20, 200):
         X, y = rows(20_000, n_features)
         taken, model = min((seconds(lambda: learn(X, y)) for _ in range(4)), key=lambda r: r[0])
-        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.kernels.kernel_engine.BLOCK
+        pairs = 20_000 * len(model.support_) / 2 + 20_000 * BLOCK
         results.append([n_features, len(model.support_), taken, f"{taken / pairs * 1e9:.1f}"])
     table(["d", "support rows", "seconds", "ns a kernel value"], results)
 
@@ -158,7 +159,7 @@ def on_cuda(n):
     X, y = rows(n)
     expected = learn(X[:40_000], y[:40_000])
     kinds = [
-        ("own kernels", torch, KernelPRIL._fused),
+        ("own kernels", torch, KernelEngine._fused),
         ("general, PyTorch", torch, lambda *_: None),
         ("general, CuPy", optional("cupy"), lambda *_: None),
     ]
@@ -166,7 +167,7 @@ def on_cuda(n):
     for name, module, own_kernels in kinds:
         if module is None:
             continue
-        KernelPRIL._fused = own_kernels
+        KernelEngine._fused = own_kernels
         for dtype in ("float32", "float64"):
             there = on_device(module, X, dtype)
             few = learn(there[:40_000], y[:40_000])
@@ -199,7 +200,7 @@ def on_cuda(n):
         ],
         results,
     )
-    KernelPRIL._fused = kinds[0][2]
+    KernelEngine._fused = kinds[0][2]
     print("### How `_add_scores` divides its work: seconds for the rows above\n")
     for name, candidates in (("FLOAT32", FLOAT32_SHAPES), ("FLOAT64", FLOAT64_SHAPES)):
         there, chosen = on_device(torch, X, name.lower()), getattr(fused, name)
