@@ -16,6 +16,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from pril import PRIL, KernelPRIL, PolynomialMap
 from pril.kernels.kernel_engine import BLOCK, KernelEngine
+from pril.kernels.values import CHUNK
 from workloads import K, table
 
 GAMMA = 0.05
@@ -46,7 +47,7 @@ def same_blocks(X, model):
         block = X[start : start + BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
-        width = pril.kernels.values.CHUNK // len(block)
+        width = CHUNK // len(block)
         for first in range(0, len(known), width):
             pairwise_kernels(block, known[first : first + width], metric="rbf", gamma=GAMMA)
 
