@@ -1234,11 +1234,11 @@ def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
         Careless().transform(X)
     with pytest.raises(pril.errors.InputError, match="feature"), pril.errors.refusing():
         StandardScaler().fit(X).transform(X[:, :2])
-    bugs = {"pril.io.values.to_npy": lambda array: array.no_such_name}
+    bugs = {"pril.io.header.to_npy": lambda array: array.no_such_name}
     for name, bug in bugs.items():
         with monkeypatch.context() as patch:
             patch.setattr(
-                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.values"]))
+                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.header"]))
             )
             with pytest.raises(AttributeError, match="no_such_name"):
                 pril.save(small, spot)
