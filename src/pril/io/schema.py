@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
+from pril.core.coarsening import OFFSETS
 from pril.core.registry import LEARNERS
 from pril.errors import InputError, InputTypeError
 from pril.io.values import EstimatorNode, File, Size, convert, pack_labels, wrong
@@ -298,6 +299,13 @@ FOREST = {
 }
 
 
+COARSENING = {
+    "mechanism": Literal["random", "symmetric", "offsets"],
+    "shares": partial(numbers, shape=("offsets",), low=0),
+    "evidence": Number | None,
+}
+
+
 def _check_boosting(learner: Any, at: str) -> None:
     from pril.learners.boosting.passes import Forest
     from pril.learners.boosting.trees import check_forest
@@ -309,6 +317,8 @@ def _check_boosting(learner: Any, at: str) -> None:
         raise wrong(f"{at}.categories", f"of the {n_features} features", learner._categories)
     if learner._ends.shape[1] != 2:
         raise wrong(f"{at}.ends", "pairs", learner._ends)
+    if (shares := learner._coarsening["shares"]).shape != (len(OFFSETS),):
+        raise wrong(f"{at}.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(Forest(**learner._forest), learner._categories)
 
 
@@ -378,6 +388,7 @@ TYPES = {
                 "_forest": FOREST,
                 "_ends": partial(numbers, shape=("ranges", "ends"), dtypes="int64", low=0),
                 "_chances": partial(numbers, shape=("ranges", "classes"), low=0),
+                "_coarsening": COARSENING,
             },
             _check_boosting,
         ),
