@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityClassifier
+from pril.core.coarsening import OFFSETS, Coarsening
 from pril.core.learner import OnlineClassifier
 from pril.core.memory import Memory
 from pril.core.one_row import ProbabilityStream, StreamMixin
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
+COARSENING = {"auto": loop.AUTO, "random": loop.RANDOM, "offsets": loop.OFFSETS}
 
 
 class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier):
@@ -34,9 +37,8 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         ``P(y <= i) = 1 / (1 + exp(f - theta_i))``
 
     Each round takes a gradient step on the negative log-likelihood of the row's label. The learner
-    also learns how ranges come about: it estimates from the rows with exact labels how often each
-    class is given as which range, and weights the classes in the likelihood of a range
-    accordingly.
+    also learns the coarsening mechanism: how often each class is given as which range. It weights
+    the classes in the likelihood of a range accordingly.
 
     Parameters
     ----------
@@ -54,9 +56,16 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         Step size of the thresholds.
     trust : float, default=30.0
         How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is the prior that each class of a range is given that range equally often.
+        The other half is what `coarsening` says.
     noise : float, default=0.0
         Relative probability of a label that does not contain the true class, between 0 and 1.
+    coarsening : {"auto", "random", "offsets"}, default="auto"
+        What is assumed about ranges beyond what exact labels show. "random": each class of a range
+        is given it equally often. "offsets": raters shade alike at every class, so that a range of
+        up to three classes begins and ends so many classes below and above the true one with
+        probabilities that all classes share; wider ranges are at random. "auto": the one that
+        makes the labels so far more likely; offsets only if at least half of the ranges have up to
+        three classes.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -71,6 +80,11 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    coarsening_ : Coarsening
+        How classes become ranges, as the labels so far show it: `mechanism` ("random" or
+        "offsets"), `shares` of the offsets, and `evidence`, by how much offsets predicted the
+        labels better than "random" did, as a difference of log-likelihoods. Printed, it is a
+        sentence.
     n_mistakes_ : int
         Rounds in which the score was on the wrong side of a threshold.
     %(n_updates_)
@@ -84,14 +98,18 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
     centre them: there is no intercept, the thresholds have that role.
 
-    Where no label is exact, nothing shows how ranges come about. The classes at both ends cannot
-    then be told from their neighbours, and `PRIL` is as good.
+    Where no label is exact, only the assumption of shared offsets tells the classes at both ends of
+    the scale from their neighbours. Where ranges are at random or a partition of the scale, and no
+    label is exact, `PRIL` is as good.
 
     References
     ----------
     P. McCullagh, "Regression models for ordinal data", 1980 (the model).
 
-    D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (how ranges come about).
+    D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (coarsening mechanisms).
+
+    B. W. Turnbull, "The empirical distribution function with arbitrarily grouped, censored and
+    truncated data", 1976 (the classes behind ranges at random).
 
     J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps).
 
@@ -113,6 +131,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         "cut_rate": [Interval(Real, 0, None, closed="neither")],
         "trust": [Interval(Real, 0, None, closed="left")],
         "noise": [Interval(Real, 0, 1, closed="both")],
+        "coarsening": [StrOptions(set(COARSENING))],
         "decision": [StrOptions({"median", "mode"})],
     }
     _whole_steps = False
@@ -133,6 +152,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         cut_rate: float = 2.0,
         trust: float = 30.0,
         noise: float = 0.0,
+        coarsening: Literal["auto", "random", "offsets"] = "auto",
         decision: Literal["median", "mode"] = "median",
         tol: float | None = None,
         n_iter_no_change: int = 3,
@@ -152,6 +172,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         self.cut_rate = cut_rate
         self.trust = trust
         self.noise = noise
+        self.coarsening = coarsening
         self.decision = decision
 
     def _rule(self) -> loop.Likelihood:
@@ -161,6 +182,7 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
             trust=float(self.trust),
             noise=float(self.noise),
             mode=self.decision == "mode",
+            coarsening=COARSENING[self.coarsening],
         )
 
     def _blank_memory(self, rows: Any) -> Memory:
@@ -176,6 +198,18 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         below = np.arange(1, n_classes)
         memory.state.n[:] = np.log(n_classes - below) - np.log(below)
         return memory
+
+    @property
+    def coarsening_(self) -> Coarsening:
+        """How classes become ranges, as the labels so far show it."""
+        check_is_fitted(self)
+        shares = np.empty(len(OFFSETS))
+        own, n_classes = self._memory.state.own, len(self.order_)
+        by_offsets, evidence = loop.coarsening(self._rule(), own, n_classes, shares)
+        compared = self.coarsening != "random"
+        return Coarsening.of(
+            "offsets" if by_offsets else "random", shares, evidence if compared else None
+        )
 
     def marginal_effects(self, X: Any) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -209,5 +243,5 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
 
     def _label_chances(self, intervals: Array) -> Array:
         chances = np.empty((len(intervals), len(self.order_)))
-        loop.label_chances(float(self.trust), self._memory.state.own, intervals, chances)
+        loop.label_chances(self._rule(), self._memory.state.own, intervals, chances)
         return chances
