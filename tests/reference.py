@@ -308,7 +308,56 @@ def ordered_logit(
     return predictions, models
 
 
-def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, trust):
+def shifted(y, offset, K):
+    """The range that an offset makes of class y, None if only the class itself; ranks from 0."""
+    low, high = max(0, y - offset[0]), min(K - 1, y + offset[1])
+    return None if low == high else (low, high)
+
+
+def drawn_shares(shares, table, kinds, K, symmetric):
+    """One EM update of the shares of offsets: how often each was drawn, of the narrow ranges."""
+    drawn = dict.fromkeys(OFFSETS, 1 / 5)
+    for u, y in np.ndindex(table.shape):
+        if not 1 <= kinds[u][1] - kinds[u][0] <= 2:
+            continue
+        made = {o: shifted(y, o, K) for o in OFFSETS}
+        fitting = [o for o in OFFSETS if made[o] == tuple(kinds[u])]
+        none = [o for o in OFFSETS if made[o] is None]
+        rest = 1 - sum(shares[o] for o in none)
+        for o in fitting:
+            drawn[o] += table[u, y] * shares[o] / sum(shares[p] for p in fitting)
+        for o in none:  # each was drawn so often before one that fits
+            drawn[o] += table[u, y] * shares[o] / max(rest, 0.01)
+    if symmetric:
+        drawn = {(a, b): (drawn[a, b] + drawn[b, a]) / 2 for a, b in drawn}
+    return {o: weight / sum(drawn.values()) for o, weight in drawn.items()}
+
+
+def offsets_target(shares, table, kinds, K, trust):
+    """P(range | class) of shared offsets; ranges wider than three classes are given at random."""
+    N, target = table.sum(axis=0), np.zeros_like(table)
+    steps = np.array([high - low for low, high in kinds])
+
+    def share(some, y):
+        whole = table[some].sum() / table.sum()
+        return (table[some, y].sum() + trust * whole) / (N[y] + trust)
+
+    for u, (low, high) in enumerate(kinds):
+        for y in range(low, high + 1):
+            if steps[u] > 2:
+                target[u, y] = table[u].sum() / N[low : high + 1].sum()
+            elif steps[u] > 0:
+                made = {o: shifted(y, o, K) for o in OFFSETS}
+                fitting = sum(shares[o] for o in OFFSETS if made[o] == (low, high))
+                rest = sum(shares[o] for o in OFFSETS if made[o] is not None)
+                narrow = max(1 - share(steps == 0, y) - share(steps > 2, y), 1e-6)
+                target[u, y] = narrow * fitting / max(rest, 0.01)
+    return target
+
+
+def ordered_boosting(
+    X, intervals, K, weight, fold, starts, rounds, rate, l2, trust, mechanism="random"
+):
     """Boosted stumps on top of linear models, one for each fold; ranks from 0, all rows at once.
 
     Of the models that `starts` has, (slopes, thresholds), the j-th has not seen fold j. Returns
@@ -322,7 +371,16 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
     doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
     f = np.array([X @ slopes - np.mean(cut) for slopes, cut in starts])
     theta = np.mean([cut - np.mean(cut) for _, cut in starts], axis=0)
-    q, losses = inside, []
+    q, losses, shares = inside, [], dict.fromkeys(OFFSETS, 1 / 5)
+    symmetric = mechanism == "symmetric"
+    if mechanism != "random":
+        spread = np.bincount(group, weight)[:, None] * inside / inside.sum(1, keepdims=True)
+        for _ in range(5):
+            shares = drawn_shares(shares, spread, kinds, K, symmetric)
+        target = offsets_target(shares, spread, kinds, K, trust)
+        q = np.where(
+            exact[:, None], inside, target / (target.max(1, keepdims=True) + exact[:, None])
+        )
 
     def chances_of(f):
         """P(y <= k) with 0 before and 1 after, and P(y)."""
@@ -330,16 +388,21 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
         return below, np.maximum(np.diff(below, axis=1), 1e-12)
 
     def em_step():
+        nonlocal shares
         below, p = chances_of(f[fold, np.arange(n)])
         r = q[group] * p
         r /= r.sum(axis=1, keepdims=True)
         table = np.array([(weight[:, None] * r)[group == u].sum(axis=0) for u in range(len(kinds))])
         N = table.sum(axis=0)
+        target = inside * (table.sum(axis=1) / (inside @ N))[:, None]
+        if mechanism != "random":
+            for _ in range(2):
+                shares = drawn_shares(shares, table, kinds, K, symmetric)
+            target = offsets_target(shares, table, kinds, K, trust)
         chance = np.where(exact[:, None], inside, 0)
         for u in np.flatnonzero(~exact):
             for y in range(kinds[u][0], kinds[u][1] + 1):
-                at_random = table[u].sum() / (inside[u] @ N)
-                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * at_random
+                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * target[u, y]
         d = below[:, 1:-1] * (1 - below[:, 1:-1])
         information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
         for i in range(n):
@@ -366,7 +429,7 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
-    for _ in range(5):
+    for _ in range(5 if mechanism == "random" else 25):  # 20 to choose the mechanism
         theta, chance, q = em_step()
     for t in range(rounds):
         for j in range(len(f)):

@@ -22,6 +22,7 @@ from pril import (
     OrderedLogit,
     PredictionRanges,
 )
+from pril.core.coarsening import Coarsening
 from pril.labels import make_intervals
 from pril.learners.boosting import passes, training, trees
 
@@ -62,8 +63,9 @@ def test_scikit_learns_own_checks(estimator, check):
 # --- The algorithm ---
 
 
+@pytest.mark.parametrize("coarsening", ["random", "offsets"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_is_its_slow_twin(weighted):
+def test_it_is_its_slow_twin(weighted, coarsening):
     """With few distinct values LightGBM's bins hold one each, so that its splits are exact."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 2)).round(1) * [1.0, 7.0]
@@ -78,20 +80,76 @@ def test_it_is_its_slow_twin(weighted):
     starts = []
     for j in range(3):
         rows = order[fold[order] != j]
-        logit = OrderedLogit(classes=range(3), random_state=0)
+        logit = OrderedLogit(classes=range(3), coarsening=coarsening, random_state=0)
         logit.fit((X[rows] - mean) / scale, ranges[rows], weight[rows])
         starts.append((logit.coef_, logit.thresholds_))
-    losses, theta, _, f = reference.ordered_boosting(
-        (X - mean) / scale, ranges, 3, weight, fold, starts, 12, 0.1, 1.0, 30
-    )
     model = OrderedBoosting(
         classes=range(3), max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3,
-        min_samples_leaf=1, random_state=5,
+        min_samples_leaf=1, random_state=5, coarsening=coarsening,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
+    mechanism = model.coarsening_.mechanism
+    assert (mechanism == "random") == (coarsening == "random")
+    losses, theta, q, f = reference.ordered_boosting(
+        (X - mean) / scale, ranges, 3, weight, fold, starts, 12, 0.1, 1.0, 30, mechanism
+    )
     np.testing.assert_allclose(model.validation_loss_, losses, atol=1e-6)
     assert model.n_iter_ == 12 == np.argmin(losses) + 1  # else theta would be of another round
+    group = np.unique(ranges, axis=0, return_inverse=True)[1]
+    joint = q[group] * model.predict_proba(X)
+    expected = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.posterior(X, ranges), expected, atol=1e-5)
     margins = theta - f.mean(axis=0)[:, np.newaxis]
     np.testing.assert_allclose(model.thresholds_ - model.latent(X)[:, None], margins, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_ranges_alone_teach_the_classes(kind):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 3))
+    y = np.digitize(X @ [2.0, -1.0, 0.0] + 0.5 * rng.logistic(size=1500), [-2, -0.5, 1, 2.5])
+    ranges = make_intervals(y[:500], kind, 1.0, classes=range(5), random_state=0)
+    models = {
+        name: OrderedBoosting(classes=range(5), coarsening=name, **QUICK)
+        for name in ("auto", "offsets", "random")
+    }
+    for name in ("auto", "offsets"):
+        models[name].fit(X[:500], ranges)
+    with pytest.warns(UserWarning, match="no label is exact"):
+        models["random"].fit(X[:500], ranges)
+    errors = {name: np.abs(m.predict(X[500:]) - y[500:]).mean() for name, m in models.items()}
+    exact = OrderedBoosting(**QUICK).fit(X[:500], y[:500])
+    assert max(errors["auto"], errors["offsets"]) < 0.9 * errors["random"]
+    assert errors["auto"] < 1.2 * np.abs(exact.predict(X[500:]) - y[500:]).mean()
+    found = models["auto"].coarsening_
+    assert found.mechanism == "symmetric"
+    assert found.evidence > 0
+    expected = {(0, 1): 0.5, (1, 0): 0.5} if kind == 1 else {(1, 1): 1.0}
+    assert all(
+        found.shares[offset] == pytest.approx(expected.get(offset, 0), abs=0.2)
+        for offset in found.shares
+    )
+    assert models["random"].coarsening_ == Coarsening("random")
+
+
+def test_posterior_knows_the_ends_of_the_scale():
+    """Of rows of the lowest class, all are given {0, 1}; of the next one, half of them."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(800, 2))
+    y = np.digitize(X @ [2.0, -1.0] + 0.5 * rng.logistic(size=800), [-2, 0, 2])
+    ranges = make_intervals(y, 1, 1.0, classes=range(4), random_state=0)
+    model = OrderedBoosting(classes=range(4), **QUICK).fit(X, ranges)
+    odds = model.posterior(X, [(0, 1)] * 800)[:, 0] / model.posterior(X, [(0, 1)] * 800)[:, 1]
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(odds / (proba[:, 0] / proba[:, 1]), 2.0, rtol=0.15)
+
+
+def test_the_number_of_folds():
+    X, y, _ = table(10_000)
+    for n, expected in ((9_999, 8), (10_000, 4)):
+        model = OrderedBoosting(max_iter=1, random_state=0).fit(X[:n], y[:n])
+        assert len(model._forest["size"]) == expected
+    asked = OrderedBoosting(max_iter=1, n_folds=3, random_state=0).fit(X[:100], y[:100])
+    assert len(asked._forest["size"]) == 3
 
 
 def test_thresholds_are_ordered_and_the_first_losses_fall(model):
@@ -284,6 +342,7 @@ def test_no_exact_label():
     with pytest.warns(UserWarning, match="no label is exact"):
         model = OrderedBoosting(classes=[1, 2, 3], **QUICK).fit(X, [(1, 2), (2, 3)] * 50)
     assert np.isfinite(model.latent(X)).all()
+    assert model.coarsening_.mechanism == "random"  # the labels are not related to X
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 3], [0, 1, 7, 2, 3]])
@@ -292,6 +351,15 @@ def test_a_class_without_rows(labels):
     model = OrderedBoosting(classes=labels, **QUICK).fit(X, y)
     assert set(model.predict(X)) <= {0, 1, 2, 3}
     assert model.score(X, y) > 0.6
+
+
+def test_brackets_without_an_exact_label():
+    """Nothing then tells the classes of a bracket apart, and offsets would be wrong."""
+    X, y, _ = table(200)
+    brackets = np.column_stack([y // 2 * 2, y // 2 * 2 + 1])
+    with pytest.warns(UserWarning, match="no label is exact"):
+        model = OrderedBoosting(**QUICK).fit(X, brackets)
+    assert model.coarsening_ == Coarsening("random")
 
 
 def test_fewer_rows_than_folds():
@@ -388,6 +456,7 @@ def test_a_file_keeps_all(tmp_path):
     other = pril.load(tmp_path / "one.pril")
     np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
+    assert other.coarsening_ == model.coarsening_
     pril.save(other, tmp_path / "two.pril")
     assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "two.pril").read_bytes()
 
@@ -436,10 +505,15 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
     assert 150 < refused < 350
 
 
+EVEN = {"mechanism": "symmetric", "shares": np.full(5, 0.2), "evidence": 1.0}
+
+
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
         ("thresholds_", np.array([1.0, 0.0, 2.0]), "thresholds must be 3 ascending numbers"),
+        ("_coarsening", {**EVEN, "shares": np.full(4, 0.25)}, "coarsening.shares must be 5"),
+        ("_coarsening", {**EVEN, "mechanism": "other"}, "coarsening.mechanism: Invalid"),
         ("_categories", {"7": ["Rome"]}, "categories must be of the 3 features"),
         ("_categories", {"1": [0.5]}, "forest.kind does not fit"),
     ],

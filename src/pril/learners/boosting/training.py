@@ -141,8 +141,12 @@ class Training:
             """Return slopes and thresholds of a model that has not seen fold j."""
             rows = self.order[self.rows.fold[self.order] != j]
             labels, weight = self.rows.ends[self.rows.group[rows]], self.rows.weight[rows]
-            classes, trust = np.arange(self.kinds.n_classes), self.model.trust
-            logit = OrderedLogit(classes=classes, trust=trust, random_state=0)
+            logit = OrderedLogit(
+                classes=np.arange(self.kinds.n_classes),
+                trust=self.model.trust,
+                coarsening=self.model.coarsening,
+                random_state=0,
+            )
             Z = np.nan_to_num(scaler.transform(self.X[rows]), copy=False)
             logit.fit(Z, labels, weight)
             return logit.coef_ / scaler.scale_, logit.thresholds_
