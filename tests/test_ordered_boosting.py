@@ -317,7 +317,9 @@ def test_trees_say_what_lightgbm_says(leaves):
     arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
     del arrays["gain"]
     scores = np.empty(len(rows))
-    forest = passes.Forest(mean=np.zeros(4), slope=np.zeros(4), **arrays)
+    linear = dict.fromkeys(("mean", "slope", "width"), np.zeros(4))
+    none = {"landmarks": np.empty((0, 4)), "similarity": np.empty(0)}
+    forest = passes.Forest(**linear, **none, **arrays)
     passes.scores_of(rows, forest, scores)
     np.testing.assert_allclose(scores, booster.predict(rows), atol=1e-12)
 

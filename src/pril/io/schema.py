@@ -288,6 +288,9 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
 FOREST = {
     "mean": partial(numbers, shape=("features",)),
     "slope": partial(numbers, shape=("features",)),
+    "width": partial(numbers, shape=("features",), low=0),
+    "landmarks": partial(numbers, shape=("landmarks", "features")),
+    "similarity": partial(numbers, shape=("landmarks",)),
     "feature": partial(numbers, shape=("splits",), dtypes="int32", low=0),
     "value": partial(numbers, shape=("splits",)),
     "kind": partial(numbers, shape=("splits",), dtypes="int8", low=0),
