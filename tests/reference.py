@@ -356,12 +356,13 @@ def offsets_target(shares, table, kinds, K, trust):
 
 
 def ordered_boosting(
-    X, intervals, K, weight, fold, starts, rounds, rate, l2, trust, mechanism="random"
+    intervals, K, weight, fold, starts, X, rounds, rate, l2, trust, mechanism="random"
 ):
-    """Boosted stumps on top of linear models, one for each fold; ranks from 0, all rows at once.
+    """Boosted stumps on top of other scores, a booster for each fold; ranks from 0, all rows.
 
-    Of the models that `starts` has, (slopes, thresholds), the j-th has not seen fold j. Returns
-    the held-out losses, and thresholds, chances and the boosters' scores of all rows at the end.
+    `starts` has scores and thresholds of one kind of models or more: scores[j, i] is that of row i
+    by a model that has not seen fold j. Returns held-out losses, thresholds, chances, the weights
+    of the starts, and what the stumps of each booster add to each row.
     """
     n, ranks = len(X), np.arange(K)
     lo, hi = np.transpose(intervals)
@@ -369,8 +370,7 @@ def ordered_boosting(
     exact = kinds[:, 0] == kinds[:, 1]
     inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(float)
     doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
-    f = np.array([X @ slopes - np.mean(cut) for slopes, cut in starts])
-    theta = np.mean([cut - np.mean(cut) for _, cut in starts], axis=0)
+    theta = np.mean([cut for _, cut in starts], axis=0)
     q, losses, shares = inside, [], dict.fromkeys(OFFSETS, 1 / 5)
     symmetric = mechanism == "symmetric"
     if mechanism != "random":
@@ -378,20 +378,19 @@ def ordered_boosting(
         for _ in range(5):
             shares = drawn_shares(shares, spread, kinds, K, symmetric)
         target = offsets_target(shares, spread, kinds, K, trust)
-        q = np.where(
-            exact[:, None], inside, target / (target.max(1, keepdims=True) + exact[:, None])
-        )
+        most = target.max(1, keepdims=True) + exact[:, None]
+        q = np.where(exact[:, None], inside, target / most)
 
     def chances_of(f):
-        """P(y <= k) with 0 before and 1 after, and P(y)."""
+        """P(y <= k) with 0 before and 1 after, P(y), and P(y | label)."""
         below = np.array([[0, *(1 / (1 + np.exp(s - theta))), 1] for s in f])
-        return below, np.maximum(np.diff(below, axis=1), 1e-12)
-
-    def em_step():
-        nonlocal shares
-        below, p = chances_of(f[fold, np.arange(n)])
+        p = np.maximum(np.diff(below, axis=1), 1e-12)
         r = q[group] * p
-        r /= r.sum(axis=1, keepdims=True)
+        return below, p, r / r.sum(axis=1, keepdims=True)
+
+    def em_step(f):
+        nonlocal shares
+        below, p, r = chances_of(f)
         table = np.array([(weight[:, None] * r)[group == u].sum(axis=0) for u in range(len(kinds))])
         N = table.sum(axis=0)
         target = inside * (table.sum(axis=1) / (inside @ N))[:, None]
@@ -414,6 +413,13 @@ def ordered_boosting(
         step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
         return np.maximum.accumulate(theta + step), chance, chance / chance.max(1, keepdims=True)
 
+    def derivatives(f):
+        """First and second derivatives of the loss by the scores."""
+        below, _, r = chances_of(f)
+        a, b = below[:, 1:], below[:, :-1]
+        g = weight * (r * (1 - a - b)).sum(axis=1)
+        return g, weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
+
     def stump(gradient, hessian, rate, l2, least):
         """Return what the best split of all adds to each row; of equal ones, the highest."""
         best, added = 0.0, np.zeros(n)
@@ -429,22 +435,32 @@ def ordered_boosting(
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
-    for _ in range(5 if mechanism == "random" else 25):  # 20 to choose the mechanism
-        theta, chance, q = em_step()
+    rows = np.arange(n)
+    seen = np.array([scores[fold, rows] for scores, _ in starts]).T  # held out, by kind of start
+    mix = np.full(len(starts), 1 / len(starts))
+    if len(starts) > 1 or mechanism != "random":
+        prior, ridge = mix, seen.std(axis=0).mean() ** 2
+        for step in range(60):
+            theta, chance, q = em_step(seen @ mix)
+            g, h = derivatives(seen @ mix)
+            curvature = seen.T @ np.diag(h) @ seen + ridge * np.eye(len(mix))
+            move = -np.linalg.solve(curvature, seen.T @ g + ridge * (mix - prior)).clip(-0.2, 0.2)
+            mix = np.maximum(mix + move, 0)
+            if step >= 20 and np.abs(move).max() < 1e-3:
+                break
+    start = sum(b * scores for b, (scores, _) in zip(mix, starts, strict=True))
+    f = start.copy()
+    for _ in range(5):
+        theta, chance, q = em_step(f[fold, rows])
     for t in range(rounds):
         for j in range(len(f)):
-            below, p = chances_of(f[j])
-            r = q[group] * p
-            r /= r.sum(axis=1, keepdims=True)
-            a, b = below[:, 1:], below[:, :-1]
-            g = weight * (r * (1 - a - b)).sum(axis=1)
-            h = weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
+            g, h = derivatives(f[j])
             c = 1 + t / 50  # less and less careful
             f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
-        theta, chance, q = em_step()
-        _, p = chances_of(f[fold, np.arange(n)])
+        theta, chance, q = em_step(f[fold, rows])
+        _, p, _ = chances_of(f[fold, rows])
         losses.append(-np.average(np.log((chance[group] * p).sum(axis=1)), weights=weight))
-    return losses, theta, q, f
+    return losses, theta, q, mix, f - start
 
 
 def ascending(v):

@@ -50,6 +50,10 @@ class OrderedBoosting(ProbabilityClassifier):
     thresholds, the number of rounds, and how likely each class is to be given each range.
     Predictions use the mean of the boosters' scores.
 
+    With fewer than 5,000 rows, the trees start from the sum of two linear models, one of the
+    features and one of :class:`LandmarkFeatures`, weighted by how well they predict held-out
+    labels; else from one of the features alone.
+
     Features need no scaling. Missing values and categories are used as they are.
 
     Parameters
@@ -118,8 +122,8 @@ class OrderedBoosting(ProbabilityClassifier):
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in the total gain of all splits. The linear model that the trees
-        start from does not count.
+        Share of each feature in the total gain of all splits. The linear models that the trees
+        start from do not count.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
