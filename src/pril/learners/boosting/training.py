@@ -76,8 +76,8 @@ class Training:
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
         model, n_jobs = self.model, min(effective_n_jobs(self.model.n_jobs), self.n_boosters)
-        # OpenMP's threads wait by spinning, which takes seconds where processors are busy.
-        with threadpool_limits(1, "openmp"), ThreadPoolExecutor(n_jobs) as pool:
+        # Threads of OpenMP and BLAS wait by spinning: it takes seconds where processors are busy.
+        with threadpool_limits(1), ThreadPoolExecutor(n_jobs) as pool:
             learner = partial(
                 OrderedLogit,
                 classes=np.arange(self.kinds.n_classes),
