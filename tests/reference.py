@@ -151,12 +151,13 @@ class Coarsening:
         self.K, self.kind = K, kind
         self.S = dict.fromkeys(OFFSETS, 0.0)  # expected weight of the rows of each offset
         self.mu = np.zeros(K)  # Turnbull's estimate of the weight of each class
-        self.W = self.rows = self.G = self.V = self.D = 0.0
+        # Weight of all rows, their number; weight of narrow and of wide ranges; overlap; evidence.
+        self.W = self.rows = self.G = self.V = self.Q = self.D = 0.0
 
     def fade(self, factor):
         self.S = {o: factor * weight for o, weight in self.S.items()}
         self.mu = factor * self.mu
-        for name in ("W", "rows", "G", "V", "D"):
+        for name in ("W", "rows", "G", "V", "Q", "D"):
             setattr(self, name, factor * getattr(self, name))
 
     def count(self, omega):
@@ -194,10 +195,16 @@ class Coarsening:
             chance[y] = fitting / self.kept(y)
         return chance
 
+    def uses_offsets(self):
+        chosen = self.D / self.unit > -5 and self.G >= self.V and self.overlaps()
+        return {"random": False, "auto": chosen, "offsets": True}[self.kind]
+
+    def overlaps(self):
+        return self.G > 0 and self.Q >= 0.1 * self.G
+
     def target(self, u):
         """Return the chance of the range u for each of its classes, or None: the same for all."""
-        chosen = self.D / self.unit > 1e-9 and self.G >= self.V
-        if u[1] - u[0] > 2 or not {"random": False, "auto": chosen, "offsets": True}[self.kind]:
+        if u[1] - u[0] > 2 or not self.uses_offsets():
             return None
         narrow = (self.G + self.unit / 2) / (self.W + self.unit / 2)
         return np.array([narrow * chance for chance in self.table(u).values()])
@@ -216,7 +223,10 @@ class Coarsening:
         by_offsets = sum(P[y - 1] * chance for y, chance in M.items())
         prior = 0.25 * unit * (2 * K - 3) * len(M) / K
         share = min(1, (n_u + 0.25 * unit) / (self.mu[inside].sum() + prior))
-        self.D += omega * math.log(by_offsets / (share * P[inside].sum()))
+        if self.mu[inside].any():
+            self.Q += omega * max(0, 1 - n_u / self.mu[inside].sum())
+        if self.overlaps():
+            self.D += omega * math.log(by_offsets / (share * P[inside].sum()))
         mu = self.mu[inside] + 1e-3 * unit
         self.mu[inside] += omega * mu / mu.sum()
         for y in M:
@@ -262,12 +272,13 @@ def ordered_logit(
     coarsening="auto",
     half_life=None,
     weight=None,
+    mechanism=None,
 ):
     """The online ordered logit on the likelihood of ranges; `weight` has one number a row."""
     w, i = np.zeros(X.shape[1]), np.arange(1, K)
     theta = np.log(i / (K - i))
     ranges, total, exact = {}, np.zeros(K), np.zeros(K)
-    mechanism = Coarsening(K, coarsening)
+    mechanism = mechanism or Coarsening(K, coarsening)
     size = count = A = B = 0.0
     fade = 1.0 if half_life is None else 0.5 ** (1 / half_life)
     predictions, models = [], []

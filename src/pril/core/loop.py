@@ -872,7 +872,7 @@ OWN_PARTS: dict[type, tuple[Part, ...]] = {
         Part("seen", 1, fades=True),  # rows with a label
         Part("exact", "classes", fades=True),  # rows with this exact label
         Part("total", "classes"),  # weight of the rows that are probably of this class
-        Part("labels", 3),  # weight of all labels, of narrow ranges, and of wider ones
+        Part("labels", 4),  # weight of all labels, of narrow ranges, of wider ones; their overlap
         Part("offsets", 5),  # weight of the rows that probably have each of the offsets
         Part("at_random", "classes"),  # weight of the classes, if ranges were given at random
         Part("advantage", 1, signed=True),  # log-likelihood of offsets, less that of "at random"
@@ -900,17 +900,17 @@ class Evidence(NamedTuple):
 def evidence_of(own, K):
     """Return the parts of the likelihood rule."""
     labels = 5 + 2 * K
-    ranges = labels + 9 + K
+    ranges = labels + 10 + K
     return Evidence(
         size=vector_at(own, 0, 2),
         slopes=vector_at(own, 2, 2),
         seen=vector_at(own, 4, 1),
         exact=vector_at(own, 5, K),
         total=vector_at(own, 5 + K, K),
-        labels=vector_at(own, labels, 3),
-        offsets=vector_at(own, labels + 3, 5),
-        at_random=vector_at(own, labels + 8, K),
-        advantage=vector_at(own, labels + 8 + K, 1),
+        labels=vector_at(own, labels, 4),
+        offsets=vector_at(own, labels + 4, 5),
+        at_random=vector_at(own, labels + 9, K),
+        advantage=vector_at(own, labels + 9 + K, 1),
         ranges=vector_at(own, ranges, own.shape[0] - ranges),
     )
 
@@ -935,21 +935,20 @@ def range_offset(n_classes, lo, hi):
 
 # The least probability of a class in a gradient. A class with less has no share in a range.
 TINY = 1e-12
-# A smaller slope, or log-likelihood of a row, is a rounding error. Steps divide by the size of the
-# slopes, and would blow it up.
+# A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
 ROUNDING = 1e-9
-
-# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
-# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
-# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
-
 
 # Coarsening: how a class becomes a range. Either at random, where each class of a range is given it
 # equally often, or by offsets that all classes share: a row of class y is given y - a .. y + b, cut
 # off at the ends of the scale. An offset that leaves a single class there is drawn again. Offsets
 # make narrow ranges only, of up to three classes; wider ranges are always taken to be at random.
-# The two are compared by the likelihood of each row before it is learned. `coarsening.py` has the
-# same for learners that see all rows at once, and its order of the offsets.
+#
+# The two are compared by the likelihood of each row before it is learned. Offsets have the benefit
+# of the doubt: a model that learned at random may settle where the end classes have vanished, and
+# there the two explain labels equally well. Ranges that are a partition of the scale do not
+# overlap. They cannot come from offsets, and nothing is compared.
+#
+# `coarsening.py` has the same for learners that see all rows at once. Offsets are in its order.
 
 AUTO, RANDOM, OFFSETS = 0, 1, 2
 DOWN, UP = (0, 1, 0, 1, 2), (1, 0, 2, 1, 0)  # a and b of each offset
@@ -957,6 +956,8 @@ WIDEST = 2  # the largest a + b
 PULL = 10.0  # rows by which the shares of offsets are pulled towards symmetry
 SEEN = 0.25  # rows of each kind of range in the prior of "at random"
 SPREAD = 1e-3  # rows of each class in the prior of `at_random`
+LEAST_OVERLAP = 0.1  # the least share of narrow ranges that overlap, see `overlap`
+BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
 LEAST_KEPT = 0.01  # the least share of offsets that are not drawn again; bounds a division
 
 
@@ -1021,11 +1022,17 @@ def write_given(shares, lo, hi, K, given):
 
 
 @part_of_loop
+def overlap(labels):
+    """Tell whether narrow ranges overlap: those of a partition do not, and are no offsets."""
+    return (labels[1] > 0.0) & (labels[3] >= LEAST_OVERLAP * labels[1])
+
+
+@part_of_loop
 def uses_offsets(rule, evidence, unit):
     """Tell whether narrow ranges are taken to be made by offsets."""
     labels = evidence.labels
-    favoured = (evidence.advantage[0] > ROUNDING * unit) & (labels[1] >= labels[2])
-    return (rule.coarsening == OFFSETS) | ((rule.coarsening == AUTO) & favoured)
+    likely = (labels[1] >= labels[2]) & (evidence.advantage[0] > -BENEFIT * unit)
+    return (rule.coarsening == OFFSETS) | ((rule.coarsening == AUTO) & likely & overlap(labels))
 
 
 @part_of_loop
@@ -1083,10 +1090,13 @@ def learn_coarsening(evidence, lo, hi, K, weight, chances, shares, given):
         inside += chances[k]
         known += evidence.ranges[np.uintp(first + k)]
         classes += at_random[np.uintp(lo + k)]
+    if classes > 0.0:  # at random, the other rows of these classes have other ranges
+        evidence.labels[3] += weight * max(0.0, 1.0 - known / classes)
     # The prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
     size = (2 * K - 3) * (hi - lo + 1) / K
     share = min(1.0, (known + SEEN * unit) / (classes + SEEN * unit * size))
-    evidence.advantage[0] += weight * ln(by_offsets / (share * inside))
+    if overlap(evidence.labels):
+        evidence.advantage[0] += weight * ln(by_offsets / (share * inside))
     part = weight / (classes + SPREAD * unit * (hi - lo + 1))
     for k in range(hi - lo + 1):  # B. W. Turnbull's estimate, row by row
         at_random[np.uintp(lo + k)] += part * (at_random[np.uintp(lo + k)] + SPREAD * unit)
@@ -1146,6 +1156,11 @@ def count_range(evidence, lo, hi, K, weight, shares, q):
         part = weight * shares[k]
         ranges[np.uintp(first + k)] += part
         total[np.uintp(lo + k)] += part
+
+
+# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
+# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
+# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
 
 
 @part_of_loop

@@ -63,9 +63,9 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         What is assumed about ranges beyond what exact labels show. "random": each class of a range
         is given it equally often. "offsets": raters shade alike at every class, so that a range of
         up to three classes begins and ends so many classes below and above the true one with
-        probabilities that all classes share; wider ranges are at random. "auto": the one that
-        makes the labels so far more likely; offsets only if at least half of the ranges have up to
-        three classes.
+        probabilities that all classes share; wider ranges are at random. "auto": offsets, unless
+        the labels so far are more likely at random; and only if ranges overlap, and at least half
+        of them have up to three classes.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -96,11 +96,13 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
     Notes
     -----
     Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
-    centre them: there is no intercept, the thresholds have that role.
+    centre them: there is no intercept, the thresholds have that role. A handful of rows whose
+    features are far from zero can be learned in reverse order.
 
     Where no label is exact, only the assumption of shared offsets tells the classes at both ends of
     the scale from their neighbours. Where ranges are at random or a partition of the scale, and no
-    label is exact, `PRIL` is as good.
+    label is exact, `PRIL` is as good. Shares that are not symmetric are found slowly: moving all
+    thresholds explains the labels nearly as well.
 
     References
     ----------
@@ -233,8 +235,8 @@ class OrderedLogit(StreamMixin, ProbabilityClassifier, OnlineThresholdClassifier
         >>> from pril import OrderedLogit
         >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
         >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
-        >>> model.marginal_effects(X).round(1)
-        array([[-0.1, -0.1,  0.2]])
+        >>> model.marginal_effects(X).round(2)
+        array([[-0.12, -0.02,  0.14]])
         """
         above = expit(self.latent(X)[:, np.newaxis] - self.thresholds_)
         slopes = np.mean(above * (1.0 - above), axis=0)  # of the chance to be above each threshold
