@@ -180,8 +180,11 @@ def measured(X, y, learners, ways, shares, cap, n_folds, seed):
                 for learner in learners:
                     kind, options = LEARNERS[learner]
                     model = kind(classes=classes, random_state=seed, **options).fit(rows, labels)
-                    result = np.divide(measure(model, new, y[test], classes), exact)[:2]
-                    found.setdefault((learner, way, share), []).append(result)
+                    result = measure(model, new, y[test], classes)[:2]
+                    # Without a mistake, half of one: a geometric mean takes no zeros.
+                    least = [0.5 / len(test), 0.0]
+                    ratio = np.maximum(result, least) / np.maximum(exact[:2], least)
+                    found.setdefault((learner, way, share), []).append(ratio)
     return found
 
 
