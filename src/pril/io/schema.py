@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
+from pril.core.coarsening import OFFSETS
 from pril.core.registry import LEARNERS
 from pril.errors import InputError
 from pril.io.header import Size, convert, is_csr, wrong
@@ -233,6 +234,9 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
 FOREST = {
     "mean": Numbers("features"),
     "slope": Numbers("features"),
+    "width": Numbers("features", low=0),
+    "landmarks": Numbers("landmarks features"),
+    "similarity": Numbers("landmarks"),
     "size": Numbers("trees", dtypes="int32", low=0),
     "feature": Numbers("splits", dtypes="int32", low=0),
     "value": Numbers("splits"),
@@ -244,6 +248,13 @@ FOREST = {
 }
 
 
+COARSENING = {
+    "mechanism": Literal["random", "symmetric", "offsets"],
+    "shares": Numbers("offsets", low=0),
+    "evidence": Number | None,
+}
+
+
 def _check_boosting(learner: Any, at: str) -> None:
     from pril.learners.boosting.trees import check_forest
 
@@ -252,8 +263,10 @@ def _check_boosting(learner: Any, at: str) -> None:
         raise wrong(f"{at}.thresholds", f"{len(learner.order_) - 1} ascending numbers", cut)
     if not set(learner.categories_) <= set(map(str, range(n_features))):
         raise wrong(f"{at}.categories", f"of the {n_features} features", learner.categories_)
-    if learner._ends.shape[1] != 2:
-        raise wrong(f"{at}.ends", "pairs", learner._ends)
+    if learner.memory_.ends.shape[1] != 2:
+        raise wrong(f"{at}.memory.ends", "pairs", learner.memory_.ends)
+    if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
+        raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(learner.memory_.forest, learner.categories_)
 
 
@@ -322,9 +335,13 @@ TYPES = {
                 "validation_loss_": Numbers("rounds"),
                 "feature_importances_": Numbers("features", low=0),
                 "categories_": dict[str, list[str | float]],
-                "memory_": {"thresholds": Numbers("cuts"), "forest": FOREST},
-                "_ends": Numbers("ranges ends", dtypes="int64", low=0),
-                "_chances": Numbers("ranges classes", low=0),
+                "memory_": {
+                    "thresholds": Numbers("cuts"),
+                    "ends": Numbers("ranges ends", dtypes="int64", low=0),
+                    "chances": Numbers("ranges classes", low=0),
+                    "coarsening": COARSENING,
+                    "forest": FOREST,
+                },
             },
             _check_boosting,
         ),

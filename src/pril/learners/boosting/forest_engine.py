@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 
 
 class BoostedTrees(NamedTuple):
-    """What boosting has learned: a score, and the thresholds that cut it into classes."""
+    """What boosting has learned: a score, thresholds that cut it into classes, and coarsening."""
 
     thresholds: Array
+    ends: Array  # (kinds, 2), the lowest and the highest rank of each kind of range
+    chances: Array  # (kinds, K), the relative chance that rows of each class are given it
+    coarsening: dict[str, Any]  # what `Coarsening.of` takes
     forest: passes.Forest
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
         """Return what `to_plain` gave."""
-        return cls(plain["thresholds"], passes.Forest(**plain["forest"]))
+        return cls(**{**plain, "forest": passes.Forest(**plain["forest"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
-        return {"thresholds": self.thresholds, "forest": self.forest._asdict()}
+        return {**self._asdict(), "forest": self.forest._asdict()}
 
 
 class ForestEngine(NamedTuple):
