@@ -93,7 +93,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
 def survey_piece(piece: Piece, columns: Columns, labels: LabelColumns) -> Survey:
     """Learn the columns of a piece and count its labels and rows."""
     table = piece.open()
-    survey = Survey(table, piece.task, columns, labels)
+    survey = Survey(piece.task, columns, labels)
     for row, block, _ in piece.blocks(table, [*columns.used, *piece.task.columns]):
         survey.add(table, piece.task, row, block)
         if survey.counts.are_too_many():  # the client refuses them
@@ -149,8 +149,6 @@ class ClusterRun(Run):
 
     def __init__(self, table: Table, task: Task, client: Any, progress: bool) -> None:
         super().__init__(table, task, lambda *_: None)
-        if self.columns.sparse:
-            raise TableError(f"{table.name}: sparse tables are not learned on a cluster")
         self.client, self.bar = client, progress
         schema = None if isinstance(table, Parquet) else table.schema
         pieces = table.pieces()
