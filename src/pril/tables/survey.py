@@ -181,6 +181,8 @@ class LabelCounts:
 
     def merge(self, other: LabelCounts, offset: int) -> None:
         """Add the labels of other rows, whose row numbers are `offset` higher in this table."""
+        if self.are_too_many():  # they will be refused
+            return
         self.n_weightless += other.n_weightless
         for label, (count, row) in other.seen.items():
             self.seen.setdefault(label, [0, row + offset])[0] += count
@@ -254,8 +256,10 @@ class LabelCounts:
 class Survey:
     """What the first pass learns: how to encode columns, and the labels."""
 
-    def __init__(self, task: Task, columns: Columns, labels: LabelColumns) -> None:
+    def __init__(self, task: Task, columns: Columns, labels: LabelColumns, start: int = 0) -> None:
         self.columns = columns
+        self.start = start  # number of its first row
+        self.offsets = [0]  # from row numbers in each of the parts it was merged of to those here
         self.encoder = ColumnEncoder(
             scale=task.scale,
             bounded=BY_COMMAND[task.model].bounded,
@@ -319,8 +323,10 @@ class Survey:
             if name not in named and n >= FEWEST_ROWS and n_different >= UNLIKE * n:
                 self.unlike[name] = f"{n_different:,} different words in {n:,} rows"
 
-    def merge(self, other: Survey, offset: int) -> None:
-        """Add what was learned from other rows, whose numbers are `offset` higher in this table."""
+    def merge(self, other: Survey) -> None:
+        """Add what was learned from the rows that follow."""
+        offset = self.start + self.rows - other.start
+        self.offsets += [offset + own for own in other.offsets]
         if self.rows == 0:
             self.encoder, self.row_ids, self.unlike = other.encoder, other.row_ids, other.unlike
         elif other.rows:

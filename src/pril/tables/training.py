@@ -180,7 +180,7 @@ class Run:
         self.checkpoint = None
         if self.task.keeps_rows_apart:
             self.check = self._check()
-        fitted = Pipeline([("columns", self.survey.encoder), ("model", self.model)])
+        fitted = self._pipeline()
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
@@ -284,6 +284,10 @@ class Run:
             if block.apart:
                 check = check.plus(block.apart.check(self.task, self.model))
         return check
+
+    def _pipeline(self) -> Pipeline:
+        """Return the encoder and the model."""
+        return Pipeline([("columns", self.survey.encoder), ("model", self.model)])
 
     @property
     def recipe(self) -> Recipe:
