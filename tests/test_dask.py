@@ -389,8 +389,9 @@ def test_no_rows_at_all_are_refused(mode):
     blocks = [(dask.delayed(X[:0]), dask.delayed(y[:0]))] * 2
     with pytest.raises(ValueError, match="X has no rows in any block"):
         pril.dask.fit_blocks(PRIL(classes=CLASSES), blocks, mode=mode)
-    with pytest.raises(ValueError, match="X has no blocks"):
-        pril.dask.fit_blocks(PRIL(classes=CLASSES), [])
+    for estimator in (PRIL(classes=CLASSES), make_pipeline(ColumnEncoder(), PRIL())):
+        with pytest.raises(ValueError, match="X has no blocks"):
+            pril.dask.fit_blocks(estimator, [], mode=mode)
 
 
 X, Y, INTERVALS = table(100)

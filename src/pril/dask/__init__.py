@@ -12,7 +12,7 @@ learns, `prediction` predicts, and `client` computes the tasks.
 
 from __future__ import annotations
 
-from pril.errors import InputTypeError, MissingExtraError
+from pril.errors import InputError, InputTypeError, MissingExtraError
 
 try:
     import dask  # noqa: F401
@@ -188,6 +188,8 @@ def _fit(
     """Fit the steps and the learner; X without rows, and the classes, may be known or None."""
     model = clone(_learner_of(estimator))
     validate_params(model)
+    if len(blocks) == 0:
+        raise InputError("X has no blocks")
     steps = fitted_steps(estimator, blocks, cluster)
     features, classes = known
     if steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,7 @@ def merge(parts: list[Any]) -> Any:
     for part in parts:
         if isinstance(part, Exception):
             return part
-    whole = deepcopy(parts[0])
-    for part in parts[1:]:
-        whole.merge(part)
-    return whole
+    return reduce(lambda whole, part: whole.merge(part), parts[1:], deepcopy(parts[0]))
 
 
 def transformed(steps: list[tuple[str, Any]], blocks: Blocks) -> Blocks:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,7 +122,7 @@ def read_piece(piece: Piece, recipe: Recipe) -> Any:
 
 
 @returning_errors
-def try_piece(piece: Piece, recipe: Recipe, model: Any) -> None:
+def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     """Learn a piece as one process does, so that an error names its file and row."""
     table = piece.open()
     cells, places = piece.to_learn(table, recipe.columns)
@@ -134,6 +134,7 @@ def try_piece(piece: Piece, recipe: Recipe, model: Any) -> None:
             raise
         except InputError as error:  # an overflow without a row number
             raise TableError(f"{piece.name}: {error}") from None
+    return Check()
 
 
 @returning_errors
@@ -142,7 +143,7 @@ def check_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     table, check = piece.open(), Check()
     for row, block, uses in piece.blocks(table, recipe.columns):
         if apart := recipe.read_apart(table, model, row, block, uses):
-            check = check.plus(apart.check(piece.task, model))
+            check = check.merge(apart.check(piece.task, model))
     return check
 
 
@@ -174,22 +175,16 @@ class ClusterRun(Run):
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
         """Learn; refuse a table that has changed meanwhile, whatever else is wrong with it."""
         try:
-            fitted = super().__call__(checkpoint)
-        except (InputError, OSError):
-            with suppress(FileNotFoundError):  # a worker has said so
-                self._check_unchanged()
-            raise
-        self._check_unchanged()
-        return fitted
-
-    def _check_unchanged(self) -> None:
-        for file in self.table.files:
-            self.table.check_unchanged(file)
+            return super().__call__(checkpoint)
+        finally:
+            for file in self.table.files:
+                with suppress(FileNotFoundError):  # a worker says so
+                    self.table.check_unchanged(file)
 
     def _survey(self) -> None:
         log.info("cluster: the table is read in %d parts", len(self.pieces))
-        tasks = self._tasks(survey_piece, self.columns, self.survey.counts.columns)
-        self.survey = merge_on(self._cluster(), tasks, "reading the table")
+        labels = self.survey.counts.columns
+        self.survey = self._merged("reading the table", survey_piece, self.columns, labels)
         for file, offset in zip(self.files, self.survey.offsets, strict=True):
             self.table.begin_file(file, offset)
         self.survey.counts.check_number(self.table)
@@ -200,27 +195,21 @@ class ClusterRun(Run):
         try:
             fitted = fit_blocks(self._pipeline(), blocks, client=self.client, progress=self.bar)
         except InputError as error:  # report the first piece that cannot be learned
-            list(self._compute("looking for the bad row", try_piece, recipe, self.model))
+            self._merged("looking for the bad row", try_piece, recipe, self.model)
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self.model = fitted[-1]
         self.phase, self.epoch = "done", self.model.n_iter_
 
     def _check(self) -> Check:
-        checks = self._compute("evaluating", check_piece, self.recipe, self.model)
-        return reduce(Check.plus, checks, Check())
-
-    def _cluster(self) -> Cluster:
-        return Cluster(self.client, self.bar)
+        check: Check = self._merged("evaluating", check_piece, self.recipe, self.model)
+        return check
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
         """Return a lazy call for each piece; the shared arguments are sent once."""
         common = [delayed(part, traverse=False) for part in shared]
         return [delayed(task)(piece, *common) for piece in self.pieces]
 
-    def _compute(self, doing: str, task: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-        """Yield the results of a task in the order of the pieces, up to the first error."""
-        for result in self._cluster().compute(delayed(list)(self._tasks(task, *shared)), doing):
-            if isinstance(result, Exception):
-                raise result
-            yield result
+    def _merged(self, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
+        """Return the results of a task, merged, or raise the first error in the table."""
+        return merge_on(Cluster(self.client, self.bar), self._tasks(task, *shared), doing)

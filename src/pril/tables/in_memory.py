@@ -63,7 +63,7 @@ class InMemoryRun(Run):
         for first, cells in self._tracked("evaluating", self.table.blocks(recipe.columns)):
             uses = self.task.uses(first, cells.num_rows)
             if apart := recipe.read_apart(self.table, self.model, first, cells, uses):
-                check = check.plus(apart.check(self.task, self.model))
+                check = check.merge(apart.check(self.task, self.model))
         return check
 
     def describe(self) -> dict[str, Any]:

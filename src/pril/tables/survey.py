@@ -323,7 +323,7 @@ class Survey:
             if name not in named and n >= FEWEST_ROWS and n_different >= UNLIKE * n:
                 self.unlike[name] = f"{n_different:,} different words in {n:,} rows"
 
-    def merge(self, other: Survey) -> None:
+    def merge(self, other: Survey) -> Survey:
         """Add what was learned from the rows that follow."""
         offset = self.start + self.rows - other.start
         self.offsets += [offset + own for own in other.offsets]
@@ -334,6 +334,7 @@ class Survey:
         self.counts.merge(other.counts, offset)
         self.rows += other.rows
         self.rows_to_learn += other.rows_to_learn
+        return self
 
     def warn_of_columns(self, table: Table) -> None:
         """Warn of columns that say nothing about new rows: row ids, names, remarks."""

@@ -102,7 +102,7 @@ class Check(NamedTuple):
     evaluation: Evaluation = Evaluation()
     scores: Any = np.empty(0)  # of the rows that calibrate
 
-    def plus(self, other: Check) -> Check:
+    def merge(self, other: Check) -> Check:
         """Return what holds for the rows of both."""
         scores = np.concatenate([self.scores, other.scores])
         return Check(self.evaluation + other.evaluation, scores)
@@ -282,7 +282,7 @@ class Run:
         self.row, check = 0, Check()
         for _, block in self._tracked("evaluating", self._blocks()):
             if block.apart:
-                check = check.plus(block.apart.check(self.task, self.model))
+                check = check.merge(block.apart.check(self.task, self.model))
         return check
 
     def _pipeline(self) -> Pipeline:
