@@ -165,37 +165,163 @@ def slopes(f, theta, q):
     return slope, tau
 
 
-def label_chances(left, right, K, ranges, total, exact, trust, outside):
-    """q_y, the relative chance that a row of class y is given this label."""
+OFFSETS = [(0, 1), (1, 0), (0, 2), (1, 1), (2, 0)]  # classes below and above the true one
+
+
+class Coarsening:
+    """How classes become ranges, learned row by row; a row has the weight omega, ranks from 1."""
+
+    def __init__(self, K, kind):
+        self.K, self.kind = K, kind
+        self.S = dict.fromkeys(OFFSETS, 0.0)  # expected weight of the rows of each offset
+        self.mu = np.zeros(K)  # Turnbull's estimate of the weight of each class
+        # Weight of all rows, their number; weight of narrow and of wide ranges; overlap; evidence.
+        self.W = self.rows = self.G = self.V = self.Q = self.D = 0.0
+
+    def fade(self, factor):
+        self.S = {o: factor * weight for o, weight in self.S.items()}
+        self.mu = factor * self.mu
+        for name in ("W", "rows", "G", "V", "Q", "D"):
+            setattr(self, name, factor * getattr(self, name))
+
+    def count(self, omega):
+        self.W += omega
+        self.rows += 1
+
+    @property
+    def unit(self):
+        """Return the mean weight of a row."""
+        return self.W / self.rows
+
+    def given(self, y, o):
+        """Return the range that offset o gives to class y, or None if it has a single class."""
+        left, right = max(1, y - o[0]), min(self.K, y + o[1])
+        return (left, right) if left < right else None
+
+    def shares(self):
+        whole, pi = sum(self.S.values()), {}
+        for a, b in OFFSETS:
+            pi[a, b] = self.S[a, b] + self.unit / 5
+            if whole > 0:
+                pi[a, b] += 10 * self.unit * (self.S[a, b] + self.S[b, a]) / (2 * whole)
+        return {o: weight / sum(pi.values()) for o, weight in pi.items()}
+
+    def kept(self, y):
+        """Return the share of the offsets that are not drawn again at class y."""
+        return max(sum(pi for o, pi in self.shares().items() if self.given(y, o)), 0.01)
+
+    def table(self, u):
+        """Return the chance that a row of each class in the range u is given it."""
+        pi = self.shares()
+        chance = {}
+        for y in range(u[0], u[1] + 1):
+            fitting = sum(pi[o] for o in OFFSETS if self.given(y, o) == u)
+            chance[y] = fitting / self.kept(y)
+        return chance
+
+    def uses_offsets(self):
+        chosen = self.D / self.unit > -5 and self.G >= self.V and self.overlaps()
+        return {"random": False, "auto": chosen, "offsets": True}[self.kind]
+
+    def overlaps(self):
+        return self.G > 0 and self.Q >= 0.1 * self.G
+
+    def target(self, u):
+        """Return the chance of the range u for each of its classes, or None: the same for all."""
+        if u[1] - u[0] > 2 or not self.uses_offsets():
+            return None
+        narrow = (self.G + self.unit / 2) / (self.W + self.unit / 2)
+        return np.array([narrow * chance for chance in self.table(u).values()])
+
+    def learn(self, u, P, n_u, omega):
+        """Learn from a row with the range u; P has the chance of each class, n_u its weight."""
+        if u[1] - u[0] > 2:
+            self.V += omega
+            return
+        self.G += omega
+        if self.kind == "random":
+            return
+        M, pi, unit = self.table(u), self.shares(), self.unit
+        kept = {y: self.kept(y) for y in M}
+        K, inside = self.K, slice(u[0] - 1, u[1])
+        by_offsets = sum(P[y - 1] * chance for y, chance in M.items())
+        prior = 0.25 * unit * (2 * K - 3) * len(M) / K
+        share = min(1, (n_u + 0.25 * unit) / (self.mu[inside].sum() + prior))
+        if self.mu[inside].any():
+            self.Q += omega * max(0, 1 - n_u / self.mu[inside].sum())
+        if self.overlaps():
+            self.D += omega * math.log(by_offsets / (share * P[inside].sum()))
+        mu = self.mu[inside] + 1e-3 * unit
+        self.mu[inside] += omega * mu / mu.sum()
+        for y in M:
+            r = omega * P[y - 1] * M[y] / by_offsets
+            fitting = sum(pi[o] for o in OFFSETS if self.given(y, o) == u)
+            for o in OFFSETS:
+                if self.given(y, o) == u:
+                    self.S[o] += r * pi[o] / fitting
+                elif self.given(y, o) is None:
+                    self.S[o] += r * pi[o] / kept[y]
+
+
+def label_chances(left, right, K, ranges, total, exact, trust, outside, target=None):
+    """q_y, the relative chance that a row of class y is given this label.
+
+    `target` is what the coarsening mechanism says of the classes inside; None: all are the same.
+    """
     q = np.full(K, outside)
     inside = slice(left - 1, right)
     q[inside] = 1.0
     given = ranges.get((left, right), np.zeros(K))[inside]
-    if left < right and given.sum() > 0:
-        share = given.sum() / total[inside].sum()
+    if left < right:
+        if target is None:
+            share = given.sum() / total[inside].sum() if given.sum() > 0 else 1.0
+            target = np.full(right - left + 1, share)
+        q[inside] = target
         for y in range(left - 1, right):
-            doubt = trust / (trust + exact[y]) if exact[y] else 1.0
-            own = 0.0 if doubt == 1.0 else ranges[left, right][y] / total[y]
-            q[y] = (1 - doubt) * own + doubt * share
+            if given.sum() > 0 and exact[y] > 0:
+                doubt = trust / (trust + exact[y])
+                q[y] = (1 - doubt) * ranges[left, right][y] / total[y] + doubt * q[y]
         q[inside] /= q[inside].max()
     return q
 
 
-def ordered_logit(X, intervals, K, rate=10, cut_rate=2, trust=30, noise=0, weight=None):
+def ordered_logit(
+    X,
+    intervals,
+    K,
+    rate=10,
+    cut_rate=2,
+    trust=30,
+    noise=0,
+    coarsening="auto",
+    half_life=None,
+    weight=None,
+    mechanism=None,
+):
     """The online ordered logit on the likelihood of ranges; `weight` has one number a row."""
     w, i = np.zeros(X.shape[1]), np.arange(1, K)
     theta = np.log(i / (K - i))
     ranges, total, exact = {}, np.zeros(K), np.zeros(K)
+    mechanism = mechanism or Coarsening(K, coarsening)
     size = count = A = B = 0.0
+    fade = 1.0 if half_life is None else 0.5 ** (1 / half_life)
     predictions, models = [], []
     for t, (x, (left, right)) in enumerate(zip(X, intervals, strict=True), start=1):
         c = 1.0 if weight is None else weight[t - 1]
+        size, count, A, B, exact, total = (fade * v for v in (size, count, A, B, exact, total))
+        ranges = {u: fade * v for u, v in ranges.items()}
+        mechanism.fade(fade)
+        mechanism.count(c * t)
         f = w @ x
         predictions.append(predict(f, theta))
         outside = noise * (1 - 1 / math.sqrt(1 + t / 1000))
-        q = label_chances(left, right, K, ranges, total, exact, trust, outside)
+        target = mechanism.target((left, right)) if left < right else None
+        q = label_chances(left, right, K, ranges, total, exact, trust, outside, target)
         inside = (np.arange(1, K + 1) >= left) & (np.arange(1, K + 1) <= right)
         chance = chances(f, theta)
+        if left < right:
+            n_u = np.sum(ranges.get((left, right), 0))
+            mechanism.learn((left, right), np.maximum(chance, 1e-12), n_u, c * t)
         share = inside * q * np.where(chance > 1e-12, chance, 0.0)
         share = share if share.any() else inside * q
         share *= c * t / share.sum()
@@ -208,8 +334,9 @@ def ordered_logit(X, intervals, K, rate=10, cut_rate=2, trust=30, noise=0, weigh
         a, tau = 0.0 if abs(a) < 1e-9 else a, np.clip(tau, -2, 2)
         size, count = size + c * x @ x, count + c
         A, B = A + (c * a) ** 2, B + np.mean((c * tau) ** 2)
-        if A > 0 and size > 0:
-            w = w + rate * c * a / (size / count * math.sqrt(A)) * x
+        if size > 0:
+            first = (count / mechanism.rows) ** 2  # the squared mean of c
+            w = w + rate * c * a / (size / count * math.sqrt(first + A)) * x
         if B > 0:
             theta = ascending(theta - min(4, c * cut_rate / math.sqrt(B)) * tau)
         models.append((w, theta))
@@ -374,7 +501,12 @@ TWINS = [
     Twin("OrderedLogit", LAST, ordered_logit, {}, rounds=True),
     *(
         Twin("OrderedLogit", {**LAST, **options}, ordered_logit, options, rounds=True)
-        for options in ({"trust": 0.5}, {"noise": 0.3, "rate": 1.0}, {"trust": 0.0, "cut_rate": 9})
+        for options in (
+            {"trust": 0.5, "coarsening": "random"},
+            {"noise": 0.3, "rate": 1.0, "coarsening": "offsets"},
+            {"trust": 0.0, "cut_rate": 9},
+            {"half_life": 3.0},
+        )
     ),
     *(
         Twin("MPRIL", options, mpril, options, rounds=True)

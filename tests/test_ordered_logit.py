@@ -41,8 +41,8 @@ def test_it_finds_the_probabilities_behind_ranges():
     rows, _, truth = table(seed=1)
     error = {}
     for trust in (30.0, 1e9):
-        model = OrderedLogit(classes=CLASSES, trust=trust, random_state=0).fit(X, ranges)
-        error[trust] = np.abs(model.predict_proba(rows) - truth).mean()
+        model = OrderedLogit(classes=CLASSES, trust=trust, coarsening="random", random_state=0)
+        error[trust] = np.abs(model.fit(X, ranges).predict_proba(rows) - truth).mean()
     assert error[30.0] < 0.03
     assert error[30.0] < 0.6 * error[1e9]
 
@@ -115,7 +115,14 @@ def test_over_64_classes_are_refused():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("rate", 0), ("cut_rate", -1), ("trust", -1), ("noise", 2), ("decision", "mean")],
+    [
+        ("rate", 0),
+        ("cut_rate", -1),
+        ("trust", -1),
+        ("noise", 2),
+        ("decision", "mean"),
+        ("coarsening", "symmetric"),
+    ],
 )
 def test_wrong_parameters_are_refused(name, value):
     with pytest.raises(ValueError, match=f"The '{name}' parameter of OrderedLogit must be"):

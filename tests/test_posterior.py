@@ -21,17 +21,35 @@ def slow_posterior(model, x, left, right):
         ranges[lo, hi] = np.zeros(K)
         ranges[lo, hi][lo - 1 : hi] = evidence["ranges"][place : place + hi - lo + 1]
         place += hi - lo + 1
+    mechanism = reference.Coarsening(K, model.coarsening)
+    mechanism.S = dict(zip(reference.OFFSETS, evidence["offsets"], strict=True))
+    mechanism.W, mechanism.G, mechanism.V, mechanism.Q = evidence["labels"]
+    mechanism.rows, mechanism.D = evidence["seen"][0], evidence["advantage"][0]
     q = reference.label_chances(
-        left, right, K, ranges, evidence["total"], evidence["exact"], model.trust, outside=0.0
+        left,
+        right,
+        K,
+        ranges,
+        evidence["total"],
+        evidence["exact"],
+        model.trust,
+        outside=0.0,
+        target=mechanism.target((left, right)) if left < right else None,
     )
     joint = q * reference.chances(model.coef_ @ x, model.thresholds_)
     return joint / joint.sum() if joint.sum() > 1e-6 else None  # differences of 1 are not exact
 
 
 @settings(max_examples=30)
-@given(smooth_streams(max_rows=40), st.sampled_from([0.0, 0.5, 30.0]))
-def test_it_is_the_slow_twin(stream, trust):
-    model = OrderedLogit(trust=trust, classes=stream.classes, random_state=0, max_iter=2)
+@given(
+    smooth_streams(max_rows=40),
+    st.sampled_from([0.0, 0.5, 30.0]),
+    st.sampled_from(["auto", "random", "offsets"]),
+)
+def test_it_is_the_slow_twin(stream, trust, coarsening):
+    model = OrderedLogit(
+        trust=trust, coarsening=coarsening, classes=stream.classes, random_state=0, max_iter=2
+    )
     model.fit(stream.X, stream.y)
     posterior = model.posterior(stream.X, stream.y)
     for x, (left, right), probabilities in zip(stream.X, stream.y, posterior, strict=True):
@@ -83,6 +101,11 @@ def test_a_class_without_probability_can_still_be_the_label():
     model = OrderedLogit(classes=[1, 2, 3], average=False).partial_fit([[1.0]], [1])
     model.memory_.state.n[:] = 0.0  # the thresholds tie: class 2 has no probability
     assert model.posterior([[1.0]], [2]).tolist() == [[0.0, 1.0, 0.0]]
+
+
+def test_before_the_first_label_a_range_only_cuts_off():
+    model = OrderedLogit(classes=[1, 2, 3]).partial_fit([[1.0]], [None])
+    np.testing.assert_allclose(model.posterior([[1.0]], [(1, 2)]), [[0.5, 0.5, 0.0]])
 
 
 def test_labels_are_checked():

@@ -30,6 +30,7 @@ kept elsewhere would go stale silently.
 import logging
 from collections.abc import Callable
 from math import copysign, exp, expm1, inf, isfinite, sqrt
+from math import log as ln
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -417,6 +418,8 @@ class Scratch(NamedTuple):
     above: Any
     q: Any
     tau: Any
+    shares: Any  # (5,), of offsets
+    given: Any  # (3,), chance of a narrow range for each of its classes, if offsets make it
 
 
 class Model(NamedTuple):
@@ -668,6 +671,7 @@ class Likelihood(NamedTuple):
     trust: float  # exact rows of a class after which what they show of ranges counts half
     noise: float  # relative chance of a label that does not hold the true class
     mode: bool  # whether the likeliest class is predicted, and not the median
+    coarsening: int  # AUTO, RANDOM or OFFSETS
 
 
 def _squared_unused(rule, rows, t):
@@ -842,6 +846,7 @@ class Part(NamedTuple):
     shape: str | int  # a number, "classes", or "ranges": one for each range and class in it
     fades: bool = False  # with a half-life; otherwise it is weighted as the iterates are
     mixes: str = "sum"  # how blocks that learn side by side mix it: "sum" or "mean"
+    signed: bool = False  # whether it may be negative
 
 
 # Parts that fade come first, a part of the shape "ranges" last. `evidence_of` makes views of them.
@@ -849,9 +854,14 @@ OWN_PARTS: dict[type, tuple[Part, ...]] = {
     Likelihood: (
         Part("size", 2, fades=True),  # sums of c |x|^2 and c, for rows of weight c
         Part("slopes", 2, fades=True, mixes="mean"),  # sums of (c a)^2 and mean (c tau)^2
+        Part("seen", 1, fades=True),  # rows with a label
         Part("exact", "classes", fades=True),  # rows with this exact label
         Part("total", "classes"),  # weight of the rows that are probably of this class
-        Part("ranges", "ranges"),  # the same of each range
+        Part("labels", 4),  # weight of all labels, of narrow ranges, of wider ones; their overlap
+        Part("offsets", 5),  # weight of the rows that probably have each of the offsets
+        Part("at_random", "classes"),  # weight of the classes, if ranges were given at random
+        Part("advantage", 1, signed=True),  # log-likelihood of offsets, less that of "at random"
+        Part("ranges", "ranges"),  # the share of each range in `total`
     ),
 }
 
@@ -861,20 +871,32 @@ class Evidence(NamedTuple):
 
     size: Any
     slopes: Any
+    seen: Any
     exact: Any
     total: Any
+    labels: Any
+    offsets: Any
+    at_random: Any
+    advantage: Any
     ranges: Any
 
 
 @inserted
 def evidence_of(own, K):
     """Return the parts of the likelihood rule."""
+    labels = 5 + 2 * K
+    ranges = labels + 10 + K
     return Evidence(
         size=vector_at(own, 0, 2),
         slopes=vector_at(own, 2, 2),
-        exact=vector_at(own, 4, K),
-        total=vector_at(own, 4 + K, K),
-        ranges=vector_at(own, 4 + 2 * K, own.shape[0] - 4 - 2 * K),
+        seen=vector_at(own, 4, 1),
+        exact=vector_at(own, 5, K),
+        total=vector_at(own, 5 + K, K),
+        labels=vector_at(own, labels, 4),
+        offsets=vector_at(own, labels + 4, 5),
+        at_random=vector_at(own, labels + 9, K),
+        advantage=vector_at(own, labels + 9 + K, 1),
+        ranges=vector_at(own, ranges, own.shape[0] - ranges),
     )
 
 
@@ -901,53 +923,202 @@ TINY = 1e-12
 # A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
 ROUNDING = 1e-9
 
-# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
-# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
-# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
+# Coarsening: how a class becomes a range. Either at random, where each class of a range is given it
+# equally often, or by offsets that all classes share: a row of class y is given y - a .. y + b, cut
+# off at the ends of the scale. An offset that leaves a single class there is drawn again. Offsets
+# make narrow ranges only, of up to three classes; wider ranges are always taken to be at random.
+#
+# The two are compared by the likelihood of each row before it is learned. Offsets have the benefit
+# of the doubt: a model that learned at random may settle where the end classes have vanished, and
+# there the two explain labels equally well. Ranges that are a partition of the scale do not
+# overlap. They cannot come from offsets, and nothing is compared.
+#
+# `coarsening.py` has the same for learners that see all rows at once. Offsets are in its order.
+
+AUTO, RANDOM, OFFSETS = 0, 1, 2
+DOWN, UP = (0, 1, 0, 1, 2), (1, 0, 2, 1, 0)  # a and b of each offset
+WIDEST = 2  # the largest a + b
+PULL = 10.0  # rows by which the shares of offsets are pulled towards symmetry
+SEEN = 0.25  # rows of each kind of range in the prior of "at random"
+SPREAD = 1e-3  # rows of each class in the prior of `at_random`
+LEAST_OVERLAP = 0.1  # the least share of narrow ranges that overlap, see `overlap`
+BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
+LEAST_KEPT = 0.01  # the least share of offsets that are not drawn again; bounds a division
 
 
 @part_of_loop
-def weigh_classes(trust, evidence, lo, hi, K, q):
+def row_weight(evidence):
+    """Return the mean weight of a row: what a row of a prior weighs."""
+    return evidence.labels[0] / evidence.seen[0] if evidence.seen[0] > 0.0 else 1.0
+
+
+@part_of_loop
+def write_shares(evidence, unit, shares):
+    """Write the share of each offset: its rows, a prior of one row, and a pull towards symmetry."""
+    rows = evidence.offsets
+    whole = rows[0] + rows[1] + rows[2] + rows[3] + rows[4]
+    pull = 0.0
+    one, two, both = 0.2 * unit, 0.2 * unit, 0.2 * unit
+    if whole > 0.0:
+        pull = PULL * unit
+        one += pull * (0.5 * ((rows[0] + rows[1]) / whole))
+        two += pull * (0.5 * ((rows[2] + rows[4]) / whole))
+        both += pull * (rows[3] / whole)
+    scale = 1.0 / (whole + pull + unit)
+    shares[0] = (rows[0] + one) * scale
+    shares[1] = (rows[1] + one) * scale
+    shares[2] = (rows[2] + two) * scale
+    shares[3] = (rows[3] + both) * scale
+    shares[4] = (rows[4] + two) * scale
+
+
+@part_of_loop
+def fits(o, lo, y, hi, K):
+    """Tell whether offset o makes lo..hi of class y."""
+    down = DOWN[o] == y - lo or (lo == 0 and DOWN[o] > y)
+    return down and (UP[o] == hi - y or (hi == K - 1 and UP[o] > hi - y))
+
+
+@part_of_loop
+def collapses(o, y, K):
+    """Tell whether offset o leaves nothing but class y, at an end of the scale."""
+    return (y == 0 and UP[o] == 0) or (y == K - 1 and DOWN[o] == 0)
+
+
+@part_of_loop
+def kept(shares, y, K):
+    """Return the share of the offsets that are not drawn again at class y."""
+    if y == 0:
+        return max(shares[0] + shares[2] + shares[3], LEAST_KEPT)
+    if y == K - 1:
+        return max(shares[1] + shares[3] + shares[4], LEAST_KEPT)
+    return 1.0
+
+
+@part_of_loop
+def write_given(shares, lo, hi, K, given):
+    """Write the chance that each class in lo..hi is given this range by an offset."""
+    for k in range(hi - lo + 1):
+        chance = 0.0
+        for o in range(5):
+            if fits(o, lo, lo + k, hi, K):
+                chance += shares[o]
+        given[k] = chance / kept(shares, lo + k, K)  # exactly 1 if there are two classes
+
+
+@part_of_loop
+def overlap(labels):
+    """Tell whether narrow ranges overlap: those of a partition do not, and are no offsets."""
+    return (labels[1] > 0.0) & (labels[3] >= LEAST_OVERLAP * labels[1])
+
+
+@part_of_loop
+def uses_offsets(rule, evidence, unit):
+    """Tell whether narrow ranges are taken to be made by offsets."""
+    labels = evidence.labels
+    likely = (labels[1] >= labels[2]) & (evidence.advantage[0] > -BENEFIT * unit)
+    return (rule.coarsening == OFFSETS) | ((rule.coarsening == AUTO) & likely & overlap(labels))
+
+
+@part_of_loop
+def weigh_classes(rule, evidence, lo, hi, K, q, shares, given):
     """Write to q the chance that a row of each class in lo..hi has this label, the largest being 1.
 
     A mean of two estimates: how often rows of the class were given this range, weighted by the
-    number of its exact rows, and the same for all classes of the range, weighted by `trust`.
+    number of its exact rows, and what the coarsening mechanism says, weighted by `trust`. The
+    shares of offsets, and what they say of this range, are written if it is narrow.
     """
-    ranges, total, exact = evidence.ranges, evidence.total, evidence.exact
+    ranges, total, exact, labels = evidence.ranges, evidence.total, evidence.exact, evidence.labels
     first = range_offset(K, lo, hi)
-    given = 0.0
+    known = 0.0
     rows = 0.0
     for k in range(hi - lo + 1):
-        q[k] = 1.0
-        given += ranges[np.uintp(first + k)]
+        known += ranges[np.uintp(first + k)]
         rows += total[np.uintp(lo + k)]
-    if given > 0.0:
-        share = given / rows
-        most = 0.0
-        for k in range(hi - lo + 1):
-            y = np.uintp(lo + k)
-            chance = share
-            if exact[y] > 0.0:
-                own = ranges[np.uintp(first + k)] / total[y]
-                chance = (exact[y] * own + trust * share) / (exact[y] + trust)
-            q[k] = chance
-            most = max(most, chance)
-        most = 1.0 / most
-        for k in range(hi - lo + 1):
-            q[k] *= most
+    share = known / rows if known > 0.0 else 1.0
+    by_offsets = False
+    if (hi - lo <= WIDEST) & (rule.coarsening != RANDOM):
+        unit = row_weight(evidence)
+        write_shares(evidence, unit, shares)
+        write_given(shares, lo, hi, K, given)
+        by_offsets = uses_offsets(rule, evidence, unit)
+        if by_offsets:
+            share = (labels[1] + 0.5 * unit) / (labels[0] + 0.5 * unit)  # of narrow ranges
+    most = 0.0
+    for k in range(hi - lo + 1):
+        y = np.uintp(lo + k)
+        chance = share * given[k] if by_offsets else share
+        if (known > 0.0) & (exact[y] > 0.0):
+            own = ranges[np.uintp(first + k)] / total[y]
+            chance = (exact[y] * own + rule.trust * chance) / (exact[y] + rule.trust)
+        q[k] = chance
+        most = max(most, chance)
+    most = 1.0 / most
+    for k in range(hi - lo + 1):
+        q[k] *= most
+
+
+@part_of_loop
+def learn_coarsening(evidence, lo, hi, K, weight, chances, shares, given):
+    """Learn the mechanism from a narrow range, by the chances of its classes.
+
+    `shares` and `given` are those from before this row.
+    """
+    at_random, unit = evidence.at_random, row_weight(evidence)
+    first = range_offset(K, lo, hi)
+    by_offsets = 0.0
+    inside = 0.0
+    known = 0.0
+    classes = 0.0
+    for k in range(hi - lo + 1):
+        by_offsets += chances[k] * given[k]
+        inside += chances[k]
+        known += evidence.ranges[np.uintp(first + k)]
+        classes += at_random[np.uintp(lo + k)]
+    if classes > 0.0:  # at random, the other rows of these classes have other ranges
+        evidence.labels[3] += weight * max(0.0, 1.0 - known / classes)
+    # The prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
+    size = (2 * K - 3) * (hi - lo + 1) / K
+    share = min(1.0, (known + SEEN * unit) / (classes + SEEN * unit * size))
+    if overlap(evidence.labels):
+        evidence.advantage[0] += weight * ln(by_offsets / (share * inside))
+    part = weight / (classes + SPREAD * unit * (hi - lo + 1))
+    for k in range(hi - lo + 1):  # B. W. Turnbull's estimate, row by row
+        at_random[np.uintp(lo + k)] += part * (at_random[np.uintp(lo + k)] + SPREAD * unit)
+    for k in range(hi - lo + 1):
+        # Rows of this class, over the shares of the offsets that fit.
+        rows = weight * chances[k] / (by_offsets * kept(shares, lo + k, K))
+        for o in range(5):
+            if fits(o, lo, lo + k, hi, K):
+                evidence.offsets[o] += rows * shares[o]
+            elif collapses(o, lo + k, K):
+                evidence.offsets[o] += rows * given[k] * shares[o]
 
 
 @cached(nogil=True)
-def label_chances(trust, own, intervals, q):
+def label_chances(rule, own, intervals, q):
     """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
     evidence = evidence_of(own, q.shape[1])
+    shares, given = np.empty(5), np.empty(3)
     for t in range(intervals.shape[0]):
         lo, hi = intervals[t]
         q[t] = 0.0
         if lo == hi:
             q[t, lo] = 1.0
         elif lo < hi:
-            weigh_classes(trust, evidence, lo, hi, q.shape[1], q[t, lo:])
+            weigh_classes(rule, evidence, lo, hi, q.shape[1], q[t, lo:], shares, given)
+
+
+@entry
+def coarsening(rule, own, n_classes, shares):
+    """Write the shares of offsets; return whether they are used, and the evidence for them.
+
+    The evidence is a difference of log-likelihoods, in rows of mean weight.
+    """
+    evidence = evidence_of(own, n_classes)
+    unit = row_weight(evidence)
+    write_shares(evidence, unit, shares)
+    return uses_offsets(rule, evidence, unit), evidence.advantage[0] / unit
 
 
 @part_of_loop
@@ -972,29 +1143,43 @@ def count_range(evidence, lo, hi, K, weight, shares, q):
         total[np.uintp(lo + k)] += part
 
 
+# The step of the likelihood rule. Classes outside the label all have the same relative chance q of
+# it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
+# classes lo..hi and their thresholds are looked at, as if q were less by that constant.
+
+
 @part_of_loop
-def climb(rule, score, cut, lo, hi, t, weight, evidence, above, below, q, tau):
+def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     """Write the gradient by the thresholds of lo..hi to tau; return the one by the score.
 
     Both are of log sum_y q_y P(y). The row is then counted, with its weight in the evidence.
     """
     K = cut.shape[0] - 1
+    above, q, tau = work.above, work.q, work.tau
+    below = work.cut  # free during a step: only `note` uses it
     outside = 0.0
     if rule.noise > 0.0:
         outside = rule.noise * (1.0 - 1.0 / sqrt(1.0 + t / 1000.0))
     for k in range(hi - lo + 2):
         above[k], below[k] = sides(score, cut[np.uintp(lo + k)])
+    for k in range(hi - lo + 1):
+        tau[k] = max(TINY, between(above[k], below[k], above[k + 1], below[k + 1]))
+    evidence.seen[0] += 1.0
+    evidence.labels[0] += weight
     q[0] = 1.0
     if lo < hi:
-        weigh_classes(rule.trust, evidence, lo, hi, K, q)
+        weigh_classes(rule, evidence, lo, hi, K, q, work.shares, work.given)
+        wide = hi - lo > WIDEST
+        evidence.labels[1 + wide] += weight
+        if (not wide) & (rule.coarsening != RANDOM):
+            learn_coarsening(evidence, lo, hi, K, weight, tau, work.shares, work.given)
     whole = outside
     a = 0.0
     for k in range(hi - lo + 1):
-        chance = between(above[k], below[k], above[k + 1], below[k + 1])
-        tau[k] = q[k] * chance if chance > TINY else 0.0
-        part = (q[k] - outside) * max(chance, TINY)
+        part = (q[k] - outside) * tau[k]
         whole += part
         a += part * (below[k] - above[k + 1])
+        tau[k] = q[k] * tau[k] if tau[k] > TINY else 0.0
     if lo < hi:
         count_range(evidence, lo, hi, K, weight, tau, q)
     else:
@@ -1014,10 +1199,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     cut, tau, c = model.cut, model.work.tau, now.weight
     K = cut.shape[0] - 1
     evidence = evidence_of(model.state.own, K)
-    above, q = model.work.above, model.work.q
-    below = model.work.cut  # free during a step: only `note` uses it
-    weight = c * now.omega
-    a = climb(rule, score, cut, lo, hi, now.number, weight, evidence, above, below, q, tau)
+    a = climb(rule, score, cut, lo, hi, now.number, c * now.omega, evidence, model.work)
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
@@ -1031,8 +1213,10 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     slopes[1] += c * c * squares / max(K - 1, 1)
     alpha = model.work.alpha
     alpha[0] = 0.0
-    if (size[0] > 0.0) & (slopes[0] > 0.0):
-        alpha[0] = rule.rate * (c * a / sqrt(slopes[0])) * (size[1] / size[0])
+    if size[0] > 0.0:
+        # The squared mean weight bounds the first steps: one row says little about the slope.
+        mean = size[1] / evidence.seen[0]
+        alpha[0] = rule.rate * (c * a / sqrt(mean * mean + slopes[0])) * (size[1] / size[0])
     length = 4.0
     if slopes[1] > 0.0:
         length = min(length, c * rule.cut_rate / sqrt(slopes[1]))
@@ -1270,7 +1454,7 @@ def lay_out(numbers, integers):
 def desk_size(geometry: Any, n_scores: int, width: int, n_classes: int) -> int:
     """Return how many numbers the working space of a pass has."""
     weights = 0 if shares_u(geometry) else n_scores * width
-    return weights + 2 * n_scores + n_classes - 1 + 5 * (n_classes + 1)
+    return weights + 2 * n_scores + n_classes - 1 + 5 * (n_classes + 1) + 8
 
 
 @inserted
@@ -1296,6 +1480,8 @@ def set_up(geometry, state, desk):
         above=vector_at(desk, cuts + 2 * (K + 1), K + 1),
         q=vector_at(desk, cuts + 3 * (K + 1), K + 1),
         tau=vector_at(desk, cuts + 4 * (K + 1), K + 1),
+        shares=vector_at(desk, cuts + 5 * (K + 1), 5),
+        given=vector_at(desk, cuts + 5 * (K + 1) + 5, 3),
     )
     return Model(geometry, state, w, cut, work)
 

@@ -111,7 +111,7 @@ class Memory:
             raise InputError(f"the memory must hold {', '.join(shapes)} and lattice")
         for name, shape in shapes.items():
             _check_part(name, plain[name], np.int64 if name == "counts" else np.float64, shape)
-        for name in ("clock", "counts", *(part.name for part in layout.own)):
+        for name in ("clock", "counts", *(part.name for part in layout.own if not part.signed)):
             if (plain[name] < 0).any():
                 raise InputError(f"memory.{name} must not be negative")
         n, mean_n, rounds = plain["n"], plain["mean_n"], plain["clock"][0]

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
+from pril.core.coarsening import OFFSETS, Coarsening
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval, StrOptions
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
+COARSENING = {"auto": loop.AUTO, "random": loop.RANDOM, "offsets": loop.OFFSETS}
 
 
 def equal_probabilities(n_classes: int) -> Array:
@@ -44,9 +47,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         ``P(y <= i) = 1 / (1 + exp(f - theta_i))``
 
     Each round takes a gradient step on the negative log-likelihood of the row's label. The learner
-    also learns how ranges come about: it estimates from the rows with exact labels how often each
-    class is given as which range, and weights the classes in the likelihood of a range
-    accordingly.
+    also learns the coarsening mechanism: how often each class is given as which range. It weights
+    the classes in the likelihood of a range accordingly.
 
     Parameters
     ----------
@@ -64,9 +66,16 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         Step size of the thresholds.
     trust : float, default=30.0
         How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is the prior that each class of a range is given that range equally often.
+        The other half is what `coarsening` says.
     noise : float, default=0.0
         Relative probability of a label that does not contain the true class, between 0 and 1.
+    coarsening : {"auto", "random", "offsets"}, default="auto"
+        What is assumed about ranges beyond what exact labels show. "random": each class of a range
+        is given it equally often. "offsets": raters shade alike at every class, so that a range of
+        up to three classes begins and ends so many classes below and above the true one with
+        probabilities that all classes share; wider ranges are at random. "auto": offsets, unless
+        the labels so far are more likely at random; and only if ranges overlap, and at least half
+        of them have up to three classes.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -81,6 +90,11 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    coarsening_ : Coarsening
+        How classes become ranges, as the labels so far show it: `mechanism` ("random" or
+        "offsets"), `shares` of the offsets, and `evidence`, by how much offsets predicted the
+        labels better than "random" did, as a difference of log-likelihoods. Printed, it is a
+        sentence.
     n_mistakes_ : int
         Rounds in which the score was on the wrong side of a threshold.
     %(n_updates_)
@@ -92,16 +106,22 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Notes
     -----
     Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
-    centre them: there is no intercept, the thresholds have that role.
+    centre them: there is no intercept, the thresholds have that role. A handful of rows whose
+    features are far from zero can be learned in reverse order.
 
-    Where no label is exact, nothing shows how ranges come about. The classes at both ends cannot
-    then be told from their neighbours, and `PRIL` is as good.
+    Where no label is exact, only the assumption of shared offsets tells the classes at both ends of
+    the scale from their neighbours. Where ranges are at random or a partition of the scale, and no
+    label is exact, `PRIL` is as good. Shares that are not symmetric are found slowly: moving all
+    thresholds explains the labels nearly as well.
 
     References
     ----------
     P. McCullagh, "Regression models for ordinal data", 1980 (the model).
 
-    D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (how ranges come about).
+    D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (coarsening mechanisms).
+
+    B. W. Turnbull, "The empirical distribution function with arbitrarily grouped, censored and
+    truncated data", 1976 (the classes behind ranges at random).
 
     J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps).
 
@@ -123,6 +143,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         "cut_rate": [Interval(Real, 0, None, closed="neither")],
         "trust": [Interval(Real, 0, None, closed="left")],
         "noise": [Interval(Real, 0, 1, closed="both")],
+        "coarsening": [StrOptions(set(COARSENING))],
         "decision": [StrOptions({"median", "mode"})],
     }
     # After a pass without a mistake, the probabilities still get better.
@@ -146,6 +167,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         cut_rate: float = 2.0,
         trust: float = 30.0,
         noise: float = 0.0,
+        coarsening: Literal["auto", "random", "offsets"] = "auto",
         decision: Literal["median", "mode"] = "median",
         tol: float | None = None,
         n_iter_no_change: int = 3,
@@ -165,6 +187,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         self.cut_rate = cut_rate
         self.trust = trust
         self.noise = noise
+        self.coarsening = coarsening
         self.decision = decision
 
     def _rule(self) -> loop.Likelihood:
@@ -174,6 +197,19 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             trust=float(self.trust),
             noise=float(self.noise),
             mode=self.decision == "mode",
+            coarsening=COARSENING[self.coarsening],
+        )
+
+    @property
+    def coarsening_(self) -> Coarsening:
+        """How classes become ranges, as the labels so far show it."""
+        check_is_fitted(self)
+        shares = np.empty(len(OFFSETS))
+        own, n_classes = self.memory_.state.own, len(self.order_)
+        by_offsets, evidence = loop.coarsening(self._rule(), own, n_classes, shares)
+        compared = self.coarsening != "random"
+        return Coarsening.of(
+            "offsets" if by_offsets else "random", shares, evidence if compared else None
         )
 
     def marginal_effects(self, X: Any) -> Array:
@@ -198,8 +234,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         >>> from pril import OrderedLogit
         >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
         >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
-        >>> model.marginal_effects(X).round(1)
-        array([[-0.1, -0.1,  0.2]])
+        >>> model.marginal_effects(X).round(2)
+        array([[-0.12, -0.02,  0.14]])
         """
         above = expit(self.latent(X)[:, np.newaxis] - self.thresholds_)
         slopes = np.mean(above * (1.0 - above), axis=0)  # of the chance to be above each threshold
@@ -208,5 +244,5 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         chances = np.empty((len(intervals), len(self.order_)))
-        loop.label_chances(float(self.trust), self.memory_.state.own, intervals, chances)
+        loop.label_chances(self._rule(), self.memory_.state.own, intervals, chances)
         return chances

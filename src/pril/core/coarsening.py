@@ -1,0 +1,301 @@
+"""Coarsening: how a class becomes a range.
+
+A learner of ranges needs P(range u | class y), the *coarsening mechanism* (Heitjan and Rubin,
+1991). It is a table of chances, with a row for each kind of range u and a column for each class y,
+learned from counts C[u, y]: the expected weight of the rows with range u and class y. Exact labels
+show how their classes become ranges. As far as they do not, a *target* takes their place:
+
+- at random: every class of a range is given that range equally often;
+- offsets: a rater adds classes below and above in the same way, whatever the class is. With the
+  share of the offset (a, b), a row of class y is given the range from y - a to y + b, cut off at
+  the ends of the scale. If that leaves the class alone, another offset is drawn. The shares may be
+  symmetric, or free.
+
+Ranks are 0..K-1. `Mechanism` is for learners that see all rows at once. The row-by-row step of
+`OrderedLogit` is in `loop`, with the offsets in the order of `OFFSETS`. `Coarsening` is what a
+fitted model says about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Name = Literal["random", "symmetric", "offsets"]
+
+# How many classes below and above the true one a range has.
+OFFSETS = ((0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
+MATES = [OFFSETS.index((up, down)) for down, up in OFFSETS]  # their mirror images
+MOST_STEPS = max(down + up for down, up in OFFSETS)  # of a narrow range, from end to end
+LEAST_REST = 0.01  # the least share of offsets that leave a range at an end of the scale
+LEAST_OVERLAP = 0.1  # of kinds of ranges, for offsets to make sense: see `Kinds.overlap`
+LEAST_NARROW = 1e-6  # the least share of narrow ranges in a class
+FIRST_UPDATES = 5  # of the shares
+MOST_TURNBULL = 2000  # steps
+TINY = 1e-12
+
+
+# --- What a fitted model says --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Coarsening:
+    """How classes became ranges, as a model found it.
+
+    Attributes
+    ----------
+    mechanism : {"random", "symmetric", "offsets"}
+        "random": every class of a range is given that range equally often. "offsets": raters add
+        classes below and above in the same way at every class. "symmetric": so, and equally often
+        below as above.
+    shares : dict
+        The share of each offset: of ``(a, b)``, a classes below and b above the true class. Empty
+        at random.
+    evidence : float or None
+        By how much the offsets predict the labels better than at random: the difference of the log
+        likelihoods of rows not yet learned, less the number of parameters. None if nothing was
+        compared.
+
+    Examples
+    --------
+    >>> from pril.core.coarsening import Coarsening
+    >>> print(Coarsening("offsets", {(0, 1): 0.66, (1, 0): 0.33, (1, 1): 0.01}, 12.5))
+    shared offsets: raters go one class up twice as often as one down (1 up 66 %, 1 down 33 %)
+    """
+
+    mechanism: Name
+    shares: dict[tuple[int, int], float] = field(default_factory=dict)
+    evidence: float | None = None
+
+    @classmethod
+    def of(cls, mechanism: Name, shares: Array, evidence: float | None) -> Self:
+        """Make a value of the shares of `OFFSETS`, in this order."""
+        is_random = mechanism == "random"
+        named = {} if is_random else dict(zip(OFFSETS, map(float, shares), strict=True))
+        return cls(mechanism, named, evidence)
+
+    def __str__(self) -> str:
+        if self.mechanism == "random":
+            return "at random: every class of a range is given that range equally often"
+        common = sorted(self.shares.items(), key=lambda item: -item[1])
+        listed = ", ".join(f"{_way(*way)} {share:.0%}" for way, share in common if share >= 0.015)
+        listed = listed.replace("%", " %")
+        return f"shared offsets: {self._direction()} ({listed})"
+
+    def __repr__(self) -> str:
+        return f"<Coarsening {self.mechanism!r}: {self}>"
+
+    def _direction(self) -> str:
+        """Say whether raters go up or down."""
+        up = sum(share for (down, up), share in self.shares.items() if up > down)
+        down = sum(share for (down, up), share in self.shares.items() if down > up)
+        if up + down < 0.1:
+            return "raters add the classes on both sides"
+        more, less = ("up", "down") if up >= down else ("down", "up")
+        ratio = max(up, down) / max(min(up, down), TINY)
+        if ratio > 20:
+            return f"raters go {more}, hardly ever {less}"
+        if ratio < 1.15:
+            return "raters go up as often as down"
+        times = "twice" if 1.9 < ratio < 2.1 else f"{ratio:.1f} times"
+        return f"raters go one class {more} {times} as often as one {less}"
+
+
+def _way(down: int, up: int) -> str:
+    """Return an offset in words."""
+    ends = [f"{n} {name}" for n, name in ((down, "down"), (up, "up")) if n]
+    return " and ".join(ends)
+
+
+# --- Learning from all rows at once --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The kinds of labels that occur."""
+
+    ends: Array  # (kinds, 2), the lowest and the highest rank of each
+    n_classes: int
+
+    @classmethod
+    def of(cls, intervals: Array, n_classes: int) -> tuple[Self, Array]:
+        """Return the kinds of labels, and the kind of each row."""
+        codes, group = np.unique(intervals @ [n_classes, 1], return_inverse=True)
+        return cls(np.column_stack(np.divmod(codes, n_classes)), n_classes), group
+
+    @cached_property
+    def inside(self) -> Array:
+        """1 for the classes of a kind, 0 for the others; of shape (kinds, K)."""
+        ranks = np.arange(self.n_classes)
+        within = (self.ends[:, :1] <= ranks) & (ranks <= self.ends[:, 1:])
+        return within.astype(np.float64)
+
+    @cached_property
+    def exact(self) -> Array:
+        """Whether each kind is one class."""
+        exact: Array = self.ends[:, 0] == self.ends[:, 1]
+        return exact
+
+    @cached_property
+    def wide(self) -> Array:
+        """Whether each kind has more classes than any offset makes."""
+        wide: Array = self.ends[:, 1] - self.ends[:, 0] > MOST_STEPS
+        return wide
+
+    @cached_property
+    def narrow(self) -> Array:
+        """The numbers of the other kinds."""
+        return np.flatnonzero(~self.exact & ~self.wide)
+
+    @cached_property
+    def fits(self) -> Array:
+        """Whether an offset makes a narrow kind of a class; of shape (offsets, narrow kinds, K)."""
+        last, ranks = self.n_classes - 1, np.arange(self.n_classes)
+        low, high = self.ends[self.narrow].T[:, :, np.newaxis]
+        return np.array(
+            [
+                (low == np.maximum(ranks - down, 0)) & (high == np.minimum(ranks + up, last))
+                for down, up in OFFSETS
+            ],
+            dtype=np.float64,
+        )
+
+    @cached_property
+    def collapses(self) -> Array:
+        """Whether an offset leaves no more than the class itself; of shape (offsets, K)."""
+        last, ranks = self.n_classes - 1, np.arange(self.n_classes)
+        reach = [np.minimum(down, ranks) + np.minimum(up, last - ranks) for down, up in OFFSETS]
+        return np.array(reach) == 0
+
+    def allow_offsets(self, weights: Array) -> bool:
+        """Tell whether offsets can have made kinds of such weights.
+
+        At least half of the ranges must be narrow, and kinds must overlap: the brackets of a
+        questionnaire do not, and there offsets are wrong, whatever the evidence says.
+        """
+        ranges = np.where(self.exact, 0.0, weights)
+        is_narrow = 2.0 * ranges[self.narrow].sum() >= ranges.sum() > 0.0
+        return bool(is_narrow) and self.overlap(ranges) >= LEAST_OVERLAP
+
+    def overlap(self, weights: Array) -> float:
+        """Return how often two labels that share a class are of different kinds."""
+        low, high = self.ends.T
+        meet = (low[:, np.newaxis] <= high) & (low <= high[:, np.newaxis])
+        together = weights @ meet @ weights
+        return float(1.0 - weights @ weights / together) if together > 0.0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """What is assumed of ranges where exact labels do not show it, with the shares so far."""
+
+    name: Name
+    kinds: Kinds
+    trust: float  # of how many rows of a class the share of exact labels counts half
+    shares: Array
+
+    @classmethod
+    def start(cls, name: Name, kinds: Kinds, trust: float, weights: Array) -> Self:
+        """Begin with shares learned from kinds of such weights.
+
+        The rows of each range are spread evenly over its classes: learned from the weights of the
+        kinds alone, the shares may end in a wrong optimum.
+        """
+        even = np.full(len(OFFSETS), 1.0 / len(OFFSETS))
+        counts = kinds.inside * (weights / kinds.inside.sum(axis=1))[:, np.newaxis]
+        return cls(name, kinds, trust, even).learn(counts, FIRST_UPDATES)
+
+    def learn(self, counts: Array, n_updates: int = 2) -> Self:
+        """Improve the shares by EM: how often each offset was drawn, counting those drawn again."""
+        if self.name == "random":
+            return self
+        kinds, shares = self.kinds, self.shares
+        counts = counts[kinds.narrow]
+        for _ in range(n_updates):
+            chance = np.tensordot(shares, kinds.fits, 1)
+            per_chance = np.divide(counts, chance, out=np.zeros_like(counts), where=chance > 0.0)
+            kept = (kinds.fits * per_chance).sum(axis=(1, 2))
+            again = kinds.collapses @ (counts.sum(axis=0) / self._rest(shares))
+            drawn = shares * (kept + again) + 1.0 / len(OFFSETS)
+            if self.name == "symmetric":
+                drawn = (drawn + drawn[MATES]) / 2.0
+            shares = drawn / drawn.sum()
+        return replace(self, shares=shares)
+
+    def _rest(self, shares: Array) -> Array:
+        """Return the share of offsets that leave a range, for each class."""
+        rest: Array = np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
+        return rest
+
+    def target(self, counts: Array) -> Array:
+        """Return P(range | class) as it is assumed; 0 for exact labels, and outside a range."""
+        kinds, total = self.kinds, counts.sum(axis=0) + TINY
+        target: Array = kinds.inside * (counts.sum(axis=1) / (kinds.inside @ total))[:, np.newaxis]
+        target[kinds.exact] = 0.0
+        if self.name == "random":
+            return target
+        narrow = 1.0 - self._share_of(kinds.exact, counts) - self._share_of(kinds.wide, counts)
+        given_class = np.tensordot(self.shares, kinds.fits, 1) / self._rest(self.shares)
+        target[kinds.narrow] = given_class * np.maximum(narrow, LEAST_NARROW)
+        return target
+
+    def _share_of(self, some: Array, counts: Array) -> Array:
+        """Return the share of some kinds in the rows of each class, drawn towards that of all."""
+        own, total = counts[some].sum(axis=0), counts.sum(axis=0)
+        share: Array = (own + self.trust * own.sum() / total.sum()) / (total + self.trust)
+        return share
+
+    def label_chances(self, counts: Array) -> Array:
+        """Return P(label | class) as it is assumed, exact labels included, to weigh the evidence.
+
+        No class has chances that add up to more than 1.
+        """
+        kinds = self.kinds
+        if self.name == "random":
+            return self._turnbull(counts.sum(axis=1))
+        chances, exact = self.target(counts), self._share_of(kinds.exact, counts)
+        chances[kinds.exact] = kinds.inside[kinds.exact] * exact
+        return chances
+
+    def _turnbull(self, weights: Array) -> Array:
+        """Return the most likely chances at random, from the weights of the kinds alone."""
+        inside = self.kinds.inside
+        mass = weights @ (inside / inside.sum(axis=1, keepdims=True)) + TINY
+        for _ in range(MOST_TURNBULL):
+            last, mass = mass, mass * ((weights / (inside @ mass)) @ inside)
+            if np.abs(mass - last).max() < 1e-6 * weights.sum():
+                break
+        chance = weights / (inside @ mass)
+        chances: Array = inside * (chance / max((chance @ inside).max(), 1.0))[:, np.newaxis]
+        return chances
+
+    def n_parameters(self, counts: Array) -> int:
+        """Return how many numbers the labels determine."""
+        kinds = self.kinds
+        if self.name == "random":
+            return int((~kinds.exact).sum())
+        used = self.shares * counts[kinds.narrow].sum() > 0.5  # others are the prior's
+        if self.name == "symmetric":
+            used &= np.arange(len(OFFSETS)) <= MATES
+        return int(used.sum() + kinds.wide.sum())
+
+
+def blend(counts: Array, target: Array, doubt: Array, kinds: Kinds) -> Array:
+    """Return P(range | class): what the rows show, and the target as far as that is in doubt.
+
+    Exact labels keep 1.
+    """
+    total = counts.sum(axis=0) + TINY
+    chance: Array = ((1.0 - doubt) * counts / total + doubt * target) * kinds.inside
+    chance[kinds.exact] = kinds.inside[kinds.exact]
+    return chance
