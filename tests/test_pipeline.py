@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril.io import trusted_types
-from tables import GRADES, make_rows, write
+from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 from test_stream import json_lines
 
 FIT = ("--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade")
@@ -27,19 +27,23 @@ def frame_of(row):
 
 @pytest.fixture
 def flats(tmp_path, good):
-    """Fit a model by the command; return a function that loads it."""
+    """Fit a model by the command, or with landmarks in Python; return a function that loads it."""
 
-    def fit(*options):
+    def fit(*options, landmarks=False):
         write(tmp_path / "flats.csv", make_rows(200))
-        good("fit", "flats.csv", *FIT, *options, "-q", "-o", "m.pril")
+        if landmarks:
+            pipe = landmark_pipeline().fit(*features_and_labels(make_rows(200)))
+            pril.save(pipe, tmp_path / "m.pril")
+        else:
+            good("fit", "flats.csv", *FIT, *options, "-q", "-o", "m.pril")
         return pril.load("m.pril")
 
     return fit
 
 
-@pytest.mark.parametrize("options", [("--model", "ordered-logit"), ("--nonlinear", "20")])
-def test_a_loaded_model_serves_dicts_as_tables_of_one_row(flats, options):
-    model = flats(*options)
+@pytest.mark.parametrize("landmarks", [False, True])
+def test_a_loaded_model_serves_dicts_as_tables_of_one_row(flats, landmarks):
+    model = flats(landmarks=landmarks)
     stream = model.stream()
     for row in make_rows(40, seed=5):
         frame = frame_of(row)
@@ -52,12 +56,12 @@ def test_a_loaded_model_serves_dicts_as_tables_of_one_row(flats, options):
             assert stream.predict_proba_one(row) == pytest.approx(chances)
 
 
-@pytest.mark.parametrize("options", [("--model", "ordered-logit"), ("--nonlinear", "20")])
-def test_a_loaded_model_learns_as_the_command_does(flats, good, feed, tmp_path, options):
+@pytest.mark.parametrize("landmarks", [False, True])
+def test_a_loaded_model_learns_as_the_command_does(flats, good, feed, tmp_path, landmarks):
     """The same rows, learned by `pril stream` and by `learn_one`."""
-    rows, model = make_rows(40, seed=5), flats(*options)
+    rows, model = make_rows(40, seed=5), flats(landmarks=landmarks)
     feed(json_lines(rows))
-    good("stream", "m.pril", "-q", "-o", "streamed.pril")
+    good("stream", "m.pril", *FIT[:4], "-q", "-o", "streamed.pril")
     stream = model.stream()
     for row in rows:
         stream.learn_one(row, (row["low"], row["high"]))
@@ -71,7 +75,7 @@ def test_a_loaded_model_learns_as_the_command_does(flats, good, feed, tmp_path, 
 def test_the_command_streams_through_all_steps(flats, good, feed):
     """Landmarks come after the encoder: answers are those of predict."""
     rows = [row | {"low": None, "high": None} for row in make_rows(20, seed=5)]
-    model = flats("--nonlinear", "20")
+    model = flats(landmarks=True)
     feed(json_lines(rows))
     said = [json.loads(line)["score"] for line in good("stream", "m.pril", "-q").splitlines()]
     features = [model[:-1].transform(frame_of(row)) for row in rows]

@@ -24,7 +24,7 @@ from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import Stream
 from pril.tables.training import Checkpoint, Run, Task
-from tables import GRADES, make_rows, write
+from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 from test_stream import LABELS, csv_lines, fitted, json_lines, piped, row_by_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
@@ -161,7 +161,7 @@ def test_a_kernel_answers_and_learns(folder):
 def test_steps_after_the_encoder_make_the_features(good, feed, tmp_path, suffix):
     """A model with landmarks says of a stream what it says of a table."""
     file = write(tmp_path / f"t.{suffix}", make_rows())
-    good("fit", file, "--label=grade", "--drop=id,low,high", "--nonlinear=10", "-o", "m.pril")
+    pril.save(landmark_pipeline().fit(*features_and_labels(make_rows())), tmp_path / "m.pril")
     good("predict", "m.pril", file, "-o", "rated.jsonl")
     wanted = [json.loads(line) for line in (tmp_path / "rated.jsonl").read_text().splitlines()]
     rows = [{name: row[name] for name in ("size", "age", "town")} for row in make_rows()]

@@ -455,8 +455,6 @@ def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
 
 def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
-    if encoder.widths_:
-        raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
     if encoder.codes and encoder.words_:
         raise InputTypeError(
             "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX: use "

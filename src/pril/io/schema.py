@@ -298,9 +298,9 @@ def _check_map(estimator: Any, at: str) -> None:
 
 
 def _check_encoder(encoder: Any, at: str) -> None:
-    columns = [*encoder.numbers_, *encoder.words_, *encoder.widths_, *encoder.left_out_]
+    columns = [*encoder.numbers_, *encoder.words_, *encoder.left_out_]
     if len(set(columns)) < len(columns) or len(encoder.numbers_) != len(encoder.moments_.mean):
-        raise wrong(f"{at}.numbers, words, sparse and left_out", "different columns", columns)
+        raise wrong(f"{at}.numbers, words and left_out", "different columns", columns)
     if not set(encoder.ranks_) <= set(encoder.numbers_):
         raise wrong(f"{at}.ranks", "among the columns of numbers", list(encoder.ranks_))
     words, counts = encoder.words_, encoder.counts_
@@ -380,7 +380,6 @@ TYPES = {
                 "counts_": dict[str, list[Size]],
                 "left_out_": list[str],
                 "moments_": MOMENTS,
-                "_sparse": Each(MOMENTS),
                 **OUTPUT,
             },
             {

@@ -53,7 +53,7 @@ def blank_model(
 def grows(model: LoadedModel) -> bool:
     """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
     encoder = model.encoder
-    is_plain = encoder is not None and not (encoder.ranks_ or encoder.widths_)
+    is_plain = encoder is not None and not encoder.ranks_
     is_linear = len(model.steps or ()) == 1 and hasattr(model.learner, "stream")
     return model.about.notes.get(GROWS) is True and is_plain and is_linear
 
