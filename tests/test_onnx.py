@@ -223,7 +223,7 @@ def test_the_command_writes_what_to_onnx_returns(tmp_path, good, bad):
 def test_the_command_exports_what_it_fits_with_landmarks_and_ranges(tmp_path, good):
     table = pd.DataFrame(make_rows(600, 0))
     table.to_csv(tmp_path / "rows.csv", index=False)
-    fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "-o", "model.pril"]
+    fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "--drop=id", "-o", "model.pril"]
     fit += ["--classes", "poor,fair,good,great", "--nonlinear", "100", "--coverage", "0.9"]
     good(*fit)
     said = good("export", "model.pril", "-o", "model.onnx")

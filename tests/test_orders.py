@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 import reference
 from pril import PRIL
 from pril.core import loop
-from pril.core.learner import Batch
+from pril.core.passes import Batch
 
 
 def draw(n, rng, without=()):

@@ -25,7 +25,6 @@ import numpy as np
 from msgspec import Meta
 
 from pril.core.registry import LEARNERS
-from pril.core.scikit import validate_params
 from pril.errors import InputError, InputTypeError
 from pril.io.values import EstimatorNode, File, Size, convert, pack_labels, wrong
 
@@ -190,7 +189,7 @@ class Type:
         with _naming(at):
             estimator = kind(**parameters)
             if hasattr(kind, "_parameter_constraints"):
-                validate_params(estimator)
+                _validate(estimator)
         if node.learned is not None or not self.learned:
             learned = _opened(self.learned, node.learned, file, f"{at}.learned")
             known = {name: part for name, part in learned.items() if part is not None}
@@ -221,6 +220,12 @@ def _opened(kinds: dict[str, Any], plain: Any, file: File, at: str) -> dict[str,
         opened[name] = file.open(plain[key], f"{at}.{key}")
         check_kind(kinds[name], opened[name], f"{at}.{key}", sizes)
     return opened
+
+
+def _validate(estimator: Any) -> None:
+    from pril.core.scikit import validate_params  # which takes long to import
+
+    validate_params(estimator)
 
 
 @contextmanager
@@ -282,13 +287,14 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
     """Return an estimator with the parameters that it learned with, if they are right."""
     parameters = {**estimator.get_params(deep=False), **estimator.learned_with_}
     before = type(estimator)(**parameters)
-    validate_params(before)
+    _validate(before)
     return before
 
 
 FOREST = {
     "mean": partial(numbers, shape=("features",)),
     "slope": partial(numbers, shape=("features",)),
+    "size": partial(numbers, shape=("trees",), dtypes="int32", low=0),
     "feature": partial(numbers, shape=("splits",), dtypes="int32", low=0),
     "value": partial(numbers, shape=("splits",)),
     "kind": partial(numbers, shape=("splits",), dtypes="int8", low=0),
@@ -296,7 +302,6 @@ FOREST = {
     "end": partial(numbers, shape=("splits",), dtypes="int32", low=0),
     "leaf": partial(numbers, shape=("leaves",)),
     "words": partial(numbers, shape=("words",), dtypes="uint32"),
-    "size": partial(numbers, shape=("trees",), dtypes="int32", low=0),
 }
 
 

@@ -148,7 +148,8 @@ class KernelEngine(NamedTuple):
         record: loop.Record | None = None,
     ) -> Support:
         """Return the support after the rows of a stream."""
-        return self.learn(memory, batch, order, record).after(len(batch))
+        # These rows are new: none of them is among the support rows yet.
+        return self.learn(memory._replace(place=None), batch, order, record).after(len(batch))
 
     def finish(self, memory: Support, batch: Batch) -> Support:
         """Return the support after the last pass of `fit`."""

@@ -185,7 +185,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def add_moments(self, more: Moments) -> None:
-        """Add the moments of more rows."""
+        """Add the moments of more rows.
+
+        Parameters
+        ----------
+        more : Moments
+            Of each column of numbers.
+        """
         joined = self.moments_.joined(more)
         finite = np.isfinite(joined.squares)
         if not finite.all():
@@ -196,7 +202,15 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self.moments_ = joined
 
     def add_words(self, name: str, more: dict[str, int]) -> None:
-        """Add words of a column and how often they occur; leave it out if it has too many."""
+        """Add words of a column, or leave it out if it has too many.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        more : dict
+            Words, and how often they occur.
+        """
         counts = dict(zip(self.words_[name], self.counts_[name], strict=True))
         for word, count in more.items():
             counts[word] = counts.get(word, 0) + count
@@ -408,10 +422,23 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def encode(
         self, numbers: Array, codes: list[Array], scales: Array, parts: Sequence[Any] = ()
     ) -> Any:
-        """Return features, from numbers, NaN for what is missing, and words.
+        """Return features, made of numbers and words.
 
-        `codes` has, for each column of words, their positions; -1 is none of them. `scales` is what
-        `_scales` returns. `parts` are further features, as sparse arrays.
+        Parameters
+        ----------
+        numbers : ndarray of shape (n_samples, n_numbers)
+            Columns of numbers, NaN for what is missing.
+        codes : list of ndarray
+            For each column of words, their positions; -1 is none of them.
+        scales : ndarray of shape (n_numbers,)
+            What `scales` returns.
+        parts : sequence of sparse arrays, default=()
+            Further features.
+
+        Returns
+        -------
+        features : {ndarray, sparse array} of shape (n_samples, n_features_out)
+            As `transform` returns them.
         """
         mean, (rows, n) = self.moments_.mean, numbers.shape
         has_gaps = self.have_gaps(numbers.T)
@@ -447,7 +474,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return len(self.numbers_) + indicators + sum(self.widths_.values())
 
     def is_dense(self) -> bool:
-        """Tell whether its features are a dense matrix."""
+        """Tell whether its features are a dense matrix.
+
+        Returns
+        -------
+        is_dense : bool
+            False if `transform` returns sparse arrays.
+        """
         filled = len(self.numbers_) + len(self.words_)
         return not self.widths_ and filled >= DENSE_FROM * self.n_features_out
 
@@ -462,7 +495,18 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return numbers
 
     def have_gaps(self, numbers: Array) -> bool:
-        """Refuse numbers that cannot be used; tell whether some are missing."""
+        """Refuse numbers that cannot be used; tell whether some are missing.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (n_numbers, n_samples)
+            Columns of numbers.
+
+        Returns
+        -------
+        gaps : bool
+            Whether some are NaN.
+        """
         if np.abs(numbers).max(initial=0.0) < LARGEST:
             return False
         largest = np.abs(numbers).max(axis=1, initial=0.0)
@@ -480,7 +524,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return bool(np.isnan(largest).any())
 
     def scales(self) -> Array:
-        """Return what to divide each column of numbers by."""
+        """Return what to divide each column of numbers by.
+
+        Returns
+        -------
+        scales : ndarray of shape (n_numbers,)
+            Standard deviations, or largest sizes if `bounded`.
+        """
         return self.moments_.scales(bounded=self.bounded)
 
     def __sklearn_tags__(self) -> Any:

@@ -88,7 +88,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
     index = pandas_index(table.schema)
     for column in table.schema:
         name, kind = column.name, kind_of(column.type)
-        if name in task.text and kind in ("number", "empty", "dates"):
+        if name in task.text and kind in ("number", "empty", "dates", "text"):
             kind = "text"
             log.info("%s: read as words, as asked for", name)
         requested = name in (task.features or ())
