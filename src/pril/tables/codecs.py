@@ -8,6 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -133,11 +134,12 @@ class Codec(ABC):
 
     def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
-        classes, form = self._classes, self._form
+        classes = self._classes
         numbers = [answers.score, *(() if answers.chances is None else answers.chances.T)]
         said = [[classes[r] for r in answers.rank.tolist()], *map(self._numerals, numbers)]
         columns = [*([answers.keys] if self._keys else []), *said]
-        return self._encoded("".join([form % row for row in zip(*columns, strict=True)]))
+        cells = tuple(chain.from_iterable(zip(*columns, strict=True)))
+        return self._encoded(self._form * len(answers.rank) % cells)
 
     def _numerals(self, numbers: Array) -> list[Any]:
         """Return numbers as an answer writes them."""
