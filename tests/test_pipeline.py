@@ -10,6 +10,7 @@ import pytest
 import skops.io
 from sklearn import pipeline
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import StandardScaler
 
 import pril
@@ -110,6 +111,7 @@ def test_it_is_a_pipeline_of_scikit_learn(flats, tmp_path):
     assert isinstance(model, pipeline.Pipeline)
     assert isinstance(clone(model), pril.Pipeline)
     assert isinstance(model[:-1], pipeline.Pipeline)
+    assert type(model.stream()) is type(model[-1].stream())
     again = skops.io.loads(skops.io.dumps(model), trusted=trusted_types())
     for other in (again, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):  # noqa: S301
         assert other.stream().latent_one(row) == model.stream().latent_one(row)
@@ -121,6 +123,36 @@ def test_it_is_a_pipeline_of_scikit_learn(flats, tmp_path):
     alone, rounds = copy.copy(stream), model[-1].t_
     alone.learn_one(row, "good")
     assert (alone.model[-1].t_, model[-1].t_) == (rounds + 1, rounds)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301
+)
+def test_a_copied_stream_goes_on_alone(flats, copied):
+    model, rows = flats(), make_rows(20, seed=5)
+    stream, learned = model.stream(), []
+    for row in rows[:10]:
+        stream.learn_one(row, "good")
+    alone = copied(stream)
+    for one in (stream, alone):
+        for row in rows[10:]:
+            one.learn_one(row, "poor")
+        learned.append((one.model[-1].coef_.tolist(), one.latent_one(rows[0]), one.model[-1].t_))
+    assert learned[0] == learned[1]
+    assert alone.model is not model
+
+
+def test_a_frozen_model_predicts_and_does_not_learn(flats):
+    model = flats()
+    steps = [*model.steps[:-1], ("learner", FrozenEstimator(model[-1]))]
+    stream, row = pril.Pipeline(steps).stream(), make_rows(1, seed=5)[0]
+    assert stream.predict_one(row) == model.stream().predict_one(row)
+    rounds = model[-1].t_
+    for x in (row, ["no row"]):
+        with pytest.raises(ValueError, match="a FrozenEstimator, which does not learn"):
+            stream.learn_one(x, "good")
+    assert model[-1].t_ == rounds
 
 
 @pytest.mark.parametrize("names", [["a", "b"], None])

@@ -716,7 +716,7 @@ def test_an_error_inside_is_never_the_users(good, call, feed, table, monkeypatch
     feed(b'{"size": 1}\n')
     monkeypatch.setattr(pril.ColumnEncoder, "partial_fit", fail)
     monkeypatch.setattr(pril.ColumnEncoder, "transform", fail)
-    monkeypatch.setattr("pril.tables.stream_rows.StreamRows.read", fail)
+    monkeypatch.setattr("pril.tables.stream.LineStream._read", fail)
     for command in (
         ["fit", "t.csv", *RANGES],
         ["predict", "m.pril", "t.csv"],

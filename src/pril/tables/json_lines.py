@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from numbers import Real
-from struct import error, pack
+from struct import Struct, error, pack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,7 +134,10 @@ def to_numbers(values: Sequence[Any], names: Sequence[str], row: int) -> bytes:
 
 def to_matrix(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> NDArray[np.float64]:
     """Return the cells of rows as a matrix of floats."""
-    numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
+    try:
+        numbers = b"".join(starmap(Struct(f"{len(names)}d").pack, rows))
+    except (error, OverflowError):  # a cell is missing, or wrong
+        numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
     return np.frombuffer(numbers).reshape(len(rows), len(names))
 
 
