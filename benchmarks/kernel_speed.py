@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
-import pril.kernels.kernel_engine
 from pril import PRIL, KernelPRIL, PolynomialMap
+from pril.kernels.kernel_engine import BLOCK, KernelEngine
+from pril.kernels.values import CHUNK
 from workloads import K, table
 
 GAMMA = 0.05
@@ -42,11 +43,11 @@ def learn(X, y, **options):
 
 def same_blocks(X, model):
     """Evaluate the kernel blocks that learning needs, and nothing else."""
-    for start in range(0, len(X), pril.kernels.kernel_engine.BLOCK):
-        block = X[start : start + pril.kernels.kernel_engine.BLOCK]
+    for start in range(0, len(X), BLOCK):
+        block = X[start : start + BLOCK]
         pairwise_kernels(block, block, metric="rbf", gamma=GAMMA)
         known = model.support_vectors_[: np.searchsorted(model.support_, start)]
-        width = pril.kernels.values.CHUNK // len(block)
+        width = CHUNK // len(block)
         for first in range(0, len(known), width):
             pairwise_kernels(block, known[first : first + width], metric="rbf", gamma=GAMMA)
 
@@ -102,7 +103,7 @@ def main():
     for n_features in (3, 20, 200):
         X, y = rows(20_000, n_features)
         taken, model = min((seconds(lambda: learn(X, y)) for _ in range(4)), key=lambda r: r[0])
-        pairs = 20_000 * len(model.support_) / 2 + 20_000 * pril.kernels.kernel_engine.BLOCK
+        pairs = 20_000 * len(model.support_) / 2 + 20_000 * BLOCK
         results.append([n_features, len(model.support_), taken, f"{taken / pairs * 1e9:.1f}"])
     table(["d", "support rows", "seconds", "ns a kernel value"], results)
 
@@ -159,7 +160,7 @@ def on_cuda(n):
     X, y = rows(n)
     expected = learn(X[:40_000], y[:40_000])
     kinds = [
-        ("own kernels", torch, KernelPRIL._fused),
+        ("own kernels", torch, KernelEngine._fused),
         ("general, PyTorch", torch, lambda *_: None),
         ("general, CuPy", optional("cupy"), lambda *_: None),
     ]
@@ -167,7 +168,7 @@ def on_cuda(n):
     for name, module, own_kernels in kinds:
         if module is None:
             continue
-        KernelPRIL._fused = own_kernels
+        KernelEngine._fused = own_kernels
         for dtype in ("float32", "float64"):
             there = on_device(module, X, dtype)
             few = learn(there[:40_000], y[:40_000])
@@ -200,7 +201,7 @@ def on_cuda(n):
         ],
         results,
     )
-    KernelPRIL._fused = kinds[0][2]
+    KernelEngine._fused = kinds[0][2]
     print("### How `_add_scores` divides its work: seconds for the rows above\n")
     for name, candidates in (("FLOAT32", FLOAT32_SHAPES), ("FLOAT64", FLOAT64_SHAPES)):
         there, chosen = on_device(torch, X, name.lower()), getattr(fused, name)
@@ -257,8 +258,8 @@ def reserved_gigabytes(module):
 def score_error(model, X, n=2000):
     """Return the root of the mean squared difference of scores from those in float64."""
     support, rows = (np.asarray(to_host(part), np.float64) for part in (model.memory_.rows, X[:n]))
-    ours = to_host(model._score_rows(pril.learners.kernel_pril.Points(X[:n])))
-    exact = model._kernel().scores(rows, support, to_host(model.dual_coef_), -1)
+    ours = to_host(model.latent(X[:n]))
+    exact = model.engine.kernel.scores(rows, support, to_host(model.dual_coef_), -1)
     return np.sqrt(np.mean((ours - exact) ** 2))
 
 

@@ -343,11 +343,61 @@ def ordered_logit(
     return predictions, models
 
 
-def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, trust):
-    """Boosted stumps on top of linear models, one for each fold; ranks from 0, all rows at once.
+def shifted(y, offset, K):
+    """The range that an offset makes of class y, None if only the class itself; ranks from 0."""
+    low, high = max(0, y - offset[0]), min(K - 1, y + offset[1])
+    return None if low == high else (low, high)
 
-    Of the models that `starts` has, (slopes, thresholds), the j-th has not seen fold j. Returns
-    the held-out losses, and thresholds, chances and the boosters' scores of all rows at the end.
+
+def drawn_shares(shares, table, kinds, K, symmetric):
+    """One EM update of the shares of offsets: how often each was drawn, of the narrow ranges."""
+    drawn = dict.fromkeys(OFFSETS, 1 / 5)
+    for u, y in np.ndindex(table.shape):
+        if not 1 <= kinds[u][1] - kinds[u][0] <= 2:
+            continue
+        made = {o: shifted(y, o, K) for o in OFFSETS}
+        fitting = [o for o in OFFSETS if made[o] == tuple(kinds[u])]
+        none = [o for o in OFFSETS if made[o] is None]
+        rest = 1 - sum(shares[o] for o in none)
+        for o in fitting:
+            drawn[o] += table[u, y] * shares[o] / sum(shares[p] for p in fitting)
+        for o in none:  # each was drawn so often before one that fits
+            drawn[o] += table[u, y] * shares[o] / max(rest, 0.01)
+    if symmetric:
+        drawn = {(a, b): (drawn[a, b] + drawn[b, a]) / 2 for a, b in drawn}
+    return {o: weight / sum(drawn.values()) for o, weight in drawn.items()}
+
+
+def offsets_target(shares, table, kinds, K, trust):
+    """P(range | class) of shared offsets; ranges wider than three classes are given at random."""
+    N, target = table.sum(axis=0), np.zeros_like(table)
+    steps = np.array([high - low for low, high in kinds])
+
+    def share(some, y):
+        whole = table[some].sum() / table.sum()
+        return (table[some, y].sum() + trust * whole) / (N[y] + trust)
+
+    for u, (low, high) in enumerate(kinds):
+        for y in range(low, high + 1):
+            if steps[u] > 2:
+                target[u, y] = table[u].sum() / N[low : high + 1].sum()
+            elif steps[u] > 0:
+                made = {o: shifted(y, o, K) for o in OFFSETS}
+                fitting = sum(shares[o] for o in OFFSETS if made[o] == (low, high))
+                rest = sum(shares[o] for o in OFFSETS if made[o] is not None)
+                narrow = max(1 - share(steps == 0, y) - share(steps > 2, y), 1e-6)
+                target[u, y] = narrow * fitting / max(rest, 0.01)
+    return target
+
+
+def ordered_boosting(
+    intervals, K, weight, fold, starts, X, rounds, rate, l2, trust, mechanism="random"
+):
+    """Boosted stumps on top of other scores, a booster for each fold; ranks from 0, all rows.
+
+    `starts` has scores and thresholds of one kind of models or more: scores[j, i] is that of row i
+    by a model that has not seen fold j. Returns held-out losses, thresholds, chances, the weights
+    of the starts, and what the stumps of each booster add to each row.
     """
     n, ranks = len(X), np.arange(K)
     lo, hi = np.transpose(intervals)
@@ -355,26 +405,38 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
     exact = kinds[:, 0] == kinds[:, 1]
     inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(float)
     doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
-    f = np.array([X @ slopes - np.mean(cut) for slopes, cut in starts])
-    theta = np.mean([cut - np.mean(cut) for _, cut in starts], axis=0)
-    q, losses = inside, []
+    theta = np.mean([cut for _, cut in starts], axis=0)
+    q, losses, shares = inside, [], dict.fromkeys(OFFSETS, 1 / 5)
+    symmetric = mechanism == "symmetric"
+    if mechanism != "random":
+        spread = np.bincount(group, weight)[:, None] * inside / inside.sum(1, keepdims=True)
+        for _ in range(5):
+            shares = drawn_shares(shares, spread, kinds, K, symmetric)
+        target = offsets_target(shares, spread, kinds, K, trust)
+        most = target.max(1, keepdims=True) + exact[:, None]
+        q = np.where(exact[:, None], inside, target / most)
 
     def chances_of(f):
-        """P(y <= k) with 0 before and 1 after, and P(y)."""
+        """P(y <= k) with 0 before and 1 after, P(y), and P(y | label)."""
         below = np.array([[0, *(1 / (1 + np.exp(s - theta))), 1] for s in f])
-        return below, np.maximum(np.diff(below, axis=1), 1e-12)
-
-    def em_step():
-        below, p = chances_of(f[fold, np.arange(n)])
+        p = np.maximum(np.diff(below, axis=1), 1e-12)
         r = q[group] * p
-        r /= r.sum(axis=1, keepdims=True)
+        return below, p, r / r.sum(axis=1, keepdims=True)
+
+    def em_step(f):
+        nonlocal shares
+        below, p, r = chances_of(f)
         table = np.array([(weight[:, None] * r)[group == u].sum(axis=0) for u in range(len(kinds))])
         N = table.sum(axis=0)
+        target = inside * (table.sum(axis=1) / (inside @ N))[:, None]
+        if mechanism != "random":
+            for _ in range(2):
+                shares = drawn_shares(shares, table, kinds, K, symmetric)
+            target = offsets_target(shares, table, kinds, K, trust)
         chance = np.where(exact[:, None], inside, 0)
         for u in np.flatnonzero(~exact):
             for y in range(kinds[u][0], kinds[u][1] + 1):
-                at_random = table[u].sum() / (inside[u] @ N)
-                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * at_random
+                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * target[u, y]
         d = below[:, 1:-1] * (1 - below[:, 1:-1])
         information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
         for i in range(n):
@@ -385,6 +447,13 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
             slope += weight[i] * jacobian.T @ (r[i] / p[i])
         step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
         return np.maximum.accumulate(theta + step), chance, chance / chance.max(1, keepdims=True)
+
+    def derivatives(f):
+        """First and second derivatives of the loss by the scores."""
+        below, _, r = chances_of(f)
+        a, b = below[:, 1:], below[:, :-1]
+        g = weight * (r * (1 - a - b)).sum(axis=1)
+        return g, weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
 
     def stump(gradient, hessian, rate, l2, least):
         """Return what the best split of all adds to each row; of equal ones, the highest."""
@@ -401,22 +470,32 @@ def ordered_boosting(X, intervals, K, weight, fold, starts, rounds, rate, l2, tr
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
+    rows = np.arange(n)
+    seen = np.array([scores[fold, rows] for scores, _ in starts]).T  # held out, by kind of start
+    mix = np.full(len(starts), 1 / len(starts))
+    if len(starts) > 1 or mechanism != "random":
+        prior, ridge = mix, seen.std(axis=0).mean() ** 2
+        for step in range(60):
+            theta, chance, q = em_step(seen @ mix)
+            g, h = derivatives(seen @ mix)
+            curvature = seen.T @ np.diag(h) @ seen + ridge * np.eye(len(mix))
+            move = -np.linalg.solve(curvature, seen.T @ g + ridge * (mix - prior)).clip(-0.2, 0.2)
+            mix = np.maximum(mix + move, 0)
+            if step >= 20 and np.abs(move).max() < 1e-3:
+                break
+    start = sum(b * scores for b, (scores, _) in zip(mix, starts, strict=True))
+    f = start.copy()
     for _ in range(5):
-        theta, chance, q = em_step()
+        theta, chance, q = em_step(f[fold, rows])
     for t in range(rounds):
         for j in range(len(f)):
-            below, p = chances_of(f[j])
-            r = q[group] * p
-            r /= r.sum(axis=1, keepdims=True)
-            a, b = below[:, 1:], below[:, :-1]
-            g = weight * (r * (1 - a - b)).sum(axis=1)
-            h = weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
+            g, h = derivatives(f[j])
             c = 1 + t / 50  # less and less careful
             f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
-        theta, chance, q = em_step()
-        _, p = chances_of(f[fold, np.arange(n)])
+        theta, chance, q = em_step(f[fold, rows])
+        _, p, _ = chances_of(f[fold, rows])
         losses.append(-np.average(np.log((chance[group] * p).sum(axis=1)), weights=weight))
-    return losses, theta, q, f
+    return losses, theta, q, mix, f - start
 
 
 def ascending(v):

@@ -7,9 +7,12 @@ import io
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from sklearn.datasets import dump_svmlight_file
+from sklearn.pipeline import make_pipeline
+
+import pril
 
 GRADES = ["poor", "fair", "good", "great"]
 
@@ -61,11 +64,6 @@ def write_parquet(path, rows, row_group_size=None):
     pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=row_group_size)
 
 
-def write_svmlight(path, rows):
-    X = [[row["size"] or 0.0, row["age"]] for row in rows]
-    dump_svmlight_file(np.array(X), [row["grade"] for row in rows], str(path))
-
-
 def write(path, rows):
     """Write rows in the format of the path's suffix."""
     zipped = path.suffix in (".gz", ".bz2", ".zst")
@@ -73,10 +71,20 @@ def write(path, rows):
     if kind == "tsv":
         write_csv(path, rows, "\t")
     else:
-        {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet, "svm": write_svmlight}[
-            kind
-        ](path, rows)
+        {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}[kind](path, rows)
     return path
+
+
+def features_and_labels(rows):
+    """Return rows as tables in memory: the features, and the ends of the labels."""
+    frame = pd.DataFrame(rows)
+    return frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
+
+
+def landmark_pipeline(n=20):
+    """Return a pipeline with a step between the encoder and the learner, to be fitted."""
+    learner = pril.OrderedLogit(classes=GRADES, random_state=0)
+    return make_pipeline(pril.ColumnEncoder(), pril.LandmarkFeatures(n, random_state=0), learner)
 
 
 def snapshot(folder):

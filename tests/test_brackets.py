@@ -323,8 +323,11 @@ def test_all_texts_that_cannot_be_read_are_named(good, bad, tmp_path, monkeypatc
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
     said = bad("fit", f"t.{suffix}", *fit)
     assert said.startswith(f"t.{suffix}, row 12: column 'income': 'a lot' cannot be read: ")
+    advice = "; correct the text, name it by --no-answer if it is one, or put the ends into two "
+    said, _, more = said.partition(advice)
+    assert more == "columns of numbers: --lower, --upper, --edges"
     assert said.endswith("; nor can these be read: row 121: 'about average'")
-    assert bad("fit", f"t.{suffix}", *fit, "--edges=20000,50000") == said
+    assert bad("fit", f"t.{suffix}", *fit, "--edges=20000,50000").partition(advice)[0] == said
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert bad("evaluate", "m.pril", f"t.{suffix}") == said
@@ -338,7 +341,7 @@ def test_texts_of_many_files_are_named_with_their_file(bad, tmp_path):
     write(tmp_path / "parts" / "b.csv", rows[100:])
     said = bad("fit", "parts", "--label=income", "--brackets", *SILENT)
     assert said.startswith("parts/a.csv, row 12: column 'income': 'a lot' cannot be read")
-    assert said.endswith("nor can these be read: parts/b.csv, row 21: 'average'")
+    assert "nor can these be read: parts/b.csv, row 21: 'average'; correct" in said
 
 
 @pytest.mark.parametrize(
@@ -358,6 +361,93 @@ def test_brackets_that_make_no_sense_are_refused(bad, tmp_path, options, said):
     rows = [row | {"one": "20-50k", "none": "refused"} for row in make_survey()]
     write(tmp_path / "t.csv", rows)
     assert said in bad("fit", "t.csv", *options)
+
+
+def write_ages(path, unit):
+    """Write a table of ages in some unit, which may stand before the number."""
+    before = ["<{}18", "{}18-64", "{}65+"]
+    forms = before if unit in {"$", "\u20ac"} else ["<18 {}", "18-64 {}", "65+ {}"]
+    rows = [{"x": t % 5, "age": forms[t % 3].format(unit).strip()} for t in range(60)]
+    return write(path, rows)
+
+
+@pytest.mark.parametrize(("unit", "other"), [("years", "months"), ("$", "\u20ac"), ("km", "miles")])
+def test_a_model_refuses_another_unit(good, bad, call, feed, tmp_path, unit, other):
+    file = write_ages(tmp_path / "one.jsonl", unit)
+    good("fit", file, "--label=age", "--brackets", "-o", "m.pril")
+    plain = write_ages(tmp_path / "plain.jsonl", "")
+    wrong = write_ages(tmp_path / "other.jsonl", other)
+    # A table without a unit is read as one in the model's.
+    assert good("evaluate", "m.pril", file, "--json") == good("evaluate", "m.pril", plain, "--json")
+    assert "write all in one unit" in bad("evaluate", "m.pril", wrong)
+    assert "write all in one unit" in bad("report", "m.pril", wrong, "-o", "report.html")
+    assert not (tmp_path / "report.html").exists()
+    feed(wrong.read_bytes())
+    code, out, err = call("stream", "m.pril", "-o", "m2.pril", "--quiet")
+    assert (code, out) == (2, "")
+    assert "<stdin>, row 1: column 'age'" in err
+    assert "write all in one unit" in err
+
+
+def test_a_model_without_a_unit_is_read(good, tmp_path):
+    """Models were written before they knew how their texts are written."""
+    file = write_ages(tmp_path / "t.jsonl", "years")
+    good("fit", file, "--label=age", "--brackets", "-o", "m.pril")
+    model, about = model_files.read(tmp_path / "m.pril", kind="model")
+    options = {name: value for name, value in about.notes["options"].items() if name != "spelling"}
+    notes = about.notes | {"options": options}
+    model_files.write(model, tmp_path / "old.pril", kind="model", notes=notes)
+    assert good("evaluate", "old.pril", file) == good("evaluate", "m.pril", file)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["years", [1], {"decimal": "."}, {"decimal": ";"}, {"unit": 3}, {"step": "1"}, {"step": "NaN"}],
+    ids=str,
+)
+def test_a_forged_spelling_is_refused(good, bad, tmp_path, spelling):
+    file = write_ages(tmp_path / "t.jsonl", "years")
+    good("fit", file, "--label=age", "--brackets", "-o", "m.pril")
+    model, about = model_files.read(tmp_path / "m.pril", kind="model")
+    if isinstance(spelling, dict) and spelling != {"decimal": "."}:
+        spelling = about.notes["options"]["spelling"] | spelling
+    notes = about.notes | {"options": about.notes["options"] | {"spelling": spelling}}
+    model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
+    said = bad("evaluate", "forged.pril", file)
+    assert said.startswith(
+        "forged.pril is damaged: how its texts are written: expected decimal, unit"
+    )
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_numbers_of_a_table_stay_numbers(good, feed, tmp_path, suffix):
+    """As text, 123.456 may be thousands, and 1e-05 looked like a range."""
+    numbers = [123.456, 1e-05, 0.0, 5e-05, 7]
+    rows = [{"x": t % 7, "v": numbers[t % 5]} for t in range(70)]
+    file = write(tmp_path / f"t.{suffix}", rows)
+    options = [file, "--label=v", "--edges=2e-5,10", "--holdout=0"]
+    found = json.loads(good("fit", *options, "--brackets", "-o", "a.pril", "--json"))
+    wanted = json.loads(good("fit", *options, "-o", "b.pril", "--json"))
+    assert found["classes"] == wanted["classes"]
+    assert same_model("a.pril", "b.pril")
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    answers = []
+    for model in "ab":
+        feed(lines)
+        answers.append(good("stream", f"{model}.pril", "-o", f"{model}2.pril", "--quiet"))
+    assert answers[0] == answers[1]
+    assert same_model("a2.pril", "b2.pril")
+
+
+def test_blocks_are_read_with_what_the_whole_column_tells(good, tmp_path, monkeypatch):
+    """Only the last text says that the comma separates decimals, and what the unit is."""
+    forms = ["under 1,000", "1,000-2,000", "2,000+", "0,500 kg"]
+    rows = [{"x": t % 5, "v": forms[min(t // 40, 3)]} for t in range(160)]
+    write(tmp_path / "t.csv", rows)
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 16)
+    found = json.loads(good("fit", "t.csv", "--label=v", "--brackets", "--json", "--holdout=0"))
+    assert found["options"]["edges"] == [1.0, 2.0]
+    assert [entry["exact"] for entry in found["classes"]] == [80, 40, 40]
 
 
 def test_a_checkpoint_keeps_texts(tmp_path):

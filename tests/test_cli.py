@@ -28,7 +28,7 @@ from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
 from pril.tables.in_memory import available_memory
 from pril.tables.task import Task
-from tables import GRADES, make_rows, write
+from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 
 ENDS = ["--lower", "low", "--upper", "high"]
 RANGES = [*ENDS, "--classes", ",".join(GRADES), "--drop", "id,grade"]
@@ -181,7 +181,6 @@ def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
         ["--checkpoint=c"],
         ["--workers=2"],
         ["--cluster=tcp://nowhere:1"],
-        ["--nonlinear=10"],
         ["--epochs=10"],
         ["--no-shuffle"],
     ],
@@ -250,12 +249,6 @@ def test_memory_where_the_system_does_not_tell_what_is_free(tmp_path, monkeypatc
     assert 0 < available_memory() <= whole
     monkeypatch.delattr(os, "sysconf")
     assert available_memory(tmp_path) > 10**15
-
-
-def test_boosting_refuses_sparse_tables(bad, tmp_path):
-    write(tmp_path / "t.svm", make_rows())
-    said = bad("fit", "t.svm", "--label=label", *BOOSTING)
-    assert said.startswith("t.svm: boosting does not learn from sparse tables")
 
 
 @pytest.mark.parametrize("classes", ["false,true", "False,True", "TRUE,FALSE", "true,0", "0,1"])
@@ -389,11 +382,10 @@ def test_every_model_by_its_name(good, tmp_path, name, options):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_ranges_and_landmarks(good, bad, tmp_path, kind):
+def test_ranges(good, bad, tmp_path, kind):
     rows = make_rows(600)
     write(tmp_path / "t.csv", rows)
-    curved = ["--model", "ordered-logit", "--nonlinear", 10, "--coverage", 0.8]
-    out = good("fit", "t.csv", *RANGES, *curved, "--guarantee", "contain")
+    out = good("fit", "t.csv", *RANGES, "--coverage", 0.8, "--guarantee", "contain")
     assert re.search(r"coverage +0.8 \(contain\), calibrated on \d+ rows", out)
     model, frame = pril.load("t.pril"), pd.DataFrame(rows)
     assert model.coverage == 0.8
@@ -407,11 +399,56 @@ def test_ranges_and_landmarks(good, bad, tmp_path, kind):
     assert json.loads(good("evaluate", "t.pril", "t.csv", "--json"))["rows"] > 500
     shown = json.loads(good("show", "t.pril", "--json"))
     assert shown["notes"]["ranges"]["coverage"] == 0.8
-    assert sum(name.startswith("landmark") for name in shown["weights"]) == 10
     assert "PredictionRanges" in good("show", "t.pril")
     write(tmp_path / "u.csv", [{**row, "upper": 1} for row in rows])
     assert "there is a column 'upper' already" in bad("predict", "t.pril", "u.csv")
     assert "calibrated ranges" in bad("stream", "t.pril")
+
+
+def test_a_model_with_landmarks_serves_tables(good, tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    X, y = features_and_labels(rows)
+    model = pril.PredictionRanges(landmark_pipeline(10), random_state=0).fit(X, y)
+    pril.save(model, "t.pril")
+    good("predict", "t.pril", "t.csv", "-o", "out.csv")
+    again = read_table(tmp_path / "out.csv")
+    assert [row["prediction"] for row in again] == model.predict(X).tolist()
+    assert [[row["lower"], row["upper"]] for row in again] == model.predict_range(X).tolist()
+    assert json.loads(good("evaluate", "t.pril", "t.csv", *ENDS, "--json"))["rows"] > 250
+    shown = json.loads(good("show", "t.pril", "--json"))
+    assert sum(name.startswith("landmark") for name in shown["weights"]) == 10
+
+
+@pytest.mark.parametrize("name", ["t.svm", "t.svmlight", "t.LIBSVM", "t.svm.gz"])
+@pytest.mark.parametrize("command", ["fit", "evaluate t.pril", "predict t.pril"])
+def test_svmlight_is_for_python(good, bad, tmp_path, name, command):
+    write(tmp_path / "t.csv", make_rows(20))
+    good("fit", "t.csv", *RANGES)
+    (tmp_path / name).write_text("1 1:2\n2 1:3\n")
+    said = bad(*command.split(), name, *([] if "predict" in command else ["--label", "label"]))
+    assert said == (
+        f"{name}: svmlight is not read as a table: in Python, load it with "
+        "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
+    )
+
+
+def test_an_option_that_there_is_not_says_what_to_do_instead(bad, tmp_path):
+    write(tmp_path / "t.csv", make_rows(20))
+    for option in ("--nonlinear=300", "--nonlinear"):
+        assert bad("fit", "t.csv", *RANGES, option) == (
+            "No such option: --nonlinear; to learn curves choose --model boosting, or use "
+            "LandmarkFeatures in Python"
+        )
+
+
+def test_csv_has_no_place_for_nested_columns(good, call, tmp_path):
+    rows = [row | {"list": [1, 2]} for row in make_rows(30)]
+    write(tmp_path / "t.parquet", rows)
+    good("fit", "t.parquet", *RANGES)
+    code, out, err = call("predict", "t.pril", "t.parquet")
+    assert (code, err) == (0, "pril: warning: CSV cannot hold the columns list: left out\n")
+    assert out.startswith("id,size,age,town,low,high,grade,prediction,score\n")
 
 
 def test_ranges_need_enough_rows(call, bad, tmp_path):
@@ -425,17 +462,6 @@ def test_ranges_need_enough_rows(call, bad, tmp_path):
     assert said.startswith('guarantee="exact" needs rows with exact labels')
     for wrong in ("0", "1", "2"):
         assert "coverage" in bad("fit", "t.csv", *RANGES, "--coverage", wrong)
-
-
-def test_exact_labels_of_svmlight(good, call, tmp_path):
-    write(tmp_path / "t.svm", make_rows())
-    out = good("fit", "t.svm", "--label", "label", "--model", "prank")
-    assert "features (2 features)" in out
-    assert pril.load("t.pril").classes_.tolist() == [1, 2, 3, 4]
-    code, out, err = call("predict", "t.pril", "t.svm")
-    assert (code, err) == (0, "pril: warning: CSV cannot hold the columns features: left out\n")
-    assert out.startswith("label,prediction,score\n")
-    assert "off by" in good("evaluate", "t.pril", "t.svm")
 
 
 def test_flags_switch_the_encoding_off(good, tmp_path):
@@ -712,7 +738,7 @@ def test_advice_names_an_option_that_the_command_has(bad, tmp_path):
         "one.csv: every row was held out; make --holdout smaller"
     )
     (tmp_path / "t.xls").write_bytes(b"?")
-    assert bad("fit", "t.xls", *RANGES).endswith("; pass --format csv|tsv|parquet|jsonl|svmlight")
+    assert bad("fit", "t.xls", *RANGES).endswith("; pass --format csv|tsv|parquet|jsonl")
     write(tmp_path / "new.csv", [{"age": "1"}, {"age": "old"}])
     assert bad("predict", made_model(tmp_path), "new.csv") == (  # it has no --text
         "new.csv, row 2: column 'age' is 'old', not a number"
@@ -1272,8 +1298,6 @@ def test_version_and_help_say_what_is_true(good):
         ("fit t.csv", "epochs", 1, None),
         ("fit t.csv", "every", 1, None),
         ("fit t.csv", "holdout", 0.0, 0.99),
-        ("fit t.csv", "max_features", 1, None),
-        ("fit t.csv", "nonlinear", 1, None),
         ("fit t.csv", "seed", 0, 2**32 - 1),
         ("fit t.csv", "workers", 1, None),
         ("reproduce", "jobs", 1, None),

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from functools import partialmethod
 from itertools import pairwise
+from pathlib import Path
 
 import dask
 import numpy as np
@@ -18,6 +19,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from distributed import LocalCluster
+from sklearn.pipeline import make_pipeline
 
 import pril.dask
 from pril.dask.connection import connected
@@ -28,7 +30,14 @@ from pril.tables.formats import Parquet
 from pril.tables.opening import open_table
 from pril.tables.task import Task
 from pril.tables.training import Run
-from tables import GRADES, assert_same_model, make_rows, write, write_parquet
+from tables import (
+    GRADES,
+    assert_same_model,
+    features_and_labels,
+    make_rows,
+    write,
+    write_parquet,
+)
 
 TASK = Task(("low", "high"), tuple(GRADES), drop=("id", "grade"), epochs=4)
 
@@ -119,13 +128,11 @@ def test_a_cluster_reads_what_one_process_reads(folder, client):
     assert abs(accuracy[0] - accuracy[1]) < 0.1
 
 
-def test_landmarks_and_ranges_on_a_cluster(folder, client, tmp_path):
-    task = replace(TASK, model="ordered-logit", nonlinear=20, coverage=0.8)
+def test_ranges_on_a_cluster(folder, client, tmp_path):
+    task = replace(TASK, model="ordered-logit", coverage=0.8)
     run = start(folder, task, client)
     fitted = run()
-    encoder, front, learner = (step for _, step in fitted.estimator_.steps)
-    assert learner.n_features_in_ == len(encoder.get_feature_names_out()) + 20
-    assert len(np.unique(front.landmarks_, axis=0)) == 20
+    learner = fitted.estimator_[-1]
     report = run.describe()
     held_out = report["holdout"]
     assert abs(held_out["rows"] + held_out["unlabelled_rows"] - 120) < 50
@@ -187,6 +194,24 @@ def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     assert_same_model(fitted[-1], twin)
 
 
+def test_workers_fit_the_same_pipeline_as_dask(tmp_path, client):
+    """To the last bit; 20 pieces are merged in a tree of two levels."""
+    rows, task = make_rows(400), replace(TASK, holdout=0.0)
+    write_parts(tmp_path, "csv", rows, n=20)
+    fitted = start(tmp_path, task, client)()
+    read = [pd.read_csv(file) for file in open_table(str(tmp_path)).files]
+    blocks = [
+        dask.delayed((part[["size", "age", "town"]], part[["low", "high"]].astype(object)))
+        for part in read
+    ]
+    learner = pril.OrderedLogit(classes=GRADES, max_iter=4, random_state=0)
+    twin = pril.dask.fit_blocks(make_pipeline(ColumnEncoder(), learner), blocks)
+    X, _ = features_and_labels(rows)
+    np.testing.assert_array_equal(fitted[0].transform(X), twin[0].transform(X))
+    assert fitted[0].counts_ == twin[0].counts_
+    assert_same_model(fitted[-1], twin[-1])
+
+
 def complaints(place, task, client):
     """Return what one process and the cluster say of a table that cannot be learned."""
     said = []
@@ -215,6 +240,19 @@ def test_a_bad_cell_is_named(parts, client, cells, said, suffix):
     assert alone == cluster
     assert cluster.startswith(f"b/2.{suffix}, row 31: ")
     assert said in cluster
+
+
+def test_a_bad_label_among_many_pieces_is_named(parts, client, monkeypatch):
+    """Each file is two pieces; a label is found to be wrong when all of them are known."""
+    monkeypatch.setattr(Parquet, "pieces", partialmethod(Parquet.pieces, rows=10))
+    tables = [make_rows(20, seed) for seed in range(10)]
+    tables[8][15]["low"] = "bad"
+    parts(suffix="parquet")
+    for k, rows in enumerate(tables):
+        write_parquet(Path("b") / f"{k}.parquet", rows, row_group_size=10)
+    alone, cluster = complaints("b", TASK, client)
+    assert alone == cluster
+    assert cluster.startswith("b/8.parquet, row 16: ")
 
 
 def test_standard_input_has_its_name(tmp_path, feed, client):
@@ -292,12 +330,6 @@ def test_a_file_that_workers_do_not_see(tmp_path, client):
     path.unlink()
     with pytest.raises(TableError, match=r"t\.csv: a worker cannot find this file"):
         run()
-
-
-def test_what_a_cluster_cannot_do(tmp_path, client):
-    write(tmp_path / "t.svm", make_rows(20))
-    with pytest.raises(TableError, match="sparse tables are not learned on a cluster"):
-        start(tmp_path / "t.svm", Task(("label",)), client)
 
 
 @pytest.mark.parametrize(

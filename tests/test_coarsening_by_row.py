@@ -304,7 +304,7 @@ def test_its_table_says_which_share_of_each_class_has_which_label(stream, kind):
 @settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.sampled_from(KINDS))
 def test_no_number_in_a_file_keeps_it_from_being_read(random, kind):
-    X, y, rng = table(20, 7)
+    X, y, _ = table(20, 7)
     model = OrderedLogit(classes=range(5), coarsening=kind).partial_fit(X, pair_up(y, 5))
     parts = model.memory_.parts()
     for part in random.sample(model.memory_.layout.own, 3):

@@ -27,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csr_array
 from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -388,8 +389,9 @@ def test_no_rows_at_all_are_refused(mode):
     blocks = [(dask.delayed(X[:0]), dask.delayed(y[:0]))] * 2
     with pytest.raises(ValueError, match="X has no rows in any block"):
         pril.dask.fit_blocks(PRIL(classes=CLASSES), blocks, mode=mode)
-    with pytest.raises(ValueError, match="X has no blocks"):
-        pril.dask.fit_blocks(PRIL(classes=CLASSES), [])
+    for estimator in (PRIL(classes=CLASSES), make_pipeline(ColumnEncoder(), PRIL())):
+        with pytest.raises(ValueError, match="X has no blocks"):
+            pril.dask.fit_blocks(estimator, [], mode=mode)
 
 
 X, Y, INTERVALS = table(100)
@@ -463,6 +465,38 @@ def test_an_encoder_of_columns_is_fitted_to_all_rows_on_the_cluster(client):
     assert_same_model(model[-1], expected)
     predicted = pril.dask.predict(model, lazily.drop(columns="rating"))
     np.testing.assert_array_equal(predicted.compute(), model.predict(features))
+
+
+def test_an_encoder_that_is_fitted_stays_as_it_is():
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(rating=Y)
+    encoder = ColumnEncoder().fit(frame[list("abcd")][:30])
+    scaled = encoder.transform(frame[list("abcd")])
+    learner = PRIL(classes=CLASSES, random_state=0)
+    alone = pril.dask.fit(learner, da.from_array(scaled, chunks=(25, 4)), da.from_array(Y, 25))
+    lazily = dd.from_pandas(frame, npartitions=4)
+    for first in (encoder, FrozenEstimator(encoder)):
+        model = pril.dask.fit(make_pipeline(first, learner), lazily, "rating")
+        np.testing.assert_array_equal(model[0].transform(frame[list("abcd")]), scaled)
+        assert_same_model(model[-1], alone)
+
+
+def test_of_columns_that_cannot_be_read_the_first_block_is_named():
+    """However soon the others are found."""
+    tables = [pd.DataFrame({"a": np.append(np.zeros(n), np.inf)}) for n in (200_000, 0, 0, 0)]
+    blocks = [dask.delayed((table, np.ones(len(table)))) for table in tables]
+    pipeline = make_pipeline(ColumnEncoder(), PRIL(classes=CLASSES))
+    with pytest.raises(ValueError, match=r"^block 0: X, row 200000: column 'a' is inf"):
+        pril.dask.fit_blocks(pipeline, blocks)
+
+
+def test_blocks_of_a_pipeline_may_have_weights():
+    table, rng = pd.DataFrame(X, columns=list("abcd")), np.random.default_rng(0)
+    weights = rng.uniform(0.5, 2.0, len(Y))
+    blocks = [(table[a : a + 25], Y[a : a + 25], weights[a : a + 25]) for a in range(0, 100, 25)]
+    learner = PRIL(classes=CLASSES, random_state=0)
+    model = pril.dask.fit_blocks(make_pipeline(ColumnEncoder(), learner), map(dask.delayed, blocks))
+    encoded = [dask.delayed((model[0].transform(rows), *rest)) for rows, *rest in blocks]
+    assert_same_model(model[-1], pril.dask.fit_blocks(learner, encoded))
 
 
 def test_learners_that_cannot_are_refused_with_a_sentence():

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril import PRIL, load, save
 from pril.errors import RowError
-from pril.tables.cells import read_sparse, read_words, to_batch
+from pril.tables.cells import read_words, to_batch
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.label_columns import read_labels
 from tables import make_rows
@@ -230,23 +230,6 @@ def test_other_mistakes():
     raw = pa.array([b"a", b"\xff"]).view(pa.string())
     with pytest.raises(RowError, match="row 1: column 'w' is b'\\\\xff', which is not UTF-8"):
         encoder.transform(pa.table({"x": [1.0, 1.0], "w": raw}))
-
-
-def test_sparse_columns():
-    cells = pa.array([[(0, 1.0), (5, 2.0)], None, [(2, 3.0)]], pa.map_(pa.int32(), pa.float64()))
-    np.testing.assert_array_equal(
-        read_sparse(cells, 4).toarray(), [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 3, 0]]
-    )
-    np.testing.assert_array_equal(read_sparse(cells[1:], 4).toarray()[1], [0, 0, 3, 0])
-    schema = pa.schema([pa.field("features", cells.type, metadata={"width": "6"})])
-    batch = pa.RecordBatch.from_arrays([cells], schema=schema)
-    expected = StandardScaler(with_mean=False).fit_transform(read_sparse(cells, 6))
-    encoder = ColumnEncoder().fit(batch)
-    np.testing.assert_allclose(encoder.transform(batch).toarray(), expected.toarray())
-    assert encoder.get_feature_names_out()[5] == "features:5"
-    parts = [ColumnEncoder().fit(part) for part in (batch.slice(0, 1), batch.slice(1))]
-    merged = parts[0].merge(parts[1]).transform(batch)
-    np.testing.assert_allclose(merged.toarray(), expected.toarray())
 
 
 def test_labels_of_numbers_and_words():

@@ -29,12 +29,13 @@ SCRIPT = """
 import numpy as np, sklearn, torch
 import pril.kernels.fused as fused
 from pril import KernelPRIL
+from pril.kernels.kernel_engine import KernelEngine
 from test_fused import GAMMA, problem
 
 interpreted = {interpreted}
 if interpreted:  # small blocks: the interpreter takes its time
     fused.BLOCK = 64
-    KernelPRIL._fused = lambda self, X, rows: fused if type(X).__module__ == "torch" else None
+    KernelEngine._fused = lambda self, X, rows: fused if type(X).__module__ == "torch" else None
 calls = []
 true_learn = fused.learn
 fused.learn = lambda *a: calls.append(len(a[2])) or true_learn(*a)

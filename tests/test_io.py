@@ -63,15 +63,11 @@ def columns():
     )
 
 
-def sparse_table(rows):
-    """A table with numbers, words, and a sparse column 5 wide."""
-    kind = pa.map_(pa.int32(), pa.float64())
-    cells = pa.array([[(k % 5, 1.5 * k)] for k in range(rows)], kind)
-    names = [f"{word}{k % 3}" for k, word in enumerate(["up", "down"] * rows)][:rows]
-    fields = [pa.field("n", pa.float64()), pa.field("w", pa.string())]
-    wide = pa.field("s", kind, metadata={"width": "5"})
-    arrays = [pa.array([float(k) for k in range(rows)]), pa.array(names), cells]
-    return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, wide]))
+def arrow_table(rows):
+    """A table with numbers and words."""
+    words = [f"{word}{k % 3}" for k, word in enumerate(["up", "down"] * rows)][:rows]
+    columns = {"n": pa.array(range(rows), pa.float64()), "w": pa.array(words, pa.string())}
+    return pa.table(columns)
 
 
 def pipeline(*steps):
@@ -120,7 +116,7 @@ FOREIGN = {  # with steps of other libraries
 ROWS = {
     **dict.fromkeys(("half-life", "sparse", "landmarks, sparse", "neighbours"), csr_array(X)),
     **dict.fromkeys(("names", "map, pandas"), TABLE[["b", "c"]]),
-    **dict.fromkeys(("encoder", "encoder, bounded"), sparse_table(60)),
+    **dict.fromkeys(("encoder", "encoder, bounded"), arrow_table(60)),
     **dict.fromkeys(("table", "table, pandas"), TABLE),
     "float32": X.astype(np.float32),
     "Fortran": np.asfortranarray(X),
@@ -366,13 +362,13 @@ def test_a_support_row_without_features_comes_back(tmp_path):
 
 @pytest.mark.parametrize("rows", [0, 1, 12])
 def test_an_encoder_comes_back_and_learns_on(rows, tmp_path):
-    encoder = pril.ColumnEncoder(bounded=True).partial_fit(sparse_table(rows))
+    encoder = pril.ColumnEncoder(bounded=True).partial_fit(arrow_table(rows))
     write({"encoder": encoder}, tmp_path / "check", kind="checkpoint")
     again = read(tmp_path / "check", kind="checkpoint")[0]["encoder"]
     for one in (encoder, again):
-        one.partial_fit(sparse_table(17))
+        one.partial_fit(arrow_table(17))
     assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
-    one, other = (coder.transform(sparse_table(20)).toarray() for coder in (encoder, again))
+    one, other = (coder.transform(arrow_table(20)).toarray() for coder in (encoder, again))
     assert same(one, other)
 
 
@@ -1234,11 +1230,11 @@ def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
         Careless().transform(X)
     with pytest.raises(pril.errors.InputError, match="feature"), pril.errors.refusing():
         StandardScaler().fit(X).transform(X[:, :2])
-    bugs = {"pril.io.values.to_npy": lambda array: array.no_such_name}
+    bugs = {"pril.io.header.to_npy": lambda array: array.no_such_name}
     for name, bug in bugs.items():
         with monkeypatch.context() as patch:
             patch.setattr(
-                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.values"]))
+                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.header"]))
             )
             with pytest.raises(AttributeError, match="no_such_name"):
                 pril.save(small, spot)

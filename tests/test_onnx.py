@@ -26,7 +26,7 @@ from pril import (
     WidrowHoff,
 )
 from pril.onnx import to_onnx
-from tables import make_rows, write
+from tables import features_and_labels, landmark_pipeline, make_rows, write
 
 GRADES = ["poor", "fair", "good", "great"]
 LEARNERS = [
@@ -220,12 +220,16 @@ def test_the_command_writes_what_to_onnx_returns(tmp_path, good, bad):
     assert said.startswith("KernelPRIL cannot be exported to ONNX")
 
 
-def test_the_command_exports_what_it_fits_with_landmarks_and_ranges(tmp_path, good):
+@pytest.mark.parametrize("landmarks", [False, True])
+def test_the_command_exports_landmarks_and_ranges(tmp_path, good, landmarks):
     table = pd.DataFrame(make_rows(600, 0))
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "--drop=id", "-o", "model.pril"]
-    fit += ["--classes", "poor,fair,good,great", "--nonlinear", "100", "--coverage", "0.9"]
-    good(*fit)
+    if landmarks:
+        ranges = PredictionRanges(landmark_pipeline(100), random_state=0)
+        pril.save(ranges.fit(*features_and_labels(make_rows(600))), tmp_path / "model.pril")
+    else:
+        table.to_csv(tmp_path / "rows.csv", index=False)
+        fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "-o", "model.pril"]
+        good(*fit, "--classes", "poor,fair,good,great", "--coverage", "0.9", "--drop", "id")
     said = good("export", "model.pril", "-o", "model.onnx")
     assert said.splitlines()[-1].split()[-2:] == ["lower,", "upper"]
     model = pril.load(tmp_path / "model.pril")

@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import zipfile
+from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -24,12 +26,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pril
 import reference
 from pril import (
+    LandmarkFeatures,
     OrderedBoosting,
     OrderedLogit,
     PredictionRanges,
 )
+from pril.core.coarsening import Coarsening
 from pril.labels import make_intervals
-from pril.learners.boosting import passes, training, trees
+from pril.learners.boosting import passes, starts, training, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -68,9 +72,36 @@ def test_scikit_learns_own_checks(estimator, check):
 # --- The algorithm ---
 
 
+def linear_starts(Z, labels, weight, fold, order, cross, **options):
+    """Return scores of all rows by models without each fold, slopes, and thresholds.
+
+    If they are crossed, rows of other folds are scored by models without these folds either.
+    """
+
+    def learn(*left_out):
+        rows = order[~np.isin(fold[order], left_out)]
+        logit = OrderedLogit(random_state=0, **options).fit(Z[rows], labels[rows], weight[rows])
+        return logit.coef_, logit.thresholds_
+
+    n_folds = fold.max() + 1
+    models = [learn(j) for j in range(n_folds)]
+    scores = np.array([Z @ w - np.mean(cut) for w, cut in models])
+    plain = scores.mean(axis=0)
+    for j, k in permutations(range(n_folds), 2):
+        if cross:
+            w, cut = learn(j, k)
+            scores[j, fold == k] = Z[fold == k] @ w - np.mean(cut)
+    theta = np.mean([cut - np.mean(cut) for _, cut in models], axis=0)
+    return plain, (scores, theta)
+
+
+@pytest.mark.parametrize("coarsening", ["random", "offsets"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_is_its_slow_twin(weighted):
+@pytest.mark.parametrize("has_landmarks", [False, True])
+def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
     """With few distinct values LightGBM's bins hold one each, so that its splits are exact."""
+    if not has_landmarks:  # as in a table of many rows
+        monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 2)).round(1) * [1.0, 7.0]
     y = np.digitize(np.abs(X[:, 0]) + 0.02 * X[:, 1] + 0.2 * rng.logistic(size=60), [0.4, 1.0])
@@ -80,29 +111,94 @@ def test_it_is_its_slow_twin(weighted):
     order = np.random.RandomState(5).permutation(60)
     fold = np.empty(60, dtype=int)
     fold[order] = np.arange(60) % 3
-    mean, scale = X.mean(axis=0), X.std(axis=0)
-    starts = []
-    for j in range(3):
-        rows = order[fold[order] != j]
-        logit = OrderedLogit(classes=range(3), random_state=0)
-        logit.fit((X[rows] - mean) / scale, ranges[rows], weight[rows])
-        starts.append((logit.coef_, logit.thresholds_))
-    losses, theta, _, f = reference.ordered_boosting(
-        (X - mean) / scale, ranges, 3, weight, fold, starts, 12, 0.1, 1.0, 30
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    maps = [Z]
+    if has_landmarks:
+        maps.append(LandmarkFeatures(random_state=0).fit(Z[order]).transform(Z))
+    options = {"classes": range(3), "coarsening": coarsening}
+    plain, first = zip(
+        *(
+            linear_starts(map_, ranges, weight, fold, order, map_ is not Z, **options)
+            for map_ in maps
+        ),
+        strict=True,
     )
     model = OrderedBoosting(
-        classes=range(3), max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3,
-        min_samples_leaf=1, random_state=5,
+        max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
+        random_state=5, **options,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
+    mechanism = model.coarsening_.mechanism
+    assert (mechanism == "random") == (coarsening == "random")
+    options = {"rate": 0.1, "l2": 1.0, "trust": 30, "mechanism": mechanism}
+    twin = partial(reference.ordered_boosting, ranges, 3, weight, fold, first, Z, **options)
+    losses, *_ = twin(rounds=len(model.validation_loss_))
     np.testing.assert_allclose(model.validation_loss_, losses, atol=1e-6)
-    assert model.n_iter_ == 12 == np.argmin(losses) + 1  # else theta would be of another round
-    margins = theta - f.mean(axis=0)[:, np.newaxis]
-    np.testing.assert_allclose(model.thresholds_ - model.latent(X)[:, None], margins, atol=1e-5)
+    assert model.n_iter_ == np.argmin(losses) + 1
+    _, theta, q, mix, added = twin(rounds=model.n_iter_)
+    group = np.unique(ranges, axis=0, return_inverse=True)[1]
+    joint = q[group] * model.predict_proba(X)
+    expected = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.posterior(X, ranges), expected, atol=1e-5)
+    score = mix @ plain + added.mean(axis=0)
+    margins = model.thresholds_ - model.latent(X)[:, np.newaxis]
+    np.testing.assert_allclose(margins, theta - score[:, np.newaxis], atol=1e-5)
 
 
-def test_thresholds_are_ordered_and_the_first_losses_fall(model):
+@pytest.mark.parametrize("kind", [1, 2])
+def test_ranges_alone_teach_the_classes(kind):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 3))
+    y = np.digitize(X @ [2.0, -1.0, 0.0] + 0.5 * rng.logistic(size=1500), [-2, -0.5, 1, 2.5])
+    ranges = make_intervals(y[:500], kind, 1.0, classes=range(5), random_state=0)
+    models = {
+        name: OrderedBoosting(classes=range(5), coarsening=name, **QUICK)
+        for name in ("auto", "offsets", "random")
+    }
+    for name in ("auto", "offsets"):
+        models[name].fit(X[:500], ranges)
+    with pytest.warns(UserWarning, match="no label is exact"):
+        models["random"].fit(X[:500], ranges)
+    errors = {name: np.abs(m.predict(X[500:]) - y[500:]).mean() for name, m in models.items()}
+    exact = OrderedBoosting(**QUICK).fit(X[:500], y[:500])
+    assert max(errors["auto"], errors["offsets"]) < 0.9 * errors["random"]
+    assert errors["auto"] < 1.2 * np.abs(exact.predict(X[500:]) - y[500:]).mean()
+    found = models["auto"].coarsening_
+    assert found.mechanism == "symmetric"
+    assert found.evidence > 0
+    expected = {(0, 1): 0.5, (1, 0): 0.5} if kind == 1 else {(1, 1): 1.0}
+    assert all(
+        found.shares[offset] == pytest.approx(expected.get(offset, 0), abs=0.2)
+        for offset in found.shares
+    )
+    assert models["random"].coarsening_ == Coarsening("random")
+
+
+def test_posterior_knows_the_ends_of_the_scale():
+    """Of rows of the lowest class, all are given {0, 1}; of the next one, half of them."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(800, 2))
+    y = np.digitize(X @ [2.0, -1.0] + 0.5 * rng.logistic(size=800), [-2, 0, 2])
+    ranges = make_intervals(y, 1, 1.0, classes=range(4), random_state=0)
+    model = OrderedBoosting(classes=range(4), **QUICK).fit(X, ranges)
+    odds = model.posterior(X, [(0, 1)] * 800)[:, 0] / model.posterior(X, [(0, 1)] * 800)[:, 1]
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(odds / (proba[:, 0] / proba[:, 1]), 2.0, rtol=0.15)
+
+
+def test_the_number_of_folds():
+    X, y, _ = table(10_000)
+    for n, expected in ((9_999, 8), (10_000, 4)):
+        model = OrderedBoosting(max_iter=1, random_state=0).fit(X[:n], y[:n])
+        assert len(model.memory_.forest.size) == expected
+    asked = OrderedBoosting(max_iter=1, n_folds=3, random_state=0).fit(X[:100], y[:100])
+    assert len(asked.memory_.forest.size) == 3
+
+
+def test_thresholds_are_ordered_and_the_first_losses_fall():
+    X, _, ranges = table(5000)
+    model = OrderedBoosting(classes=range(4), n_folds=2, max_iter=5, random_state=0).fit(X, ranges)
     assert (np.diff(model.thresholds_) >= 0).all()
-    assert (np.diff(model.validation_loss_[:5]) < 0).all()
+    assert (np.diff(model.validation_loss_) < 0).all()
 
 
 def test_the_best_round_is_kept():
@@ -199,7 +295,7 @@ def test_many_rows_need_no_boosters_kept(model, monkeypatch):
     X, _, ranges = table()
     kept = clone(model).set_params(max_iter=2).fit(X, ranges)
     monkeypatch.setattr(trees, "MOST_KEPT", 100)
-    monkeypatch.setattr(training, "MOST_KEPT", 100)
+    monkeypatch.setattr(starts, "MOST_KEPT", 100)
     for n_jobs in (1, 2):  # from the third tree on, sums are rounded differently
         other = clone(kept).set_params(n_jobs=n_jobs).fit(X, ranges)
         np.testing.assert_array_equal(other.latent(X), kept.latent(X))
@@ -325,7 +421,9 @@ def test_trees_say_what_lightgbm_says(leaves):
     texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
     arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
     scores = np.empty(len(rows))
-    forest = passes.Forest(mean=np.zeros(4), slope=np.zeros(4), **arrays)
+    linear = dict.fromkeys(("mean", "slope", "width"), np.zeros(4))
+    none = {"landmarks": np.empty((0, 4)), "similarity": np.empty(0)}
+    forest = passes.Forest(**linear, **none, **arrays)
     passes.scores_of(rows, forest, scores)
     np.testing.assert_allclose(scores, booster.predict(rows), atol=1e-12)
 
@@ -353,6 +451,7 @@ def test_no_exact_label():
     with pytest.warns(UserWarning, match="no label is exact"):
         model = OrderedBoosting(classes=[1, 2, 3], **QUICK).fit(X, [(1, 2), (2, 3)] * 50)
     assert np.isfinite(model.latent(X)).all()
+    assert model.coarsening_.mechanism == "random"  # the labels are not related to X
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 3], [0, 1, 7, 2, 3]])
@@ -361,6 +460,15 @@ def test_a_class_without_rows(labels):
     model = OrderedBoosting(classes=labels, **QUICK).fit(X, y)
     assert set(model.predict(X)) <= {0, 1, 2, 3}
     assert model.score(X, y) > 0.6
+
+
+def test_brackets_without_an_exact_label():
+    """Nothing then tells the classes of a bracket apart, and offsets would be wrong."""
+    X, y, _ = table(200)
+    brackets = np.column_stack([y // 2 * 2, y // 2 * 2 + 1])
+    with pytest.warns(UserWarning, match="no label is exact"):
+        model = OrderedBoosting(**QUICK).fit(X, brackets)
+    assert model.coarsening_ == Coarsening("random")
 
 
 def test_fewer_rows_than_folds():
@@ -499,6 +607,7 @@ def test_a_file_keeps_all(tmp_path):
     other = pril.load(tmp_path / "one.pril")
     np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(other.posterior(X, y), model.posterior(X, y))
+    assert other.coarsening_ == model.coarsening_
     pril.save(other, tmp_path / "two.pril")
     assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "two.pril").read_bytes()
 
@@ -531,13 +640,13 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
     """Compiled code trusts every index: none that is wrong may get there."""
     X, y = mixed_table(500)
     model = OrderedBoosting(max_iter=4, random_state=0).fit(X, y)
-    own = ("feature_importances_", "_ends", "_chances")
+    own = ("thresholds", "ends", "chances")
     rng, refused = np.random.default_rng(0), 0
     for _ in range(400):
         damaged = copy.deepcopy(model)
         learned = damaged.memory_
-        arrays = learned.forest._asdict() | {name: getattr(damaged, name) for name in own}
-        arrays["thresholds"] = learned.thresholds
+        arrays = learned.forest._asdict() | {name: getattr(learned, name) for name in own}
+        arrays["feature_importances_"] = damaged.feature_importances_
         name = rng.choice(sorted(arrays))
         part = arrays[name]
         if rng.random() < 0.1:
@@ -547,10 +656,10 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
         else:
             most = np.iinfo(part.dtype).max
             part.flat[rng.integers(part.size)] = rng.choice([0, 1, 7, 100, most])
-        if name in own:
-            setattr(damaged, name, part)
-        elif name == "thresholds":
-            damaged.memory_ = learned._replace(thresholds=part)
+        if name == "feature_importances_":
+            damaged.feature_importances_ = part
+        elif name in own:
+            damaged.memory_ = learned._replace(**{name: part})
         else:
             damaged.memory_ = learned._replace(forest=learned.forest._replace(**{name: part}))
         try:
@@ -559,13 +668,20 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
             refused += 1
         else:
             assert np.isfinite(other.predict_proba(X)).all()
+            for (low, high), chances in other.coarsening_.table.items():
+                assert len(chances) == high - low + 1
     assert 150 < refused < 350
+
+
+EVEN = {"mechanism": "symmetric", "shares": np.full(5, 0.2), "evidence": 1.0}
 
 
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("memory_", np.array([1.0, 0.0, 2.0]), "thresholds must be 3 ascending numbers"),
+        ("thresholds", np.array([1.0, 0.0, 2.0]), "thresholds must be 3 ascending numbers"),
+        ("coarsening", {**EVEN, "shares": np.full(4, 0.25)}, "coarsening.shares must be 5"),
+        ("coarsening", {**EVEN, "mechanism": "other"}, "coarsening.mechanism: Invalid"),
         ("categories_", {"7": ["Rome"]}, "categories must be of the 3 features"),
         ("categories_", {"1": [0.5]}, "forest.kind does not fit"),
     ],
@@ -573,8 +689,8 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
 def test_damage_is_named(attribute, value, message, tmp_path):
     X, y = mixed_table()
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, y)
-    if attribute == "memory_":
-        value = model.memory_._replace(thresholds=value)
+    if not attribute.endswith("_"):
+        attribute, value = "memory_", model.memory_._replace(**{attribute: value})
     setattr(model, attribute, value)
     with pytest.raises(TypeError, match=message):  # what is saved is loaded, and so checked
         reloaded(model, tmp_path / "model.pril")
@@ -618,7 +734,7 @@ def test_it_has_a_report(model, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "What moves the score" in page
     assert f"{model.feature_importances_.max():.1%}" in page
-    assert "30 rounds" in page
+    assert f"{model.n_iter_} round" in page
 
 
 @pytest.mark.parametrize("decision", ["median", "mode"])

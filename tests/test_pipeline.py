@@ -10,11 +10,12 @@ import pytest
 import skops.io
 from sklearn import pipeline
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import StandardScaler
 
 import pril
 from pril.io import trusted_types
-from tables import GRADES, make_rows, write
+from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 from test_stream import json_lines
 
 FIT = ("--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade")
@@ -27,19 +28,23 @@ def frame_of(row):
 
 @pytest.fixture
 def flats(tmp_path, good):
-    """Fit a model by the command; return a function that loads it."""
+    """Fit a model by the command, or with landmarks in Python; return a function that loads it."""
 
-    def fit(*options):
+    def fit(*options, landmarks=False):
         write(tmp_path / "flats.csv", make_rows(200))
-        good("fit", "flats.csv", *FIT, *options, "-q", "-o", "m.pril")
+        if landmarks:
+            pipe = landmark_pipeline().fit(*features_and_labels(make_rows(200)))
+            pril.save(pipe, tmp_path / "m.pril")
+        else:
+            good("fit", "flats.csv", *FIT, *options, "-q", "-o", "m.pril")
         return pril.load("m.pril")
 
     return fit
 
 
-@pytest.mark.parametrize("options", [("--model", "ordered-logit"), ("--nonlinear", "20")])
-def test_a_loaded_model_serves_dicts_as_tables_of_one_row(flats, options):
-    model = flats(*options)
+@pytest.mark.parametrize("landmarks", [False, True])
+def test_a_loaded_model_serves_dicts_as_tables_of_one_row(flats, landmarks):
+    model = flats(landmarks=landmarks)
     stream = model.stream()
     for row in make_rows(40, seed=5):
         frame = frame_of(row)
@@ -52,12 +57,12 @@ def test_a_loaded_model_serves_dicts_as_tables_of_one_row(flats, options):
             assert stream.predict_proba_one(row) == pytest.approx(chances)
 
 
-@pytest.mark.parametrize("options", [("--model", "ordered-logit"), ("--nonlinear", "20")])
-def test_a_loaded_model_learns_as_the_command_does(flats, good, feed, tmp_path, options):
+@pytest.mark.parametrize("landmarks", [False, True])
+def test_a_loaded_model_learns_as_the_command_does(flats, good, feed, tmp_path, landmarks):
     """The same rows, learned by `pril stream` and by `learn_one`."""
-    rows, model = make_rows(40, seed=5), flats(*options)
+    rows, model = make_rows(40, seed=5), flats(landmarks=landmarks)
     feed(json_lines(rows))
-    good("stream", "m.pril", "-q", "-o", "streamed.pril")
+    good("stream", "m.pril", *FIT[:4], "-q", "-o", "streamed.pril")
     stream = model.stream()
     for row in rows:
         stream.learn_one(row, (row["low"], row["high"]))
@@ -71,7 +76,7 @@ def test_a_loaded_model_learns_as_the_command_does(flats, good, feed, tmp_path, 
 def test_the_command_streams_through_all_steps(flats, good, feed):
     """Landmarks come after the encoder: answers are those of predict."""
     rows = [row | {"low": None, "high": None} for row in make_rows(20, seed=5)]
-    model = flats("--nonlinear", "20")
+    model = flats(landmarks=True)
     feed(json_lines(rows))
     said = [json.loads(line)["score"] for line in good("stream", "m.pril", "-q").splitlines()]
     features = [model[:-1].transform(frame_of(row)) for row in rows]
@@ -106,6 +111,7 @@ def test_it_is_a_pipeline_of_scikit_learn(flats, tmp_path):
     assert isinstance(model, pipeline.Pipeline)
     assert isinstance(clone(model), pril.Pipeline)
     assert isinstance(model[:-1], pipeline.Pipeline)
+    assert type(model.stream()) is type(model[-1].stream())
     again = skops.io.loads(skops.io.dumps(model), trusted=trusted_types())
     for other in (again, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):  # noqa: S301
         assert other.stream().latent_one(row) == model.stream().latent_one(row)
@@ -117,6 +123,36 @@ def test_it_is_a_pipeline_of_scikit_learn(flats, tmp_path):
     alone, rounds = copy.copy(stream), model[-1].t_
     alone.learn_one(row, "good")
     assert (alone.model[-1].t_, model[-1].t_) == (rounds + 1, rounds)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301
+)
+def test_a_copied_stream_goes_on_alone(flats, copied):
+    model, rows = flats(), make_rows(20, seed=5)
+    stream, learned = model.stream(), []
+    for row in rows[:10]:
+        stream.learn_one(row, "good")
+    alone = copied(stream)
+    for one in (stream, alone):
+        for row in rows[10:]:
+            one.learn_one(row, "poor")
+        learned.append((one.model[-1].coef_.tolist(), one.latent_one(rows[0]), one.model[-1].t_))
+    assert learned[0] == learned[1]
+    assert alone.model is not model
+
+
+def test_a_frozen_model_predicts_and_does_not_learn(flats):
+    model = flats()
+    steps = [*model.steps[:-1], ("learner", FrozenEstimator(model[-1]))]
+    stream, row = pril.Pipeline(steps).stream(), make_rows(1, seed=5)[0]
+    assert stream.predict_one(row) == model.stream().predict_one(row)
+    rounds = model[-1].t_
+    for x in (row, ["no row"]):
+        with pytest.raises(ValueError, match="a FrozenEstimator, which does not learn"):
+            stream.learn_one(x, "good")
+    assert model[-1].t_ == rounds
 
 
 @pytest.mark.parametrize("names", [["a", "b"], None])

@@ -25,7 +25,8 @@ from pril.io import model_files as io
 from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
-from pril.tables.stream import Stopped, Stream, chunks
+from pril.tables.stream import LineStream
+from pril.tables.stream_run import Stopped, StreamRun, chunks
 from pril.tables.text import LONGEST_ROW, whole_lines
 from pril.tables.training import Checkpoint, Run, Task
 from tables import GRADES, make_rows, write
@@ -76,7 +77,8 @@ def piped(data, seed=0):
 def run_stream(path, data, names=LABELS, seed=0, checkpoint=None):
     """Return the model, the answers and what was reported."""
     loaded, output, reports = LoadedModel(path), streams.BytesIO(), []
-    stream = Stream(loaded, names, output, lambda *said: reports.append(said), checkpoint)
+    lines = LineStream(loaded, names)
+    stream = StreamRun(lines, output, lambda *said: reports.append(said), checkpoint)
     descriptor = piped(data, seed)
     try:
         stream.run(descriptor, None)
@@ -213,7 +215,7 @@ def test_an_error_while_learning_keeps_the_rows_before_it(tmp_path):
         ({"a": 1}, "feature 1 is NaN"),
     ):
         loaded, output = LoadedModel(path), streams.BytesIO()
-        stream = Stream(loaded, ("y",), output, lambda *_: None, None)
+        stream = StreamRun(LineStream(loaded, ("y",)), output, lambda *_: None, None)
         reading = piped(json_lines([*rows, bad, *rows]))
         with pytest.raises(TableError, match=f"<stdin>, row 7: .*{said}"):
             stream.run(reading, None)
@@ -231,7 +233,7 @@ def test_a_step_that_does_not_know_rows_is_asked_row_by_row(tmp_path):
     pril.save(model, tmp_path / "m.pril")
     data = b'{"a": 1, "y": 1}\n{"a": 2, "y": 1}\n{"a": 1e999, "y": 1}\n{"a": 1, "y": 1}\n'
     loaded, output = LoadedModel(tmp_path / "m.pril"), streams.BytesIO()
-    stream = Stream(loaded, ("y",), output, lambda *_: None, None)
+    stream = StreamRun(LineStream(loaded, ("y",)), output, lambda *_: None, None)
     reading = piped(data)
     with pytest.raises(TableError, match=r"<stdin>, row 3: .*(infinity|too big)"):
         stream.run(reading, None)
@@ -247,7 +249,7 @@ def test_blank_lines_say_nothing_of_the_format(tmp_path, lines):
     reading, writing = os.pipe()
     os.write(writing, b"\n \n")
     loaded, output = LoadedModel(path), streams.BytesIO()
-    stream = Stream(loaded, LABELS, output, lambda *_: None, None)
+    stream = StreamRun(LineStream(loaded, LABELS), output, lambda *_: None, None)
 
     def feed():
         while select.select([reading], [], [], 0)[0]:  # until the blank lines are read
@@ -278,7 +280,7 @@ def test_a_signal_while_rows_are_passed_over_leaves_the_checkpoint(tmp_path):
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    stream = Stream(LoadedModel(path), LABELS, streams.BytesIO(), print, keeper)
+    stream = StreamRun(LineStream(LoadedModel(path), LABELS), streams.BytesIO(), print, keeper)
     with pytest.raises(Stopped):
         stream.run(reading, None)
     feeder.join()
@@ -526,7 +528,7 @@ def test_stopped_before_the_rows_were_compared(stream_in_place, monkeypatch):
         yield
 
     with monkeypatch.context() as patch:
-        patch.setattr("pril.tables.stream.chunks", stop)
+        patch.setattr("pril.tables.stream_run.chunks", stop)
         stream_in_place(rows, code=1)
     assert "already" in stream_in_place(rows)
     assert path.read_bytes() == done
@@ -562,7 +564,7 @@ def test_other_rows_are_learned_whatever_they_begin_with(stream_in_place, tmp_pa
 
 
 def test_rows_that_differ_late_are_refused(stream_in_place, monkeypatch):
-    monkeypatch.setattr("pril.tables.stream.MOST_HELD", 16)
+    monkeypatch.setattr("pril.tables.stream_run.MOST_HELD", 16)
     rows, path = make_rows(60, seed=3), stream_in_place.path
     stream_in_place(rows)
     before = path.read_bytes()

@@ -18,13 +18,14 @@ from sklearn.pipeline import make_pipeline
 import pril
 from learners import LINEAR
 from pril.io import model_files
-from pril.tables.answers import JsonRows, StreamOptions
+from pril.tables.codecs import JsonCodec, StreamOptions
 from pril.tables.files import TableError
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
-from pril.tables.stream import Stream
+from pril.tables.stream import LineStream
+from pril.tables.stream_run import StreamRun
 from pril.tables.training import Checkpoint, Run, Task
-from tables import GRADES, make_rows, write
+from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 from test_stream import LABELS, csv_lines, fitted, json_lines, piped, row_by_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
@@ -33,9 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning
 def answered(path, data, names=LABELS, checkpoint=None, **options):
     """Return the stream and its answers."""
     output = streams.BytesIO()
-    stream = Stream(
-        LoadedModel(path), names, output, lambda *_: None, checkpoint, StreamOptions(**options)
-    )
+    lines = LineStream(LoadedModel(path), names, StreamOptions(**options))
+    stream = StreamRun(lines, output, lambda *_: None, checkpoint)
     reading = piped(data)
     try:
         with open(reading, closefd=True):
@@ -161,7 +161,7 @@ def test_a_kernel_answers_and_learns(folder):
 def test_steps_after_the_encoder_make_the_features(good, feed, tmp_path, suffix):
     """A model with landmarks says of a stream what it says of a table."""
     file = write(tmp_path / f"t.{suffix}", make_rows())
-    good("fit", file, "--label=grade", "--drop=id,low,high", "--nonlinear=10", "-o", "m.pril")
+    pril.save(landmark_pipeline().fit(*features_and_labels(make_rows())), tmp_path / "m.pril")
     good("predict", "m.pril", file, "-o", "rated.jsonl")
     wanted = [json.loads(line) for line in (tmp_path / "rated.jsonl").read_text().splitlines()]
     rows = [{name: row[name] for name in ("size", "age", "town")} for row in make_rows()]
@@ -372,7 +372,7 @@ def test_bad_lines_of_csv_are_answered(path, logit):
 
 
 def test_the_longest_lines_are_read(path, monkeypatch):
-    for module in ("text", "stream", "answers"):
+    for module in ("text", "stream", "codecs"):
         monkeypatch.setattr(f"pril.tables.{module}.LONGEST_ROW", 100)
     header, row = b'size,age,town,"%s"', b"1,2,Rome,"
     padded = header % (b"x" * (100 - len(header) + 2))
@@ -389,9 +389,8 @@ def test_the_longest_lines_are_read(path, monkeypatch):
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
     rows, reports = make_rows(300, seed=3), []
-    stream = Stream(
-        LoadedModel(path), LABELS, streams.BytesIO(), lambda *said: reports.append(said), None
-    )
+    lines = LineStream(LoadedModel(path), LABELS)
+    stream = StreamRun(lines, streams.BytesIO(), lambda *said: reports.append(said), None)
     reading, writing = os.pipe()
     labelled = 0
 
@@ -526,7 +525,7 @@ def test_a_nested_label_ends_a_stream_whose_model_is_saved(rated, tmp_path, call
 @pytest.mark.parametrize("checkpoint", [(), ("--checkpoint", "c", "--every", "1000000")])
 def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkeypatch, checkpoint):
     """Exit code 70, and the model as it was before the line that the bug is about."""
-    read = JsonRows.read
+    read = JsonCodec.read
 
     def with_bug(self, lines):
         return read(self, lines) if b"bug" not in b"".join(lines) else 1 / 0
@@ -538,8 +537,8 @@ def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkey
     first, second = row * 40, b'{"a": 1.0, "y": 2, "bug": 1}\n' + row * 9
     stream = ("stream", path, "--label", "y", "-o", path, "-q", *checkpoint)
     reading = piped(first + second)
-    monkeypatch.setattr("pril.tables.stream.CHUNK_BYTES", len(row))
-    monkeypatch.setattr(JsonRows, "read", with_bug)
+    monkeypatch.setattr("pril.tables.stream_run.CHUNK_BYTES", len(row))
+    monkeypatch.setattr(JsonCodec, "read", with_bug)
     with open(reading) as source:
         monkeypatch.setattr(sys, "stdin", source)
         code, out, err = call(*stream)
@@ -547,7 +546,7 @@ def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkey
     assert "this is a bug in pril" in err
     n = out.count("\n")
     assert n >= 40
-    monkeypatch.setattr(JsonRows, "read", read)
+    monkeypatch.setattr(JsonCodec, "read", read)
     if not checkpoint:
         assert LoadedModel(path).learner.t_ == before + n
         return

@@ -10,7 +10,6 @@ import pickle
 import sys
 import threading
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,27 +85,6 @@ def test_many_files_are_one_table(tmp_path, suffix, small_blocks):
     assert len(table.fingerprint()) == 3
 
 
-def test_svmlight(tmp_path, small_blocks):
-    rows = make_rows(40)
-    path = write(tmp_path / "t.svm", rows)
-    table = open_table(str(path))
-    blocks = [block for _, block in table.blocks()]
-    assert [row["label"] for row in read(table, ["label"])] == [row["grade"] for row in rows]
-    from sklearn.datasets import load_svmlight_file
-
-    from pril.tables.cells import read_sparse
-
-    matrix = np.vstack([read_sparse(b.column("features"), 2).toarray() for b in blocks])
-    np.testing.assert_array_equal(
-        matrix, load_svmlight_file(str(path), n_features=2, zero_based=True)[0].toarray()
-    )
-    first = np.vstack([read_sparse(b.column("features"), 1).toarray() for b in blocks])
-    np.testing.assert_array_equal(first, matrix[:, :1])
-    path.write_text("1 0:1\n2 0:1 x\n")
-    with pytest.raises(TableError, match=r"t.svm, row 2: .*'2 0:1 x'"):
-        open_table(str(path))
-
-
 def test_row_groups_before_the_start_are_not_read(tmp_path, monkeypatch):
     rows = make_rows(100)
     path = tmp_path / "t.parquet"
@@ -172,7 +150,6 @@ def test_quotes_newlines_and_bom(tmp_path):
         ("t.jsonl", b'{"a": "\xff"}\n', "row 1: not UTF-8"),
         ("t.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9, mtime=0)[:-9], "t.jsonl.gz, after row 0"),
         ("t.jsonl", b'{"w": "a"}\n{"w": "\\ud800"}\n', r"row 2: column 'w' is '\\ud800', an unpaired surrogate"),
-        ("t.svm", b"# first\n1 1:2\n\n2 1:3\n1 1:x\n", "t.svm, row 3: "),
         ("t.xls", b"?", "unknown format"),
     ],
 )  # fmt: skip
@@ -220,7 +197,7 @@ def test_a_column_changes_its_type(tmp_path, small_blocks):
 def test_damage_never_hangs_or_crashes(tmp_path_factory, data):
     """A file cut short, or with bytes changed, is read as some table or refused, nothing else."""
     folder = tmp_path_factory.mktemp("fuzz")
-    suffix = data.draw(st.sampled_from([*SUFFIXES, "svm"]))
+    suffix = data.draw(st.sampled_from(SUFFIXES))
     path = write(folder / f"t.{suffix}", make_rows(20))
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(0, 3))):

@@ -28,6 +28,11 @@ def __dir__() -> list[str]:
 LONGEST = 60  # characters of a value in a message
 ADVICE = {  # what a message adds for a hint
     "classes": ": pass classes=, lowest first",
+    "brackets": (
+        "; correct the text, name it in missing= if it is no answer, or give the ends as numbers "
+        "to pril.labels.from_bounds(lower, upper, edges=...)"
+    ),
+    "edges": ": pass edges=, the cut points between the classes",
     "bounds": (
         "; turn ranges of numbers into labels with pril.labels.from_bounds(ranges, edges=...)"
     ),
@@ -223,7 +228,8 @@ class RowError(InputError):
     hint : str, default=None
         One word that tells a program what would help: "classes" (name the classes), "text" (the
         column may hold words), "ranks" (a meta-estimator numbered the labels), "bounds" (the labels
-        are ranges of numbers). The command adds its own option to the message.
+        are ranges of numbers), "brackets" (they are brackets as text), "edges" (name the cut
+        points). The command adds its own option to the message.
 
     Examples
     --------

@@ -333,6 +333,24 @@ class LandmarkFeatures(_FeatureMap):
         mapped[:, :d] = X
         return mapped
 
+    def kernel_weights(self, slope: Array) -> tuple[Array, float]:
+        """Return a linear score of the similarities as one of the kernel's values.
+
+        Parameters
+        ----------
+        slope : ndarray of shape (n_landmarks,)
+            Weights of the similarities that `transform` appends.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_landmarks,)
+            Weights of the kernel's values of a row and `landmarks_`.
+        offset : float
+            What to subtract from their weighted sum.
+        """
+        check_is_fitted(self)
+        return self.projection_ @ slope, float(self.offset_ @ slope)
+
     def _read(self, X: Any, *, reset: bool) -> Any:
         X = super()._read(X, reset=reset)
         if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take 32-bit indices only

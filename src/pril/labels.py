@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -323,10 +324,7 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     """
     if edges is None:
         raise InputTypeError("from_bounds needs edges=, the cut points between the bins")
-    cuts = _numbers(edges, "edges")
-    if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
-        raise InputError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
-    cuts = cuts[np.isfinite(cuts)]
+    cuts = _cut_points(edges)
     low, high, holds_upper = _bounds(lower, upper)
     if low.shape != high.shape:
         raise InputError(f"lower has {len(low)} values, upper has {len(high)}")
@@ -345,6 +343,14 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     bins = np.column_stack([first, np.maximum(first, last)])
     bins[silent] = ranking.NO_LABEL
     return _spell(bins, np.arange(len(cuts) + 1))
+
+
+def _cut_points(edges: Any) -> Array:
+    """Return edges as floats, without infinite ones; refuse edges that do not ascend."""
+    cuts = _numbers(edges, "edges")
+    if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
+        raise InputError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
+    return cuts[np.isfinite(cuts)]
 
 
 def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
@@ -374,21 +380,24 @@ def _numbers(values: Any, name: str) -> Array:
 def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     """Turn brackets written as text, such as incomes or ages, into intervals of classes.
 
-    These forms are understood, with thousands separators, currencies, units and dashes of any
-    kind:
+    These forms are understood, with magnitudes, currencies, units and dashes of any kind, in
+    English and with the same few words in German, French and Spanish:
 
     - ``20-50k``, ``20 to 50``, ``between 20 and 50``, ``$25,000 to under $50,000``: a range;
     - ``100k+``, ``65 or older``, ``at least 60``, ``> 60``, ``over 60``: open above;
     - ``<20k``, ``under 18``, ``up to 5``, ``5 or less``: open below;
     - ``42``: a number, known exactly.
 
-    ``0-17`` ends where ``18-64`` starts, and ``20-50k`` where ``50-100k`` starts.
+    A text is read only if every word and sign in it is known. What comma, dot and ``m`` mean is
+    decided once for the whole column, and texts that leave it open are refused; so are texts in
+    another unit or currency than the others. See the notes for the ends.
 
     Parameters
     ----------
     text : array-like of shape (n_samples,)
-        The brackets; numbers are allowed, too. A missing value, an empty text, "don't know", "no
-        answer", "not sure", "prefer not to say", "refused", "unknown" and "n/a" mean no label.
+        The brackets; numbers are allowed, too, and are never read as text. A missing value, an
+        empty text, "don't know", "no answer", "not sure", "prefer not to say", "refused",
+        "unknown", "n/a" and the like mean no label.
     edges : array-like of shape (n_classes - 1,), default=None
         The cut points between the classes, ascending. None takes those at which the brackets
         start and end, as `find_edges` returns them.
@@ -404,14 +413,22 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     Raises
     ------
     RowError
-        If texts cannot be read, with the row of each; or if they are in several units or
-        currencies.
+        If texts cannot be read, with the row of each; if they are in several units or currencies;
+        or if they contradict one another about an end.
 
     See Also
     --------
     find_edges : The cut points.
     bracket_names : Names of the classes.
     from_strings : Ranges of classes that have names or numbers, such as "good to excellent".
+
+    Notes
+    -----
+    An end that a text includes belongs to its bracket. Where another text begins at the same
+    number, the number belongs to that one: ``20-50k`` ends where ``50-100k`` starts. Where another
+    begins one step after, nothing is between them: ``0-17`` ends where ``18-64`` starts. "Over 65"
+    beside ``18-64`` means 65 and more, and "under 18" beside ``19-64`` means 18 and less. Where no
+    text begins, as with ``0-5`` and "more than 5", the edge is the next float above 5.
 
     Examples
     --------
@@ -429,13 +446,14 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     >>> bracket_names(find_edges(income))
     ['below 20000', '20000 to 50000', '50000 to 100000', '100000 or more']
     """
-    cells, column = _brackets(text, missing)
-    cuts = _numbers(column.edges() if edges is None else edges, "edges")
-    if not len(cuts):
+    cuts = None if edges is None else _cut_points(edges).tolist()
+    cells, column = _brackets(text, missing, cuts or ())
+    cuts = column.edges() if cuts is None else cuts
+    if not cuts:
         raise InputError("text has only one bracket, so there is nothing to learn; pass edges")
-    bounds = column.bounds(cuts.tolist())
-    ends = np.array([bounds[cell] for cell in cells]).reshape(-1, 2)
-    return from_bounds(ends[:, 0], ends[:, 1], cuts)
+    classes = {cell: found or ranking.NO_LABEL for cell, found in column.classes(cuts).items()}
+    ranks = np.array([classes[cell] for cell in cells], dtype=np.int64).reshape(-1, 2)
+    return _spell(ranks, np.arange(len(cuts) + 1))
 
 
 def find_edges(text: Any, missing: Any = ()) -> Array:
@@ -484,23 +502,47 @@ def bracket_names(edges: Any) -> list[str]:
     return list(brackets.names(_numbers(edges, "edges").tolist()))
 
 
-def _brackets(text: Any, missing: Any) -> tuple[list[str], brackets.Brackets]:
-    """Return the cells of a column as text, and the brackets that are in it."""
+def _brackets(
+    text: Any, missing: Any, edges: Sequence[float] = ()
+) -> tuple[list[brackets.Cell], brackets.Brackets]:
+    """Return the cells of a column, and the brackets that are in it."""
     if isinstance(missing, str):
         missing = (missing,)
-    cells = _texts(text, "text")
-    first: dict[str, int] = {}
+    cells = [_bracket_cell(cell, t) for t, cell in enumerate(_column(text, "text"))]
+    first: dict[brackets.Cell, int] = {}
     for t, cell in enumerate(cells):
         first.setdefault(cell, t)
-    return cells, brackets.Brackets(first, missing, "text")
+    return cells, brackets.Brackets(first, missing, "text", edges=edges)
+
+
+def _bracket_cell(cell: Any, row: int) -> brackets.Cell:
+    """Return a text, or a number that is not text; empty text where it is missing."""
+    if ranking.is_missing(cell):
+        return ""
+    if isinstance(cell, str):
+        return " ".join(cell.split())
+    number = (
+        np.nan if isinstance(cell, bool) or not isinstance(cell, Real | Decimal) else float(cell)
+    )
+    if np.isfinite(number):
+        return number
+    raise RowError("text", row, f"{shown(cell)} is neither a text nor a finite number")
+
+
+def _column(column: Any, name: str) -> Iterable[Any]:
+    """Return the cells of a column."""
+    if isinstance(column, str) or np.ndim(column) != 1:
+        raise InputError(f"{name} should be a 1d array of strings, got {shown(column)} instead")
+    cells: Iterable[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column
+    return cells
 
 
 def _texts(column: Any, name: str) -> list[str]:
     """Return a column as text, empty where it is missing."""
-    if isinstance(column, str) or np.ndim(column) != 1:
-        raise InputError(f"{name} should be a 1d array of strings, got {shown(column)} instead")
-    cells = column.to_pylist() if hasattr(column, "to_pylist") else column
-    return ["" if ranking.is_missing(cell) else " ".join(str(cell).split()) for cell in cells]
+    return [
+        "" if ranking.is_missing(cell) else " ".join(str(cell).split())
+        for cell in _column(column, name)
+    ]
 
 
 def from_strings(y: Any, classes: Any) -> Array:

@@ -320,6 +320,12 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     forest: Forest = model.memory_.forest
     centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
     score = graph.add("MatMul", centred, graph.numbers(forest.slope[:, np.newaxis]))
+    if len(forest.landmarks) > 0:
+        scaled = graph.add("Mul", centred, graph.numbers(forest.width))
+        distances = graph.distances(scaled, forest.landmarks, "Abs")
+        similar = graph.add("Exp", graph.add("Neg", distances))
+        weights = graph.numbers(forest.similarity[:, np.newaxis])
+        score = graph.add("Add", score, graph.add("MatMul", similar, weights))
     if len(forest.size) == 0:
         return score
     # Splits are in pre-order: the left child is next, the right one comes after all on the left.
@@ -449,8 +455,6 @@ def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
 
 def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
-    if encoder.widths_:
-        raise InputTypeError("a ColumnEncoder with sparse columns cannot be exported to ONNX")
     if encoder.codes and encoder.words_:
         raise InputTypeError(
             "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX: use "

@@ -95,9 +95,9 @@ def test_a_forged_width_does_not_hang_show(tmp_path, monkeypatch):
     from pril.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "t.svm", make_rows(60))
+    write(tmp_path / "t.csv", make_rows(60))
     with pytest.raises(SystemExit):
-        main(["fit", "t.svm", "--label", "label", "--quiet"])
+        main(["fit", "t.csv", "--label", "grade", "--quiet"])
     with zipfile.ZipFile("t.pril") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     header, rng = json.loads(members["pril.json"]), np.random.default_rng(5)
@@ -164,7 +164,7 @@ def test_csv_against_the_standard_library(tmp_path):
 
 def test_fuzzed_tables_are_read_or_refused(tmp_path):
     rng = np.random.default_rng(4)
-    for suffix in ("csv", "csv.gz", "tsv", "jsonl", "parquet", "svm"):
+    for suffix in ("csv", "csv.gz", "tsv", "jsonl", "parquet"):
         path = write(tmp_path / f"t.{suffix}", make_rows(20))
         data = path.read_bytes()
         for _ in range(cases(500)):

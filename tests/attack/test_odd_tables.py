@@ -27,7 +27,6 @@ OPTIONS = [
     ["--model=ordered-logit"],
     ["--no-scale", "--epochs=2"],
     ["--no-one-hot"],
-    ["--nonlinear=3"],
 ]
 
 

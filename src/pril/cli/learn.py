@@ -85,7 +85,6 @@ def _check_in_memory(
         "--checkpoint": checkpoint is not None,
         "--workers": workers is not None,
         "--cluster": cluster is not None,
-        "--nonlinear": options.nonlinear is not None,
         "--epochs": options.epochs is not None,
         "--no-shuffle": not options.shuffle,
     }

@@ -23,7 +23,7 @@ import typer
 from typer.main import get_command
 
 from pril.cli.learn import demo, fit
-from pril.cli.options import ADVICE, with_groups
+from pril.cli.options import ADVICE, INSTEAD, with_groups
 from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, export, predict, report, show, stream
 from pril.errors import PrilError
@@ -88,8 +88,8 @@ def main(arguments: list[str] | None = None) -> None:
             code = app(args=given, standalone_mode=False) or 0
             sys.exit(code if given else 2)  # without arguments the help was printed
         except _UsageError as error:
-            if error.format_message():  # empty if the help was printed
-                print_error(error.format_message())
+            if said := error.format_message():  # empty if the help was printed
+                print_error(said + INSTEAD.get(getattr(error, "option_name", ""), ""))
             sys.exit(2)
         except BrokenPipeError:  # the reader of the output has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

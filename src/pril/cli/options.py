@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pril.tables.task import Task
 
 
-Format = Literal["csv", "tsv", "parquet", "jsonl", "svmlight"]
+Format = Literal["csv", "tsv", "parquet", "jsonl"]
 StreamFormat = Literal["jsonl", "csv"]
 NO_LABELS = "where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN"
 if TYPE_CHECKING:
@@ -127,16 +127,13 @@ class TableOptions:
         Format | None,
         typer.Option(help="Format of the table, if its suffix does not say."),
     ] = None
-    max_features: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of features of an svmlight file.")
-    ] = None
 
     def open(self, csv: CsvOptions, loaded: LoadedModel | None = None) -> Table:
         """Open the table; CSV is written as a model knows it, unless options say otherwise."""
         from pril.tables.opening import open_table
 
         style = csv.style(loaded)
-        return open_table(self.table, self.format, self.max_features, style, tuple(csv.given()))
+        return open_table(self.table, self.format, style, tuple(csv.given()))
 
 
 @dataclass
@@ -261,15 +258,16 @@ class FitOptions(TaskOptions):
             help="What the guarantee covers: the true class, the whole label, or any part of it."
         ),
     ] = "exact"
-    nonlinear: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of landmark features to add: 300."),
-    ] = None
     seed: SeedOption = 0
 
 
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
+    "brackets": (
+        "correct the text, name it by --no-answer if it is one, or put the ends into two columns "
+        "of numbers: --lower, --upper, --edges"
+    ),
+    "edges": "pass --edges, the cut points between the classes",
     "again": "to learn them once more pass --again",
     "delimiter": "for another separator pass, for example, --delimiter ';'",
     "decimal": "if these are numbers, say how they are written: --decimal ',' --thousands '.'",
@@ -280,8 +278,12 @@ ADVICE = {
     "holdout": "make --holdout smaller",
     "label": "for exact labels pass --label",
     "model": "for example --model pril",
-    "max_features": "to allow more pass --max-features",
     "text": "if the column holds words, pass --text",
+}
+
+# What to do instead of options that there are not.
+INSTEAD = {
+    "--nonlinear": "; to learn curves choose --model boosting, or use LandmarkFeatures in Python",
 }
 
 

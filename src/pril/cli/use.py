@@ -290,10 +290,10 @@ def stream(
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
-    from pril.tables.answers import StreamOptions
     from pril.tables.checkpoints import hold, lock_of
-    from pril.tables.stream import Stopped, Stream
-    from pril.tables.stream_run import run_stream
+    from pril.tables.codecs import StreamOptions
+    from pril.tables.stream import LineStream
+    from pril.tables.stream_run import Stopped, StreamRun
 
     printer.stream = sys.stderr
     output = model if output is None and classes is not None else output
@@ -314,9 +314,10 @@ def stream(
             loaded.check_learns()
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
-        rows = Stream(loaded, columns, sys.stdout.buffer, _LossTable(printer), saved, options)
+        lines = LineStream(loaded, columns, options)
+        run = StreamRun(lines, sys.stdout.buffer, _LossTable(printer), saved)
         try:
-            done = run_stream(rows, sys.stdin.fileno(), format, output, half_life, again)
+            done = run.run_into(output, sys.stdin.fileno(), format, half_life, again)
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None

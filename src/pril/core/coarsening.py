@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Name = Literal["random", "symmetric", "offsets"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
+NAMES: tuple[Name, ...] = ("random", "symmetric", "offsets")
 
 # How many classes below and above the true one a range has.
 OFFSETS = ((0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
@@ -185,7 +186,13 @@ class Kinds:
         """Whether an offset leaves no more than the class itself; of shape (offsets, K)."""
         last, ranks = self.n_classes - 1, np.arange(self.n_classes)
         reach = [np.minimum(down, ranks) + np.minimum(up, last - ranks) for down, up in OFFSETS]
-        return np.array(reach) == 0
+        none: Array = np.array(reach) == 0
+        return none
+
+    def spread(self, weights: Array) -> Array:
+        """Return counts of kinds of such weights: each evenly among its classes."""
+        counts: Array = self.inside * (weights / self.inside.sum(axis=1))[:, np.newaxis]
+        return counts
 
     def allow_offsets(self, weights: Array) -> bool:
         """Tell whether offsets can have made kinds of such weights.
@@ -215,14 +222,12 @@ class Mechanism:
     shares: Array
 
     @classmethod
-    def start(cls, name: Name, kinds: Kinds, trust: float, weights: Array) -> Self:
-        """Begin with shares learned from kinds of such weights.
+    def start(cls, name: Name, kinds: Kinds, trust: float, counts: Array) -> Self:
+        """Begin with shares learned from `Kinds.spread`.
 
-        The rows of each range are spread evenly over its classes: learned from the weights of the
-        kinds alone, the shares may end in a wrong optimum.
+        Learned from the weights of the kinds alone, they may end in a wrong optimum.
         """
         even = np.full(len(OFFSETS), 1.0 / len(OFFSETS))
-        counts = kinds.inside * (weights / kinds.inside.sum(axis=1))[:, np.newaxis]
         return cls(name, kinds, trust, even).learn(counts, FIRST_UPDATES)
 
     def learn(self, counts: Array, n_updates: int = 2) -> Self:
@@ -246,6 +251,17 @@ class Mechanism:
         """Return the share of offsets that leave a range, for each class."""
         rest: Array = np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
         return rest
+
+    def chance(self, counts: Array, doubt: Array) -> Array:
+        """Return P(range | class): what the rows show, and the target as far as that is in doubt.
+
+        `doubt` has a number for each class, 1 if its rows show nothing. Exact labels keep 1.
+        """
+        inside, exact = self.kinds.inside, self.kinds.exact
+        shown = counts / (counts.sum(axis=0) + TINY)
+        chance: Array = ((1.0 - doubt) * shown + doubt * self.target(counts)) * inside
+        chance[exact] = inside[exact]
+        return chance
 
     def target(self, counts: Array) -> Array:
         """Return P(range | class) as it is assumed; 0 for exact labels, and outside a range."""
@@ -300,12 +316,24 @@ class Mechanism:
         return int(used.sum() + kinds.wide.sum())
 
 
-def blend(counts: Array, target: Array, doubt: Array, kinds: Kinds) -> Array:
-    """Return P(range | class): what the rows show, and the target as far as that is in doubt.
+# --- Which mechanism? ----------------------------------------------------------------------------
 
-    Exact labels keep 1.
+
+def candidates(asked: str, kinds: Kinds, weights: Array) -> tuple[Name, ...]:
+    """Return the mechanisms to compare: `asked` is "auto", "random" or "offsets"."""
+    if asked == "random" or kinds.exact.all():
+        return ("random",)
+    if asked == "auto" and not kinds.allow_offsets(weights):
+        return ("random",)
+    return NAMES
+
+
+def choose(asked: str, costs: dict[Name, float]) -> tuple[Name, float]:
+    """Return the mechanism of the lowest cost, and by how much offsets cost less than at random.
+
+    A cost is the negative log likelihood of held-out labels by `Mechanism.label_chances`, plus
+    `Mechanism.n_parameters`.
     """
-    total = counts.sum(axis=0) + TINY
-    chance: Array = ((1.0 - doubt) * counts / total + doubt * target) * kinds.inside
-    chance[kinds.exact] = kinds.inside[kinds.exact]
-    return chance
+    best: Name = "symmetric" if costs["symmetric"] <= costs["offsets"] else "offsets"
+    evidence = costs["random"] - costs[best]
+    return ("random" if asked == "auto" and evidence <= 0.0 else best), evidence

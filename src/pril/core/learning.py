@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -180,6 +181,21 @@ def begin_with(model: OnlineClassifier, X: Any, classes: Any) -> None:
     rows = model.engine.read(model, X, reset=True, min_rows=0)
     model.order_ = ranking.check_classes(classes)
     begin(model, rows)
+
+
+def begin_empty(model: OnlineClassifier, classes: Any) -> None:
+    """Let a learner begin with these classes and no features; `set_features` adds some."""
+    model.order_, model.n_features_in_ = ranking.check_classes(classes), 0
+    begin(model)
+
+
+def set_features(
+    model: OnlineClassifier, known: Collection[Any], features: Collection[Any]
+) -> None:
+    """Give a learner other features, by name: those known keep their weights, others were zero."""
+    places = {name: k for k, name in enumerate(known)}
+    model.memory_ = model.memory_.with_features([places.get(name, -1) for name in features])
+    model.n_features_in_ = len(features)
 
 
 def go_on(

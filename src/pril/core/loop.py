@@ -28,7 +28,6 @@ kept elsewhere would go stale silently.
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from math import copysign, exp, expm1, inf, isfinite, sqrt
 from math import log as ln
@@ -48,35 +47,18 @@ _njit: Any = njit  # its types do not know `_nrt`
 
 
 class Announcer(event.Listener):
-    """Says, once, that functions of ours are compiled, if that takes longer than a second."""
+    """Says, once, that functions of ours are compiled: a second run finds them on disk."""
 
-    def __init__(self) -> None:
-        self.said = False
-        self._timer: threading.Timer | None = None
-        self._depth = 0  # compiling a function compiles what it calls
+    said = False
 
     def on_start(self, event):
-        """Start to wait, unless it is said already."""
-        if not self.said and self._is_ours(event):
-            if self._depth == 0:
-                self._timer = threading.Timer(1.0, self._say)
-                self._timer.daemon = True
-                self._timer.start()
-            self._depth += 1
+        """Say it, unless it is said already."""
+        if not self.said and event.data["dispatcher"].py_func.__module__.startswith("pril."):
+            self.said = True
+            log.info("compiling, first run only")
 
     def on_end(self, event):
-        """Stop waiting when the outermost function is compiled."""
-        if self._depth and self._is_ours(event):
-            self._depth -= 1
-            if self._depth == 0 and self._timer is not None:
-                self._timer.cancel()
-
-    def _is_ours(self, event):
-        return event.data["dispatcher"].py_func.__module__.startswith("pril.")
-
-    def _say(self) -> None:
-        self.said = True
-        log.info("compiling, first run only")
+        """Say nothing."""
 
 
 announcer = Announcer()

@@ -166,32 +166,31 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def with_layout(self, layout: Layout) -> Memory:
-        """Return a copy for other features or without a mean; new features were zero so far."""
-        memory = Memory.blank(layout, lattice=False)
-        memory.integers[: loop.LATTICE + 1] = self.integers[: loop.LATTICE + 1]
-        mine, others = self.parts(), memory.parts()
-        for name, part in others.items():
-            if name in ("u", "mean_u"):
-                width = min(part.shape[1], mine[name].shape[1]) - 1
-                part[:, :width] = mine[name][: len(part), :width]
-                part[:, -1] = mine[name][: len(part), -1]
-            else:
-                part[:] = mine[name][: len(part)]
-        return memory
+    def with_features(self, places: Any) -> Memory:
+        """Return a copy for other features: the place of each here, -1 for one that is new.
 
-    def rearranged(self, places: list[int]) -> Memory:
-        """Return a copy for other features: the place of each here, -1 for one that is new."""
-        memory = self.with_layout(self.layout._replace(n_features=len(places)))
-        mine, others = self.parts(), memory.parts()
-        for name in ("u", "mean_u"):
-            zero = np.zeros((len(mine[name]), 1))
-            others[name][:, :-1] = np.hstack([mine[name][:, :-1], zero])[:, places]
-        return memory
+        A new feature was zero so far.
+        """
+        layout = self.layout._replace(n_features=len(places))
+        return self._rearranged(layout, np.asarray(places, dtype=np.int64))
 
     def without_mean(self) -> Memory:
         """Return a copy that predicts with the last iterate."""
-        return self.with_layout(self.layout._replace(average=False))
+        places = np.arange(self.layout.n_features)
+        return self._rearranged(self.layout._replace(average=False), places)
+
+    def _rearranged(self, layout: Layout, places: Array) -> Memory:
+        memory = Memory.blank(layout, lattice=False)
+        memory.integers[: loop.LATTICE + 1] = self.integers[: loop.LATTICE + 1]
+        mine, kept = self.parts(), np.flatnonzero(places >= 0)
+        for name, part in memory.parts().items():
+            own = mine[name][: len(part)]
+            if name in ("u", "mean_u"):
+                part[:, kept] = own[:, places[kept]]
+                part[:, -1] = own[:, -1]
+            else:
+                part[:] = own
+        return memory
 
     def _wide(self) -> Array:
         """Return the weights of the features and the sums of their mean, one below the other."""

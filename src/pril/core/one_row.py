@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import learning, loop, ranking
 from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
 from pril.core.logistic import log_probabilities
+from pril.core.parts import Parts
 from pril.core.rows import TIMES, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
 
@@ -43,7 +44,7 @@ def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
 
 
 class RowStream:
-    """A linear learner that learns and predicts one row at a time; its `stream` returns it.
+    """A model that learns and predicts one row at a time; its `stream` returns it.
 
     A row is a dict, a sequence or a 1-D array of features. The model is up to date after every row,
     and equal to what `partial_fit` would have learned, bit for bit. A call that is refused leaves
@@ -52,33 +53,43 @@ class RowStream:
     Parameters
     ----------
     model : estimator
-        A linear learner, fitted or not.
+        A linear learner, fitted or not, or a fitted pipeline that ends in one.
     unknown : {"error", "ignore"}, default="error"
         What to do with features that a fitted model does not know.
+    encode : callable, default=None
+        Turns a row into the features that the learner of a pipeline takes; a row is then whatever
+        this function takes.
 
     Attributes
     ----------
     model : estimator
-        The learner.
+        The learner or the pipeline.
     """
 
     # Each method has a fast path: the model is unchanged, the row has the same features as the last
     # one, the label was read before. In any other case it starts over and checks everything.
 
     def __init__(
-        self, model: OnlineClassifier, unknown: Literal["error", "ignore"] = "error"
+        self,
+        model: Any,
+        unknown: Literal["error", "ignore"] = "error",
+        encode: Callable[[Any], Any] | None = None,
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         self.model = model
         self.unknown = unknown
-        self._shared = aside(model)  # its lock is held by the thread that uses the model
-        self.grows = not learning.has_learned(model)  # a dict may bring new features
+        self._encode = encode
+        parts = Parts.of(model)
+        self._learner: OnlineClassifier = parts.learner
+        self._is_frozen = parts.is_frozen
+        self._shared = aside(self._learner)  # its lock is held by the thread that uses the learner
+        self.grows = not learning.has_learned(self._learner)  # a dict may bring new features
         self._begin()
 
     def _begin(self) -> None:
-        """Work on the model as it is now."""
-        model = self.model
+        """Work on the learner as it is now."""
+        model = self._learner
         model.check_parameters()
         self._memory: Any = None
         self._engine: LinearEngine = model.engine
@@ -100,8 +111,8 @@ class RowStream:
 
     def _use(self, memory: Any) -> None:
         """Learn in place, in this memory of the model."""
-        model, (n_scores, width, n_classes) = self.model, memory.layout.sizes()
-        names = getattr(model, "feature_names_in_", None)
+        n_scores, width, n_classes = memory.layout.sizes()
+        names = getattr(self._learner, "feature_names_in_", None)
         engine = self._engine = self._engine._replace(feature_names=names)
         rating = loop.rating_size(n_scores, width, n_classes)
         space = loop.desk_size(engine.geometry, n_scores, width, n_classes)
@@ -134,7 +145,7 @@ class RowStream:
         return copy.deepcopy(self)  # a copy learns alone
 
     def __reduce__(self) -> Any:
-        return resume, (self.model, self.unknown, self.grows)
+        return _resumed, (self.model, self.unknown, self._encode, self.grows)
 
     def __repr__(self) -> str:
         return f"RowStream({self.model!r}, unknown={self.unknown!r})"
@@ -157,6 +168,10 @@ class RowStream:
             ignored.
         """
         with self._shared.lock:
+            if self._encode is not None:
+                if self._is_frozen:
+                    raise InputError("the model holds a FrozenEstimator, which does not learn")
+                x = self._encode(x)
             try:
                 lo, hi = self._intervals[y]
                 if type(x) is dict and len(x) == self._width:
@@ -165,7 +180,7 @@ class RowStream:
                     self._row[:] = x
                 else:
                     raise KeyError
-                if sample_weight != 1.0 or self.model.memory_ is not self._memory:
+                if sample_weight != 1.0 or self._learner.memory_ is not self._memory:
                     raise KeyError
                 if self._inspect is not None:
                     self._inspect()
@@ -181,12 +196,11 @@ class RowStream:
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
         lo, hi = self._read_label(None if weight == 0.0 else y)
-        model = self.model
         if self._class_weights is not None:
             weight *= label_weights(self._class_weights, np.array([[lo, hi]])).item()
             lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
         self._engine.inspect_rows(loop.Dense(row[np.newaxis], 0.0))
-        with unchanged_on_failure(model):
+        with unchanged_on_failure(self._learner):
             if self._memory is None or len(row) > self._width:
                 self._make_room(len(row), names)
             self._row[:] = row
@@ -201,18 +215,14 @@ class RowStream:
                 raise self._not_finite(row, weight)
 
     def _make_room(self, n_features: int, names: list[str] | None) -> None:
-        """Make the model this wide."""
-        model = self.model
-        model.n_features_in_ = n_features
-        if names is not None:
-            model.feature_names_in_ = np.array(names, dtype=object)
+        """Make the learner this wide."""
+        model = self._learner
         if self._memory is None:
             model.check_parameters()
-            model.order_ = self._classes
-            learning.begin(model)
-        else:
-            layout = self._memory.layout._replace(n_features=n_features)
-            model.memory_ = self._memory.with_layout(layout)
+            learning.begin_empty(model, self._classes)
+        learning.set_features(model, self._names or (), names or range(n_features))
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
         self._use(model.memory_)
 
     def _read_label(self, y: Any) -> tuple[int, int]:
@@ -261,6 +271,8 @@ class RowStream:
 
     def _rank(self, x: Any) -> int:
         """Score a row, and return its rank; the lock is held."""
+        if self._encode is not None:
+            x = self._encode(x)
         try:
             if type(x) is dict and len(x) == self._width:
                 self._pack(*self._values(x))
@@ -268,11 +280,11 @@ class RowStream:
                 self._row[:] = x
             else:
                 raise KeyError
-            if self.model.memory_ is not self._memory:
+            if self._learner.memory_ is not self._memory:
                 raise KeyError
         except NOT_FAST:
             self._follow_model()
-            check_is_fitted(self.model)
+            check_is_fitted(self._learner)
             self._row[:] = self._read_row(x, learning=False)[0]
         rank: int = self._rate()
         if rank < 0:
@@ -282,8 +294,8 @@ class RowStream:
     # --- What both need ---
 
     def _follow_model(self) -> None:
-        """Start over if the model has learned by other means."""
-        if getattr(self.model, "memory_", None) is not self._memory:
+        """Start over if the learner has learned by other means."""
+        if getattr(self._learner, "memory_", None) is not self._memory:
             self._begin()
 
     def _read_row(self, x: Any, *, learning: bool) -> tuple[Array, list[str] | None]:
@@ -346,7 +358,7 @@ class RowStream:
 
     # --- What some learners have ---
 
-    @available_if(lambda self: hasattr(self.model, "latent"))
+    @available_if(lambda self: hasattr(self._learner, "latent"))
     def latent_one(self, x: Any) -> float:
         """Return the score f(x) that the thresholds cut into classes.
 
@@ -365,7 +377,7 @@ class RowStream:
             _, scores, unit = self._rating
             return float(scores[0] / unit[0])
 
-    @available_if(lambda self: hasattr(self.model, "predict_proba"))
+    @available_if(lambda self: hasattr(self._learner, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
         """Return the probabilities of the classes.
 
@@ -386,8 +398,8 @@ class RowStream:
             return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
 
 
-def resume(model: Any, unknown: Literal["error", "ignore"], grows: bool) -> RowStream:
+def _resumed(model: Any, unknown: Any, encode: Any, grows: bool) -> RowStream:
     """Return the stream of a model that was copied with its stream."""
-    stream: RowStream = model.stream(unknown=unknown)
+    stream = RowStream(model, unknown, encode)
     stream.grows = grows
     return stream

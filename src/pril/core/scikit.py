@@ -30,9 +30,11 @@ __all__ = [
     "score_function",
     "validate_data",
     "validate_params",
+    "validate_steps",
 ]
 
 validate_params = methodcaller("_validate_params")  # of an estimator
+validate_steps = methodcaller("_validate_steps")  # of a pipeline
 score_function = attrgetter("_score_func")  # of a scorer
 
 

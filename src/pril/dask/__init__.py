@@ -12,7 +12,7 @@ learns, `prediction` predicts, and `client` computes the tasks.
 
 from __future__ import annotations
 
-from pril.errors import InputTypeError, MissingExtraError
+from pril.errors import InputError, InputTypeError, MissingExtraError
 
 try:
     import dask  # noqa: F401
@@ -66,8 +66,8 @@ def fit(
         y is not an ordered Categorical, all labels are read once before the first round.
 
         Or a :class:`~sklearn.pipeline.Pipeline` that ends in a learner. Its other steps must be
-        fitted already, for example to some rows; only a `ColumnEncoder` at its beginning is fitted
-        here, to all rows.
+        fitted already, for example to some rows, and stay as they are. Only a `ColumnEncoder` at
+        its beginning may be blank: it is fitted here, to all rows.
     X : dask Array or dask DataFrame of shape (n_samples, n_features)
         Features, in blocks of rows. Blocks of an array may be CSR matrices.
     y : dask Array, Series or DataFrame, or names of columns
@@ -145,7 +145,8 @@ def fit_blocks(
     estimator : estimator
         A learner of this package, or a Pipeline, as in `fit`. It is not changed: a clone learns.
     blocks : sequence of dask Delayed
-        Each is a pair, X and y of a block, as `partial_fit` takes them; or a pair of two Delayed.
+        Each is X and y of a block, as `partial_fit` takes them, and perhaps the weights of its
+        rows; or a tuple of several Delayed.
     mode : {"mix", "chain"}, default="mix"
         As in `fit`.
     epochs : int, default=None
@@ -187,6 +188,8 @@ def _fit(
     """Fit the steps and the learner; X without rows, and the classes, may be known or None."""
     model = clone(_learner_of(estimator))
     validate_params(model)
+    if len(blocks) == 0:
+        raise InputError("X has no blocks")
     steps = fitted_steps(estimator, blocks, cluster)
     features, classes = known
     if steps:

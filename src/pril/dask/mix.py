@@ -75,8 +75,6 @@ def learn(
             "mode='mix' cannot learn with a half_life: its blocks have no common order of rows; "
             "use mode='chain'"
         )
-    if len(blocks) == 0:
-        raise InputError("X has no blocks")
     if model.classes is not None:
         classes = ranking.check_classes(model.classes)
     elif classes is None:

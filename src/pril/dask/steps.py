@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,42 +16,53 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core.parts import Parts
 from pril.dask.blocks import Blocks, errors_name_block
 from pril.dask.client import Cluster, tree_sum
+from pril.errors import InputError, InputTypeError
 
 
 def fitted_steps(estimator: Any, blocks: Blocks, cluster: Cluster) -> list[tuple[str, Any]]:
-    """Return the steps before the learner; an encoder of columns is fitted to all blocks."""
+    """Return the steps before the learner; an encoder at their beginning is fitted if need be."""
     steps = list(Parts.of(estimator).steps)
-    if steps and hasattr(steps[0][1], "merge"):
-        name, encoder = steps[0]
-        parts = [
-            delayed(fit_encoder)(clone(encoder), block[0], b) for b, block in enumerate(blocks)
-        ]
-        encoder = cluster.compute(tree_sum(parts, merge_encoders), "reading the columns")
-        steps[0] = (name, encoder)
-    for name, step in steps:
+    for k, (name, step) in enumerate(steps):
         try:
             check_is_fitted(step)
         except NotFittedError:
-            raise NotFittedError(
-                f"step {name!r} of the pipeline, {type(step).__name__}, is not fitted: fit it to "
-                "some rows first, such as X.head(10_000), or use a ColumnEncoder, which is fitted "
-                "on the cluster"
-            ) from None
+            if k > 0 or not hasattr(step, "merge"):
+                raise NotFittedError(
+                    f"step {name!r} of the pipeline, {type(step).__name__}, is not fitted: fit it "
+                    "to some rows first, such as X.head(10_000), or use a ColumnEncoder, which is "
+                    "fitted on the cluster"
+                ) from None
+            tasks = [delayed(fit_step)(step, block[0], b) for b, block in enumerate(blocks)]
+            steps[k] = (name, merge_on(cluster, tasks, "reading the columns"))
     return steps
 
 
-def fit_encoder(encoder: Any, X: Any, b: int) -> Any:
-    """Return an encoder fitted to the b-th block."""
-    with errors_name_block(b):
-        return clone(encoder).fit(X)
+def fit_step(step: Any, X: Any, b: int) -> Any:
+    """Return a step fitted to the b-th block, or why that fails."""
+    try:
+        with errors_name_block(b):
+            return clone(step).fit(X)
+    except (InputTypeError, InputError) as error:
+        return error
 
 
-def merge_encoders(parts: list[Any]) -> Any:
-    """Return an encoder that knows the rows of all; the parts stay as they are."""
-    whole = deepcopy(parts[0])
-    for part in parts[1:]:
-        whole.merge(part)
+def merge_on(cluster: Cluster, tasks: list[Any], doing: str) -> Any:
+    """Return what tasks have learned, each from one block, as if from all blocks.
+
+    A task that fails returns its error: that of the first block is raised.
+    """
+    whole = cluster.compute(tree_sum(tasks, merge), doing)
+    if isinstance(whole, Exception):
+        raise whole
     return whole
+
+
+def merge(parts: list[Any]) -> Any:
+    """Return what has learned the rows of all parts, which stay as they are; or the first error."""
+    for part in parts:
+        if isinstance(part, Exception):
+            return part
+    return reduce(lambda whole, part: whole.merge(part), parts[1:], deepcopy(parts[0]))
 
 
 def transformed(steps: list[tuple[str, Any]], blocks: Blocks) -> Blocks:
@@ -59,10 +71,10 @@ def transformed(steps: list[tuple[str, Any]], blocks: Blocks) -> Blocks:
     return [delayed(transform_block)(shared, block, b) for b, block in enumerate(blocks)]
 
 
-def transform_block(steps: Pipeline, block: Any, b: int) -> tuple[Any, Any]:
-    """Return the features of a block after the steps, and its labels."""
-    X, y = block
+def transform_block(steps: Pipeline, block: Any, b: int) -> tuple[Any, ...]:
+    """Return the features of a block after the steps, its labels and, if given, its weights."""
+    X, *labels = block
     if X.shape[0] == 0:  # most transformers refuse a block without rows
-        return np.empty((0, len(steps[-1].get_feature_names_out()))), y
+        return np.empty((0, len(steps[-1].get_feature_names_out()))), *labels
     with errors_name_block(b):
-        return steps.transform(X), y
+        return steps.transform(X), *labels

@@ -1,9 +1,9 @@
 """Models in files, without pickle.
 
-A file is a zip archive (`archive`) with a header, ``pril.json`` (`values`), and an ``.npy``
+A file is a zip archive (`archive`) with a header, ``pril.json`` (`header`), and an ``.npy``
 member for each array: `docs/reference/model-files.md` describes it. `schema` says what is kept of
-each of our types. Estimators of other libraries, such as a StandardScaler before a learner, go
-together into one member that skops reads and writes (`foreign`); nothing else needs skops.
+each of our types; `content` writes and reads it. Estimators of other libraries, such as a
+StandardScaler, go together into one member, which skops writes and reads (`foreign`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pril import __version__
 from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug
-from pril.io import archive, schema, values
+from pril.io import archive
+from pril.io.content import Reader, Writer
+from pril.io.header import Header, from_json, to_json
 from pril.io.replacing import remove_leftovers as remove_leftovers
 from pril.io.replacing import replace_file as replace_file
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import ModuleType
 
-    from pril.io.values import Kind
+    from pril.io.header import Kind
 
 __all__ = ["load", "save", "trusted_types"]
 
@@ -148,11 +150,7 @@ def trusted_types() -> list[str]:
 
 
 def write(
-    content: Any,
-    path: str | PathLike[str],
-    *,
-    kind: Kind,
-    notes: dict[str, Any] | None = None,
+    content: Any, path: str | PathLike[str], *, kind: Kind, notes: dict[str, Any] | None = None
 ) -> None:
     """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
     data = to_bytes(content, kind=kind, notes=notes)
@@ -167,12 +165,13 @@ def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -
     if kind == "model":
         _check_fitted(content)
     try:
-        value, file = schema.describe(content)
-        libraries = (*LIBRARIES, "skops") if file.foreign else LIBRARIES
-        header = values.Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
-        members = {HEADER: values.to_json(header), **file.members}
-        if file.foreign:
-            members[FOREIGN] = _with_skops().pack(file.foreign)
+        writer = Writer()
+        value = writer.value(content)
+        libraries = (*LIBRARIES, "skops") if writer.foreign else LIBRARIES
+        header = Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
+        members = {HEADER: to_json(header), **writer.arrays}
+        if writer.foreign:
+            members[FOREIGN] = _with_skops().pack(writer.foreign)
         _check(members)  # what could not be read is not written
     except (ImportError, MemoryError):
         raise
@@ -215,7 +214,7 @@ def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
     with _as_damage(path):
         if n_foreign:
             foreign = _with_skops().unpack(members[FOREIGN], n_foreign)
-            content, _ = schema.open_content(header.content, _arrays(members), foreign)
+            content = Reader(_arrays(members), foreign).content(header.content)
         if kind == "model":
             _check_fitted(content)
     return content, _about(content, header)
@@ -225,13 +224,13 @@ class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on wh
     """A file holds types of other libraries that are not trusted: their names."""
 
 
-def _check(members: dict[str, bytes]) -> tuple[values.Header, Any, int]:
+def _check(members: dict[str, bytes]) -> tuple[Header, Any, int]:
     """Return the header, the content and the number of foreign steps if all of a file is right.
 
     Something else stands for the foreign steps: they are not built before all is checked.
     """
-    header = values.from_json(members[HEADER])
-    content, n_foreign = schema.open_content(header.content, _arrays(members))
+    header, reader = from_json(members[HEADER]), Reader(_arrays(members))
+    content, n_foreign = reader.content(header.content), reader.n_foreign
     if (FOREIGN in members) != (n_foreign > 0):
         reason = "there must be a foreign.skops if it is not 0, and only then"
         raise InputError(f"the number of steps of other libraries is {n_foreign}: {reason}")
@@ -254,10 +253,8 @@ def _with_skops() -> ModuleType:
 
 
 @contextmanager
-def _as_damage(
-    path: str | PathLike[str], kind: type[Exception] = Exception
-) -> Iterator[None]:  # a file can be wrong in any way
-    try:
+def _as_damage(path: str | PathLike[str], kind: type[Exception] = Exception) -> Iterator[None]:
+    try:  # a file can be wrong in any way
         yield
     except (ImportError, MemoryError, UnknownTypes):
         raise
@@ -278,7 +275,7 @@ def _check_fitted(model: Any) -> None:
         check_is_fitted(parts.ranges)
 
 
-def _about(content: Any, header: values.Header) -> About:
+def _about(content: Any, header: Header) -> About:
     from pril.core.parts import model_name
     from pril.metrics import order_of
 

@@ -284,7 +284,7 @@ class KernelEngine(NamedTuple):
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base
-        own = base.with_layout(base.layout._replace(n_features=len(coef)))
+        own = base.with_features(np.full(len(coef), -1))
         state = own.state
         state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
         if self.base.run(gram, block.intervals, None, own, block.weights, block.record) >= 0:

@@ -13,12 +13,14 @@ from pril.core.classifier import (
     OrdinalClassifier,
     ProbabilityMixin,
     ThresholdMixin,
+    check_ready,
     class_weights,
     label_weights,
     naming_rows,
     read_weights,
     unchanged_on_failure,
 )
+from pril.core.coarsening import Coarsening
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
@@ -42,11 +44,15 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
 
         ``P(y <= i) = 1 / (1 + exp(f(x) - theta_i))``
 
-    It learns from all rows at once, with exact labels and ranges. It also learns how ranges come
-    about. The rows are split into folds, and one booster is trained for each fold, on the rows of
-    all other folds. The held-out scores then determine the thresholds, the number of rounds, and
-    how likely each class is to be given each range. Predictions use the mean of the boosters'
-    scores.
+    It learns from all rows at once, with exact labels and ranges. It also learns the coarsening
+    mechanism: how a class becomes a range. The rows are split into folds, and one booster is
+    trained for each fold, on the rows of all other folds. The held-out scores then determine the
+    thresholds, the number of rounds, and how likely each class is to be given each range.
+    Predictions use the mean of the boosters' scores.
+
+    With fewer than 5,000 rows, the trees start from the sum of two linear models, one of the
+    features and one of :class:`LandmarkFeatures`, weighted by how well they predict held-out
+    labels; else from one of the features alone.
 
     Features need no scaling; numbers beyond 1e150 are refused. Missing values and categories are
     used as they are.
@@ -69,13 +75,21 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
         Smallest number of rows in a leaf, as LightGBM estimates it.
     l2_regularization : float, default=1.0
         L2 penalty that shrinks the values of the leaves towards zero.
-    n_folds : int, default=8
-        Number of folds and of boosters. If there are fewer rows than folds, it is lowered.
+    n_folds : int or "auto", default="auto"
+        Number of folds and of boosters. "auto": 8 below 10,000 rows, 4 from there on. If there are
+        fewer rows than folds, it is lowered.
     n_iter_no_change : int, default=20
         Stop when the held-out loss has not improved for this many rounds. The best round is kept.
     trust : float, default=30.0
         How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is the prior that each class of a range is given that range equally often.
+        The other half is what `coarsening` assumes.
+    coarsening : {"auto", "random", "offsets"}, default="auto"
+        What to assume of ranges as far as exact labels do not show it. "random": each class of a
+        range is given that range equally often. "offsets": raters add classes below and above the
+        true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
+        label needs to be exact. "auto": what predicts held-out labels better; at random if most
+        ranges have more than three classes, or if ranges do not overlap, as brackets of a
+        questionnaire.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which features are categorical: columns of a DataFrame with a categorical dtype
         ("from_dtype"), or a mask, indices or names of features; None: no feature. A category that
@@ -102,6 +116,10 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
         Thresholds between neighbouring classes, ascending.
     n_iter_ : int
         Rounds that were kept.
+    coarsening_ : Coarsening
+        How classes became ranges: `mechanism`, "random", "symmetric" or "offsets"; `shares` of the
+        offsets; `evidence` for them; and `table`, the share of the rows of each class that were
+        given each range. Printed, it is a sentence.
     validation_loss_ : ndarray of shape (n_rounds,)
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
@@ -125,8 +143,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
     The boosters are less and less careful: in round t, the learning rate is 1 + t / 50 times
     `learning_rate`, and `l2_regularization` is divided by the same number.
 
-    Where no label is exact, nothing shows how ranges come about, and the classes at both ends
-    cannot be told from their neighbours.
+    Where no label is exact, and `coarsening_` is at random, the classes at both ends cannot be told
+    from their neighbours.
 
     To see how the held-out loss falls, plot it: ``plt.plot(model.validation_loss_)``. For SHAP
     values, explain the score: ``shap.Explainer(model.latent, X)(X)``.
@@ -153,9 +171,10 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
         "max_leaf_nodes": [Interval(Integral, 2, 1 << 16, closed="both")],
         "min_samples_leaf": [Interval(Integral, 1, None, closed="left")],
         "l2_regularization": [Interval(Real, 0, None, closed="left")],
-        "n_folds": [Interval(Integral, 2, 127, closed="both")],
+        "n_folds": [Interval(Integral, 2, 127, closed="both"), StrOptions({"auto"})],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "trust": [Interval(Real, 0, None, closed="left")],
+        "coarsening": [StrOptions({"auto", "random", "offsets"})],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "decision": [StrOptions({"median", "mode"})],
         "n_jobs": [Integral, None],
@@ -176,9 +195,10 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
         max_leaf_nodes: int = 31,
         min_samples_leaf: int = 5,
         l2_regularization: float = 1.0,
-        n_folds: int = 8,
+        n_folds: int | Literal["auto"] = "auto",
         n_iter_no_change: int = 20,
         trust: float = 30.0,
+        coarsening: Literal["auto", "random", "offsets"] = "auto",
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         decision: Literal["median", "mode"] = "median",
         n_jobs: int | None = None,
@@ -195,6 +215,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
         self.n_folds = n_folds
         self.n_iter_no_change = n_iter_no_change
         self.trust = trust
+        self.coarsening = coarsening
         self.categorical_features = categorical_features
         self.decision = decision
         self.n_jobs = n_jobs
@@ -273,6 +294,14 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
             )
         return used, intervals, weight / weight.mean()
 
+    @property
+    def coarsening_(self) -> Coarsening:
+        """How classes became ranges."""
+        check_ready(self)
+        pairs = zip(self.memory_.ends.tolist(), self.memory_.chances.tolist(), strict=True)
+        table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
+        return Coarsening.of(**self.memory_.coarsening, table=table)
+
     # --- Copies and files ---
 
     def __getstate__(self) -> Any:
@@ -290,7 +319,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
     def _label_chances(self, intervals: Array) -> Array:
         ranks = np.arange(len(self.order_))
         chances = ((intervals[:, :1] <= ranks) & (ranks <= intervals[:, 1:])).astype(float)
-        for ends, known in zip(self._ends, self._chances, strict=True):
+        for ends, known in zip(self.memory_.ends, self.memory_.chances, strict=True):
             chances[(intervals == ends).all(axis=1)] = known
         return chances
 

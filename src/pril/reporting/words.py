@@ -40,7 +40,6 @@ def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
         "labels": learned["labels"],
         "numbers": columns["numbers"],
         "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
-        "sparse": [f"{name} ({count(n, 'feature')})" for name, n in columns["sparse"].items()],
         "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
     }
     facts = [("read", f"{count(learned['rows'], 'row')} of {learned['table']}")]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
+BRACKET = pa.large_string()  # text as well, but a number in it is written as `spelled` writes it
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -45,7 +45,7 @@ LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite i
 
 
 def kind_of(column: pa.DataType) -> str:
-    """Return the kind of a column: number, text, sparse, empty, or the name of another type."""
+    """Return the kind of a column: number, text, empty, or the name of another type."""
     types = pa.types
     if types.is_dictionary(column):
         column = column.value_type
@@ -55,8 +55,6 @@ def kind_of(column: pa.DataType) -> str:
         return "number"
     if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
         return "text"
-    if types.is_map(column) and types.is_integer(column.key_type):
-        return "sparse"
     if types.is_temporal(column):
         return "dates"
     return "empty" if types.is_null(column) else str(column)
@@ -280,17 +278,3 @@ def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:
     This does not use `if_else`, which corrupts sliced string arrays (pyarrow <= 23).
     """
     return pc.replace_with_mask(cells, mask, pa.scalar(None, cells.type))
-
-
-def read_sparse(cells: pa.Array, width: int) -> sparse.csr_array:
-    """Return a column of maps from feature to value as a matrix of the first `width` features."""
-    cells = cells.fill_null({}) if cells.null_count else cells
-    start = cells.offsets.to_numpy()
-    index = cells.keys.to_numpy()[start[0] : start[-1]]
-    value = cells.items.to_numpy(zero_copy_only=False)[start[0] : start[-1]].astype(np.float64)
-    start = start - start[0]
-    known = (index >= 0) & (index < width)
-    if not known.all():
-        start = np.concatenate([[0], np.cumsum(known)])[start]
-        index, value = index[known], value[known]
-    return sparse.csr_array((value, index, start), shape=(len(cells), width))

@@ -1,4 +1,4 @@
-"""Learn from a table on a Dask cluster: `pril.dask.fit_blocks` over pieces of the table.
+"""Learn from a table on a Dask cluster: `pril.dask.fit_blocks` of the pipeline, over its pieces.
 
 A piece is a file, or some row groups of one. Workers read it themselves, so they need access to
 the same files. They return surveys, sums and models to the client, never rows.
@@ -6,14 +6,14 @@ the same files. They return surveys, sums and models to the client, never rows.
 
 from __future__ import annotations
 
-from pril import dask as cluster_learning  # before Dask, to say what to install if it is missing
+from pril.dask import Cluster, fit_blocks  # before Dask, to say what to install if it is missing
 
 # isort: split
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,17 +22,22 @@ import pyarrow as pa
 from dask import delayed
 from sklearn.base import clone
 
+from pril.dask.steps import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.tables.cells import one_batch
+from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Parquet
 from pril.tables.label_columns import LabelColumns
+from pril.tables.pipeline import Pipeline
 from pril.tables.survey import Columns, Survey, row_numbers, select_rows
 from pril.tables.task import Task, Uses
 from pril.tables.training import Check, Recipe, Run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pril.ranges import PredictionRanges
 
     Array = NDArray[Any]
 
@@ -65,6 +70,15 @@ class Piece(NamedTuple):
             block = block.slice(0, int(min(block.num_rows, end - row)))
             yield row, block, self.task.uses(row, block.num_rows)
 
+    def to_learn(self, table: Table, columns: list[str]) -> tuple[pa.RecordBatch, Array]:
+        """Return the cells of the rows for learning, and their positions in the file."""
+        fields = [table.schema.field(name) for name in dict.fromkeys(columns)]
+        parts, rows = [pa.schema(fields).empty_table()], [np.empty(0, dtype=np.int64)]
+        for row, block, uses in self.blocks(table, columns):
+            parts.append(pa.Table.from_batches([select_rows(block, uses.learning)]))
+            rows.append(row_numbers(row, uses.learning))
+        return one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(rows)
+
 
 # --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
 
@@ -93,7 +107,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
 def survey_piece(piece: Piece, columns: Columns, labels: LabelColumns) -> Survey:
     """Learn the columns of a piece and count its labels and rows."""
     table = piece.open()
-    survey = Survey(table, piece.task, columns, labels)
+    survey = Survey(piece.task, columns, labels, piece.first)
     for row, block, _ in piece.blocks(table, [*columns.used, *piece.task.columns]):
         survey.add(table, piece.task, row, block)
         if survey.counts.are_too_many():  # the client refuses them
@@ -102,26 +116,17 @@ def survey_piece(piece: Piece, columns: Columns, labels: LabelColumns) -> Survey
 
 
 def read_piece(piece: Piece, recipe: Recipe) -> Any:
-    """Return features, labels and weights of the rows for learning."""
-    return _read(piece, piece.open(), recipe)[0]
-
-
-def _read(piece: Piece, table: Table, recipe: Recipe) -> tuple[Any, Array]:
-    """Return what `read_piece` returns, and the positions of the rows in the file."""
-    fields = [table.schema.field(name) for name in dict.fromkeys(recipe.columns)]
-    parts, rows = [pa.schema(fields).empty_table()], [np.empty(0, dtype=np.int64)]
-    for row, block, uses in piece.blocks(table, recipe.columns):
-        parts.append(pa.Table.from_batches([select_rows(block, uses.learning)]))
-        rows.append(row_numbers(row, uses.learning))
-    cells, places = one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(rows)
-    return recipe.read(table, places, cells), places
+    """Return cells, labels and weights of the rows for learning."""
+    cells, _ = piece.to_learn(piece.open(), recipe.columns)
+    return cells, recipe.labels.read(cells), recipe.task.read_weights(cells)
 
 
 @returning_errors
-def try_piece(piece: Piece, recipe: Recipe, model: Any) -> None:
+def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     """Learn a piece as one process does, so that an error names its file and row."""
     table = piece.open()
-    (X, y, weights), places = _read(piece, table, recipe)
+    cells, places = piece.to_learn(table, recipe.columns)
+    X, y, weights = recipe.read(table, places, cells)
     with table.naming_rows(places, piece.task.labels):
         try:
             clone(model).partial_fit(X, y, sample_weight=weights)
@@ -129,6 +134,7 @@ def try_piece(piece: Piece, recipe: Recipe, model: Any) -> None:
             raise
         except InputError as error:  # an overflow without a row number
             raise TableError(f"{piece.name}: {error}") from None
+    return Check()
 
 
 @returning_errors
@@ -137,7 +143,7 @@ def check_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     table, check = piece.open(), Check()
     for row, block, uses in piece.blocks(table, recipe.columns):
         if apart := recipe.read_apart(table, model, row, block, uses):
-            check = check.plus(apart.check(piece.task, model))
+            check = check.merge(apart.check(piece.task, model))
     return check
 
 
@@ -149,8 +155,6 @@ class ClusterRun(Run):
 
     def __init__(self, table: Table, task: Task, client: Any, progress: bool) -> None:
         super().__init__(table, task, lambda *_: None)
-        if self.columns.sparse:
-            raise TableError(f"{table.name}: sparse tables are not learned on a cluster")
         self.client, self.bar = client, progress
         schema = None if isinstance(table, Parquet) else table.schema
         pieces = table.pieces()
@@ -168,51 +172,44 @@ class ClusterRun(Run):
             for k, (file, first, rows) in enumerate(pieces)
         ]
 
+    def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
+        """Learn; refuse a table that has changed meanwhile, whatever else is wrong with it."""
+        try:
+            return super().__call__(checkpoint)
+        finally:
+            for file in self.table.files:
+                with suppress(FileNotFoundError):  # a worker says so
+                    self.table.check_unchanged(file)
+
     def _survey(self) -> None:
         log.info("cluster: the table is read in %d parts", len(self.pieces))
         labels = self.survey.counts.columns
-        surveys = self._compute("reading the table", survey_piece, self.columns, labels)
-        for file, piece, survey in zip(self.files, self.pieces, surveys, strict=True):
-            offset = self.survey.rows - piece.first
+        self.survey = self._merged("reading the table", survey_piece, self.columns, labels)
+        for file, offset in zip(self.files, self.survey.offsets, strict=True):
             self.table.begin_file(file, offset)
-            self.survey.merge(survey, offset)
-            self.survey.counts.check_number(self.table)
-        self._check_unchanged()
+        self.survey.counts.check_number(self.table)
 
     def _learn(self) -> None:
-        recipe, model = self.recipe, self.model
+        recipe = self.recipe
+        blocks = self._tasks(read_piece, recipe)
         try:
-            self.model = cluster_learning.fit_blocks(
-                model, self._tasks(read_piece, recipe), client=self.client, progress=self.bar
-            )
+            fitted = fit_blocks(self._pipeline(), blocks, client=self.client, progress=self.bar)
         except InputError as error:  # report the first piece that cannot be learned
-            list(self._compute("looking for the bad row", try_piece, recipe, model))
+            self._merged("looking for the bad row", try_piece, recipe, self.model)
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
-        self._check_unchanged()
+        self.model = fitted[-1]
         self.phase, self.epoch = "done", self.model.n_iter_
 
     def _check(self) -> Check:
-        checks = self._compute("evaluating", check_piece, self.recipe, self.model)
-        check = reduce(Check.plus, checks, Check())
-        self._check_unchanged()
+        check: Check = self._merged("evaluating", check_piece, self.recipe, self.model)
         return check
-
-    def _check_unchanged(self) -> None:
-        for file in self.table.files:
-            self.table.check_unchanged(file)
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
         """Return a lazy call for each piece; the shared arguments are sent once."""
         common = [delayed(part, traverse=False) for part in shared]
         return [delayed(task)(piece, *common) for piece in self.pieces]
 
-    def _compute(self, doing: str, task: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-        """Yield the results of a task in the order of the pieces, up to the first error."""
-        cluster = cluster_learning.Cluster(self.client, self.bar)
-        for result in cluster.compute(delayed(list)(self._tasks(task, *shared)), doing):
-            if isinstance(result, Exception):
-                with suppress(FileNotFoundError):  # the worker's error says so
-                    self._check_unchanged()
-                raise result
-            yield result
+    def _merged(self, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
+        """Return the results of a task, merged, or raise the first error in the table."""
+        return merge_on(Cluster(self.client, self.bar), self._tasks(task, *shared), doing)

@@ -19,7 +19,6 @@ from pril.tables.cells import (
     kind_of,
     pandas_index,
     read_numbers,
-    read_sparse,
     read_words,
     to_array,
     to_batch,
@@ -47,8 +46,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
 
     Numbers are standardised, and missing numbers are replaced by the mean. Each word of a column of
     words becomes an indicator (0 or 1); a missing word, or a word never seen in training, has zeros
-    in all of them. The features of a sparse column, such as that of an svmlight file, are divided
-    by their standard deviations.
+    in all of them.
 
     The categories of an ordered Categorical, or of a polars Enum, become the numbers 0, 1, 2 and so
     on, lowest first; a category that the first batch does not have counts as missing. The index of
@@ -91,8 +89,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         For each column of words, its words in alphabetical order.
     counts_ : dict
         For each column of words, how often each of them occurred.
-    widths_ : dict
-        For each sparse column, how many features it has.
     left_out_ : list of str
         Columns with too many words.
 
@@ -179,9 +175,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         self.add_moments(Moments.of(numbers))
         for name, cells in words.items():
             self.add_words(name, count_words(cells))
-        for name, moments in self._sparse.items():
-            cells = read_sparse(column(batch, name), len(moments.mean))
-            self._sparse[name] = moments.joined(_sparse_moments(cells))
         return self
 
     def add_moments(self, more: Moments) -> None:
@@ -250,8 +243,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             else:
                 pairs = zip(other.words_[name], other.counts_[name], strict=True)
                 self.add_words(name, dict(pairs))
-        for name, moments in other._sparse.items():
-            self._sparse[name] = self._sparse[name].joined(moments)
         return self
 
     def check(self, X: Any) -> None:
@@ -297,16 +288,11 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         kind.update(dict.fromkeys(self.numbers, "number"))
         kind.update(dict.fromkeys(self.words, "text"))
         for name in kind:
-            if kind[name] not in ("number", "text", "sparse"):
+            if kind[name] not in ("number", "text"):
                 raise InputTypeError(f"column {name!r} cannot be a feature: it holds {kind[name]}")
         self.numbers_ = [name for name in kind if kind[name] == "number"]
         self.words_: dict[str, list[str]] = {name: [] for name in kind if kind[name] == "text"}
         self.counts_: dict[str, list[int]] = {name: [] for name in self.words_}
-        self._sparse = {
-            name: no_moments(int(schema.field(name).metadata[b"width"]))
-            for name in kind
-            if kind[name] == "sparse"
-        }
         self.left_out_: list[str] = []
         self.moments_ = no_moments(len(self.numbers_))
 
@@ -317,28 +303,21 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         state = dict(super().__getstate__())
         if "moments_" in state:
             state["moments_"] = self.moments_._asdict()
-            state["_sparse"] = {name: sums._asdict() for name, sums in self._sparse.items()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         if "moments_" in state:
             state["moments_"] = Moments(**state["moments_"])
-            state["_sparse"] = {name: Moments(**sums) for name, sums in state["_sparse"].items()}
         super().__setstate__(state)
 
     # --- Transforming ---
 
     @property
-    def widths_(self) -> dict[str, int]:
-        """For each sparse column, how many features it has."""
-        return {name: len(moments.mean) for name, moments in self._sparse.items()}
-
-    @property
     def feature_names_in_(self) -> Array:
         """The columns used."""
         check_is_fitted(self, "numbers_")
-        return np.array([*self.numbers_, *self.words_, *self.widths_], dtype=object)
+        return np.array([*self.numbers_, *self.words_], dtype=object)
 
     @property
     def n_features_in_(self) -> int:
@@ -356,14 +335,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            The column of a number or of codes; column=word for an indicator; column:index for a
-            sparse column.
+            The column of a number or of codes; column=word for an indicator.
         """
         check_is_fitted(self, "numbers_")
         indicators = [f"{name}={word}" for name in self.words_ for word in self.words_[name]]
         indicators = list(self.words_) if self.codes else indicators
-        cells = [f"{name}:{j}" for name, width in self.widths_.items() for j in range(width)]
-        return np.array([*self.numbers_, *indicators, *cells], dtype=object)
+        return np.array([*self.numbers_, *indicators], dtype=object)
 
     def centre_words(self, weights: Array) -> tuple[Array, Array]:
         """Return weights of the features with those of a column's words relative to their mean.
@@ -411,17 +388,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, words in self.words_.items():
             code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
             codes.append(code.fill_null(-1).to_numpy())
-        parts = []
-        for name, width in self.widths_.items():
-            cells = read_sparse(column(batch, name), width)
-            if self.scale:
-                cells.data /= self._sparse[name].scales(bounded=False)[cells.indices]
-            parts.append(cells)
-        return self.encode(self._numbers(batch).T, codes, self.scales(), parts)
+        return self.encode(self._numbers(batch).T, codes, self.scales())
 
-    def encode(
-        self, numbers: Array, codes: list[Array], scales: Array, parts: Sequence[Any] = ()
-    ) -> Any:
+    def encode(self, numbers: Array, codes: list[Array], scales: Array) -> Any:
         """Return features, made of numbers and words.
 
         Parameters
@@ -432,8 +401,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             For each column of words, their positions; -1 is none of them.
         scales : ndarray of shape (n_numbers,)
             What `scales` returns.
-        parts : sequence of sparse arrays, default=()
-            Further features.
 
         Returns
         -------
@@ -456,7 +423,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 start = np.concatenate([[0], np.cumsum(known)])
                 cells = (np.ones(start[-1]), code[known], start)
                 indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
-            return sparse.hstack([*indicators, *parts], format="csr")
+            return sparse.hstack(indicators, format="csr")
         if not codes:
             return np.ascontiguousarray(numbers)
         features = np.zeros((rows, self.n_features_out))
@@ -471,7 +438,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def n_features_out(self) -> int:
         """The number of features it makes."""
         indicators = len(self.words_) if self.codes else sum(map(len, self.words_.values()))
-        return len(self.numbers_) + indicators + sum(self.widths_.values())
+        return len(self.numbers_) + indicators
 
     def is_dense(self) -> bool:
         """Tell whether its features are a dense matrix.
@@ -481,8 +448,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         is_dense : bool
             False if `transform` returns sparse arrays.
         """
-        filled = len(self.numbers_) + len(self.words_)
-        return not self.widths_ and filled >= DENSE_FROM * self.n_features_out
+        return len(self.numbers_) + len(self.words_) >= DENSE_FROM * self.n_features_out
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
@@ -574,12 +540,3 @@ def no_moments(n: int) -> Moments:
     """Return the moments of columns without a number."""
     none = np.zeros(n)
     return Moments(none, none, none, none + np.inf, none - np.inf)
-
-
-def _sparse_moments(cells: sparse.csr_array) -> Moments:
-    """Return the moments of the columns of a sparse matrix, without their ranges."""
-    (rows, width), index = cells.shape, cells.indices
-    mean = np.bincount(index, cells.data, width) / rows
-    squares = np.bincount(index, (cells.data - mean[index]) ** 2, width)
-    squares += (rows - np.bincount(index, minlength=width)) * mean**2
-    return no_moments(width)._replace(count=np.full(width, float(rows)), mean=mean, squares=squares)

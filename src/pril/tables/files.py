@@ -169,6 +169,10 @@ class Table(ABC):
     def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
         """Read columns as words, even if they hold numbers; ignore names that are no columns."""
 
+    def read_as_brackets(self, name: str) -> None:
+        """Read a column as texts and numbers, and keep a number what it is."""
+        self.read_as_words([name])
+
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return each block twice: with the columns to use, and with all columns to copy.
 

@@ -1,4 +1,4 @@
-"""Formats of tables: CSV, Parquet, JSON Lines and svmlight."""
+"""Formats of tables: CSV, Parquet and JSON Lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -20,7 +19,7 @@ import pyarrow.parquet
 
 from pril.errors import RowError, naming_file, shown
 from pril.tables.cells import (
-    LARGEST,
+    BRACKET,
     NUMBER,
     TEXT,
     read_words,
@@ -48,7 +47,6 @@ from pril.tables.text import (
     without_marks,
 )
 
-MOST_FEATURES = 1 << 24  # of an svmlight file: a model holds some numbers for each
 LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to copy them
 
 
@@ -392,6 +390,12 @@ class JsonLines(TextTable):
         """Read columns as words, even if they hold numbers."""
         self.schema = _with_words(self.schema, names)
 
+    def read_as_brackets(self, name: str) -> None:
+        """Read a column as texts and numbers, and keep a number what it is."""
+        at = self.schema.get_field_index(name)
+        if at >= 0:
+            self.schema = self.schema.set(at, pa.field(name, BRACKET))
+
     def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
         lines = split_lines(block)
         schema = pa.schema([self.schema.field(name) for name in columns if name != LINE])
@@ -431,58 +435,3 @@ def _columns(
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(cells, schema=schema)
-
-
-# --- svmlight ------------------------------------------------------------------------------------
-
-
-class Svmlight(TextTable):
-    """Files of svmlight or LIBSVM: a label, and features with the numbers in the file."""
-
-    about = "svmlight, the columns are label and features"
-
-    def __init__(self, *arguments: Any, most_features: int = MOST_FEATURES, **named: Any) -> None:
-        self._most_features = most_features
-        super().__init__(*arguments, **named)
-
-    def _infer(self) -> pa.Schema:
-        self.schema = pa.schema([("label", NUMBER), ("features", pa.map_(pa.int32(), NUMBER))])
-        width = 0
-        for file in self.files:
-            for _, batch in self._parsed(file, lambda block: self._batch(block, ["features"])):
-                width = max(width, 1 + int(batch["features"].keys.to_numpy().max(initial=-1)))
-        if width == 0:
-            raise TableError(f"{self.name} has no rows with a feature")
-        return self.schema.set(1, self.schema.field(1).with_metadata({"width": str(width)}))
-
-    def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
-        from sklearn.datasets import load_svmlight_file
-
-        try:
-            matrix, label = load_svmlight_file(io.BytesIO(block), zero_based=True)
-        except (ValueError, OverflowError):
-            row = 0
-            for line in block.splitlines(keepends=True):
-                try:
-                    row += len(load_svmlight_file(io.BytesIO(line), zero_based=True)[1])
-                except (ValueError, OverflowError) as error:
-                    raise RowError("X", row, f"{error}: {line.strip()[:60]!r}") from None
-            raise
-        self._check(matrix)
-        index, start = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-        cells = pa.MapArray.from_arrays(start, index, matrix.data).cast(self.schema.field(1).type)
-        return pa.RecordBatch.from_arrays([label, cells], schema=self.schema).select(columns)
-
-    def _check(self, matrix: Any) -> None:
-        """Refuse a feature that is not finite, and one whose number would take too much memory."""
-        most = self._most_features
-        for bad, reason, hint in (
-            (matrix.indices >= most, f"a table has at most {most:,} features", "max_features"),
-            (~np.isfinite(matrix.data), "it is not finite", None),
-            (np.abs(matrix.data) >= LARGEST, "its square is too large to be a number", None),
-        ):
-            if bad.any():
-                at = int(np.argmax(bad))
-                row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
-                feature = f"feature {matrix.indices[at]} is {matrix.data[at]}"
-                raise RowError("X", row, f"{feature}: {reason}", hint=hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pril.core import learning, ranking
+from pril.core import learning
 from pril.core.parts import model_name
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
@@ -24,7 +24,8 @@ from pril.tables.pipeline import Pipeline
 from pril.tables.task import Task
 
 if TYPE_CHECKING:
-    from pril.tables.answers import Cells, CsvRows, JsonRows
+    from pril.tables.codecs import Codec
+    from pril.tables.row_encoder import Cells
 
 GROWS = "grows"  # the note of a model file that later streams widen the model, too
 
@@ -40,8 +41,7 @@ def blank_model(
     except InputError:
         order = typed_classes(classes, text=True)
     learner = Task(labels, model=name, epochs=1, shuffle=False).blank_model(order)
-    learner.n_features_in_, learner.order_ = 0, ranking.check_classes(order)
-    learning.begin(learner)
+    learning.begin_empty(learner, order)
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
     model = Pipeline([("columns", encoder), ("model", learner)])
@@ -53,7 +53,7 @@ def blank_model(
 def grows(model: LoadedModel) -> bool:
     """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
     encoder = model.encoder
-    is_plain = encoder is not None and not (encoder.ranks_ or encoder.widths_)
+    is_plain = encoder is not None and not encoder.ranks_
     is_linear = len(model.steps or ()) == 1 and hasattr(model.learner, "stream")
     return model.about.notes.get(GROWS) is True and is_plain and is_linear
 
@@ -71,34 +71,23 @@ def unchanged_on_failure(model: LoadedModel) -> Iterator[None]:
         raise
 
 
-def add_columns(model: LoadedModel, kinds: dict[str, str]) -> None:
-    """Let a model have new columns; `kinds` tells numbers from words."""
+def grow(model: LoadedModel, codec: Codec, line: bytes, beside: Collection[str | None]) -> None:
+    """Widen a model by the columns and words of a line; columns `beside` it are no features."""
     encoder: Any = model.encoder
-    numbers = [name for name, kind in kinds.items() if kind == "number"]
-    words = [name for name, kind in kinds.items() if kind == "text"]
-    known = _features(encoder)
-    encoder.numbers_ = [*encoder.numbers_, *numbers]
-    encoder.words_ = {**encoder.words_, **{name: [] for name in words}}
-    encoder.counts_ = {**encoder.counts_, **{name: [] for name in words}}
-    blank = no_moments(len(numbers))
-    pairs = zip(encoder.moments_, blank, strict=True)
-    encoder.moments_ = Moments(*map(np.concatenate, pairs))
-    _widen(model.learner, known, _features(encoder))
+    before = _features(encoder)
+    known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
+    _add_columns(encoder, codec.new_columns(line, known))
+    _follow_columns(codec, model)
+    _add_cells(encoder, codec, codec.read([line]))
+    _follow_columns(codec, model)  # one may have too many words now
+    features = _features(encoder)
+    if features != before:
+        learning.set_features(model.learner, before, features)
 
 
-def add_cells(model: LoadedModel, format: JsonRows | CsvRows, cells: Cells) -> None:  # noqa: A002
-    """Let a model know the numbers and words of some rows."""
-    encoder: Any = model.encoder
-    n, known = len(encoder.numbers_), _features(encoder)
-    numbers = format.numbers([row[:n] for row in cells], encoder.numbers_).T
-    encoder.have_gaps(numbers)
-    encoder.add_moments(Moments.of(numbers))
-    encoder.words_, encoder.counts_ = dict(encoder.words_), dict(encoder.counts_)
-    encoder.left_out_ = list(encoder.left_out_)
-    for j, name in enumerate(list(encoder.words_), n):
-        column = format.column([row[j] for row in cells], name, TEXT)
-        encoder.add_words(name, count_words(read_words(column, name)))
-    _widen(model.learner, known, _features(encoder))
+def _follow_columns(codec: Codec, model: LoadedModel) -> None:
+    if codec.features != model.columns:
+        codec.use_columns(model.columns)
 
 
 def _features(encoder: Any) -> list[tuple[str, str | None]]:
@@ -107,9 +96,24 @@ def _features(encoder: Any) -> list[tuple[str, str | None]]:
     return [*((name, None) for name in encoder.numbers_), *words]
 
 
-def _widen(learner: Any, known: list[Any], features: list[Any]) -> None:
-    """Give a learner other features: those that it knows keep their weights."""
-    if features != known:
-        places = {feature: k for k, feature in enumerate(known)}
-        learner.memory_ = learner.memory_.rearranged([places.get(one, -1) for one in features])
-        learner.n_features_in_ = len(features)
+def _add_columns(encoder: Any, kinds: dict[str, str]) -> None:
+    """Let an encoder have new columns; `kinds` tells numbers from words."""
+    numbers = [name for name, kind in kinds.items() if kind == "number"]
+    words = [name for name, kind in kinds.items() if kind == "text"]
+    encoder.numbers_ = [*encoder.numbers_, *numbers]
+    encoder.words_ = {**encoder.words_, **{name: [] for name in words}}
+    encoder.counts_ = {**encoder.counts_, **{name: [] for name in words}}
+    pairs = zip(encoder.moments_, no_moments(len(numbers)), strict=True)
+    encoder.moments_ = Moments(*map(np.concatenate, pairs))
+
+
+def _add_cells(encoder: Any, codec: Codec, cells: Cells) -> None:
+    """Let an encoder know the numbers and words of some rows."""
+    n = len(encoder.numbers_)
+    numbers = codec.numbers([row[:n] for row in cells], encoder.numbers_).T
+    encoder.have_gaps(numbers)
+    encoder.add_moments(Moments.of(numbers))
+    encoder.left_out_ = list(encoder.left_out_)
+    for j, name in enumerate(list(encoder.words_), n):
+        column = codec.column([row[j] for row in cells], name, TEXT)
+        encoder.add_words(name, count_words(read_words(column, name)))

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
-from pril.tables.files import Table, TableError
-from pril.tables.model import Progress
+from pril.tables.files import TableError
 from pril.tables.survey import row_numbers, select_rows
-from pril.tables.task import Task
 from pril.tables.training import Check, Run
 
 if TYPE_CHECKING:
@@ -29,14 +27,6 @@ PEAK, ROW_BYTES = 5, 200
 
 class InMemoryRun(Run):
     """One run over a table: survey, one fit to all rows, a check on rows kept apart."""
-
-    def __init__(self, table: Table, task: Task, progress: Progress) -> None:
-        super().__init__(table, task, progress)
-        if self.columns.sparse:
-            raise TableError(
-                f"{table.name}: {task.model} does not learn from sparse tables",
-                hint="model",
-            )
 
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
         words = list(range(width - len(self.survey.encoder.words_), width))
@@ -73,7 +63,7 @@ class InMemoryRun(Run):
         for first, cells in self._tracked("evaluating", self.table.blocks(recipe.columns)):
             uses = self.task.uses(first, cells.num_rows)
             if apart := recipe.read_apart(self.table, self.model, first, cells, uses):
-                check = check.plus(apart.check(self.task, self.model))
+                check = check.merge(apart.check(self.task, self.model))
         return check
 
     def describe(self) -> dict[str, Any]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from numbers import Real
-from struct import error, pack
+from struct import Struct, error, pack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.brackets import spelled
 from pril.errors import LONGEST, MissingExtraError, RowError, shown
-from pril.tables.cells import DATE, NUMBER, TEXT, WRITTEN_DATE, kind_of
+from pril.tables.cells import BRACKET, DATE, NUMBER, TEXT, WRITTEN_DATE, kind_of
 from pril.tables.text import without_marks
 
 try:
@@ -132,7 +134,10 @@ def to_numbers(values: Sequence[Any], names: Sequence[str], row: int) -> bytes:
 
 def to_matrix(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> NDArray[np.float64]:
     """Return the cells of rows as a matrix of floats."""
-    numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
+    try:
+        numbers = b"".join(starmap(Struct(f"{len(names)}d").pack, rows))
+    except (error, OverflowError):  # a cell is missing, or wrong
+        numbers = b"".join([to_numbers(row, names, t) for t, row in enumerate(rows)])
     return np.frombuffer(numbers).reshape(len(rows), len(names))
 
 
@@ -162,7 +167,11 @@ def to_column(values: list[Any], name: str, kind: pa.DataType, *, nested: bool =
     """Return a key's values as a column; `nested` says whether inner objects become text."""
     if kind == NUMBER:
         return pa.array(np.frombuffer(to_numbers(values, [name], 0)), from_pandas=True)
-    if kind == TEXT:
+    if kind == BRACKET:
+        values = [
+            spelled(_float(value)) if type(value) in (int, float) else value for value in values
+        ]
+    if kind in (TEXT, BRACKET):
         values = [to_text(value, name, t, nested=nested) for t, value in enumerate(values)]
     elif kind not in (pa.bool_(), pa.int64()):  # dates and inner objects are never used
         return pa.nulls(len(values), kind)

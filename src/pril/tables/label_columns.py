@@ -12,6 +12,7 @@ from pril.core import brackets, ranking
 from pril.errors import InputError, RowError, shown
 from pril.labels import from_bounds
 from pril.tables.cells import (
+    BRACKET,
     MISSING,
     NUMBER,
     TEXT,
@@ -45,6 +46,7 @@ class LabelColumns(NamedTuple):
     classes: tuple[str, ...] | None = None  # lowest first, as a user wrote them
     edges: tuple[float, ...] | None = None  # labels are the brackets between these numbers
     no_answer: tuple[str, ...] | None = None  # not None: cells are brackets as people write them
+    spelling: brackets.Spelling | None = None  # how brackets are written; None until it is known
 
     @classmethod
     def in_table(cls, table: Table, task: Task) -> Self:
@@ -97,12 +99,12 @@ class LabelColumns(NamedTuple):
 
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
-        found = brackets.Brackets(texts, (), "y", place)
+        found = brackets.Brackets(texts, (), "y", place, edges=self.edges or ())
         edges = self.edges or found.edges()
         if not edges:
-            reason = "there is only one bracket, so there is nothing to learn; pass the edges"
-            raise RowError("y", min(texts.values()), reason)
-        return self.in_brackets(edges)
+            reason = "there is only one bracket, so there is nothing to learn"
+            raise RowError("y", min(texts.values()), reason, hint="edges")
+        return self._replace(spelling=found.spelling).in_brackets(edges)
 
     @property
     def order(self) -> str:
@@ -116,8 +118,9 @@ class LabelColumns(NamedTuple):
     @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
-        is_number = self.edges is not None and self.no_answer is None
-        return TEXT if self.text and not is_number else NUMBER
+        if self.no_answer is not None:
+            return BRACKET
+        return TEXT if self.text and self.edges is None else NUMBER
 
     def read(
         self, batch: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
@@ -145,7 +148,7 @@ class LabelColumns(NamedTuple):
     def _read_texts(self, batch: pa.RecordBatch, place: Callable[[int], str]) -> ranking.Labels:
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
-        words = read_words(column(batch, name), name)
+        words = _bracket_texts(column(batch, name), name)
         coded = words.dictionary_encode()
         texts, missing = coded.dictionary.to_pylist(), self.no_answer or ()
         if self.edges is None:
@@ -153,9 +156,9 @@ class LabelColumns(NamedTuple):
             return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
         codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
         first = dict(zip(texts, np.unique(codes, return_index=True)[1].tolist(), strict=False))
-        bounds = brackets.Brackets(first, missing, "y", place).bounds(self.edges)
-        ends = np.array([*bounds.values(), (np.nan, np.nan)])[codes]
-        return self._as_labels(from_bounds(ends[:, 0], ends[:, 1], self.edges))
+        found = brackets.Brackets(first, missing, "y", place, self.spelling, self.edges)
+        classes = [ends or (np.nan, np.nan) for ends in found.classes(self.edges).values()]
+        return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
 
     def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
@@ -195,6 +198,14 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> r
     finite = values[np.isfinite(values)]
     is_whole = bool((finite == np.floor(finite)).all())
     return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
+
+
+def _bracket_texts(cells: pa.Array, name: str) -> pa.Array:
+    """Return a column as texts, null for what is missing; a number stays the number it is."""
+    if kind_of(cells.type) != "number" or pa.types.is_boolean(cells.type):
+        return read_words(cells, name)
+    numbers = read_numbers(cells, name).tolist()
+    return pa.array([None if np.isnan(cell) else brackets.spelled(cell) for cell in numbers], TEXT)
 
 
 def _numbers(cells: pa.Array, name: str) -> pa.Array:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.brackets import Spelling
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
@@ -182,7 +183,16 @@ class LoadedModel:
         missing = options.get("no_answer")
         if not isinstance(missing, list) or not all(isinstance(text, str) for text in missing):
             raise InputError(f"{self.path} is damaged: its texts that are no answer: {missing}")
-        return columns._replace(no_answer=tuple(missing))
+        columns = columns._replace(no_answer=tuple(missing))
+        if options.get("spelling") is None:  # written before models knew their unit
+            return columns
+        try:
+            spelling = Spelling.from_note(options["spelling"])
+        except InputError as error:
+            raise InputError(
+                f"{self.path} is damaged: how its texts are written: {error}"
+            ) from None
+        return columns._replace(spelling=spelling)
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -296,6 +306,8 @@ class LoadedModel:
         columns = self.label_columns(labels)
         if columns.cell_type == TEXT:
             table.read_as_words(labels)
+        if columns.no_answer is not None:
+            table.read_as_brackets(*labels)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0

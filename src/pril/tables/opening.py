@@ -16,7 +16,7 @@ from typing import IO, Any
 from pril.errors import MissingFileError, naming_file
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.files import STDIN_SUFFIX, Table, TableError
-from pril.tables.formats import Csv, JsonLines, Parquet, Svmlight, Tsv
+from pril.tables.formats import Csv, JsonLines, Parquet, Tsv
 from pril.tables.remote import is_url, open_url
 from pril.tables.text import READ_BYTES, is_zipped, without_marks
 
@@ -27,7 +27,6 @@ FORMATS: dict[str, type[Table]] = {
     "tsv": Tsv,
     "parquet": Parquet,
     "jsonl": JsonLines,
-    "svmlight": Svmlight,
 }
 SUFFIXES = {
     ".csv": "csv",
@@ -37,32 +36,33 @@ SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
 }
+SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no names
 
 
 def format_of(file: Path) -> str | None:
     """Return the format by a file's suffix or, for standard input, by its first bytes."""
     if file.suffix == STDIN_SUFFIX:
         return _guess_format(file)
-    return SUFFIXES.get((file.with_suffix("") if is_zipped(file) else file).suffix.lower())
+    return SUFFIXES.get(_suffix(file))
+
+
+def _suffix(file: Path) -> str:
+    """Return the suffix of a file, without that of its compression."""
+    return (file.with_suffix("") if is_zipped(file) else file).suffix.lower()
 
 
 def open_table(
     place: str,
     format: str | None = None,  # noqa: A002
-    most_features: int | None = None,
     style: CsvStyle = USUAL_CSV,
     asked: tuple[str, ...] = (),
 ) -> Table:
     """Open a table: a file, a folder, a glob, a URL, or - for standard input; read its columns.
 
     Standard input is copied to a temporary file, since it is read more than once. Without a format,
-    the suffix decides or, for standard input, the first bytes. `most_features` is a limit for
-    svmlight files, in which one number can make a model of any size. `style` is that of CSV. What
-    of it was `asked` for, by its names, is refused for a table that has none.
+    the suffix decides or, for standard input, the first bytes. `style` is that of CSV. What of it
+    was `asked` for, by its names, is refused for a table that has none.
     """
     name = "<stdin>" if place == "-" else place
     files: list[Any]
@@ -84,6 +84,11 @@ def open_table(
     source = "as asked for"
     if format is None:
         source = "by its suffix" if name == place else "by its first bytes"
+        if any(_suffix(file) in SVMLIGHT for file in files):
+            raise TableError(
+                f"{name}: svmlight is not read as a table: in Python, load it with "
+                "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
+            )
         formats = {format_of(file) for file in files}
         if len(formats) > 1 or None in formats:
             raise TableError(
@@ -96,8 +101,6 @@ def open_table(
         "table: %s, files: %d; read, %s, as %s", name, len(files), source, FORMATS[format].about
     )
     root = files[0].parent if root is None else root
-    if format == "svmlight" and most_features is not None:
-        return Svmlight(files, name, root=root, most_features=most_features)
     for aspect in asked:
         if format not in ("csv", "tsv") or (format == "tsv" and aspect == "delimiter"):
             raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")

@@ -19,7 +19,6 @@ from pril.errors import ClassOrderWarning, RowError, shown
 from pril.reporting.words import some_of
 from pril.tables.cells import (
     CURRENCIES,
-    NUMBER,
     TEXT,
     kind_of,
     misread_number,
@@ -31,7 +30,6 @@ from pril.tables.cells import (
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
 from pril.tables.label_columns import LabelColumns
-from pril.tables.reservoir import Reservoir
 from pril.tables.task import Task
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Why columns of some kinds are ignored.
-REASONS = {"text": "text", "empty": "no values", "dates": "dates", "sparse": "holds a map"}
+REASONS = {"text": "text", "empty": "no values", "dates": "dates"}
 FEWEST_ROWS = 10  # in fewer rows, any column may look like a row id
 MANY_ROWS = 100  # in fewer rows, numbers may differ by chance
 ROW_ID = re.compile(
@@ -51,7 +49,6 @@ ROW_ID = re.compile(
 UNLIKE = 0.8  # share of different words from which a column holds names or remarks
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 KEPT = ("encoder", "rows", "rows_to_learn", "row_ids", "unlike")  # of a survey, in a checkpoint
-SAMPLE_PER_LANDMARK = 10  # rows from which landmarks are chosen, and which scale their features
 
 
 class Columns(NamedTuple):
@@ -59,13 +56,12 @@ class Columns(NamedTuple):
 
     numbers: list[str]
     words: list[str]
-    sparse: list[str]
     ignored: dict[str, str]
 
     @property
     def used(self) -> list[str]:
         """Return the names of the features."""
-        return [*self.numbers, *self.words, *self.sparse]
+        return [*self.numbers, *self.words]
 
 
 def choose_columns(table: Table, task: Task) -> Columns:
@@ -84,7 +80,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
     for name in task.features or ():
         if name in task.labels:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
-    chosen = Columns([], [], [], {})
+    chosen = Columns([], [], {})
     index = pandas_index(table.schema)
     for column in table.schema:
         name, kind = column.name, kind_of(column.type)
@@ -102,8 +98,6 @@ def choose_columns(table: Table, task: Task) -> Columns:
             chosen.numbers.append(name)
         elif kind == "text" and task.one_hot:
             chosen.words.append(name)
-        elif kind == "sparse" and column.metadata and b"width" in column.metadata:
-            chosen.sparse.append(name)
         else:
             reason = REASONS.get(kind, f"holds {kind}")
             if requested or (name in task.text and kind != "text"):
@@ -187,6 +181,8 @@ class LabelCounts:
 
     def merge(self, other: LabelCounts, offset: int) -> None:
         """Add the labels of other rows, whose row numbers are `offset` higher in this table."""
+        if self.are_too_many():  # they will be refused
+            return
         self.n_weightless += other.n_weightless
         for label, (count, row) in other.seen.items():
             self.seen.setdefault(label, [0, row + offset])[0] += count
@@ -258,10 +254,12 @@ class LabelCounts:
 
 
 class Survey:
-    """What the first pass learns: how to encode columns, the labels, rows to be landmarks."""
+    """What the first pass learns: how to encode columns, and the labels."""
 
-    def __init__(self, table: Table, task: Task, columns: Columns, labels: LabelColumns) -> None:
+    def __init__(self, task: Task, columns: Columns, labels: LabelColumns, start: int = 0) -> None:
         self.columns = columns
+        self.start = start  # number of its first row
+        self.offsets = [0]  # from row numbers in each of the parts it was merged of to those here
         self.encoder = ColumnEncoder(
             scale=task.scale,
             bounded=BY_COMMAND[task.model].bounded,
@@ -271,12 +269,6 @@ class Survey:
             words=[name for name in columns.words if name in (*(task.features or ()), *task.text)],
         )
         self.counts = LabelCounts(labels)
-        self.sample: Reservoir | None = None
-        if task.nonlinear:
-            plain = {**dict.fromkeys(columns.numbers, NUMBER), **dict.fromkeys(columns.words, TEXT)}
-            sparse = [table.schema.field(name) for name in columns.sparse]
-            schema = pa.schema([*(pa.field(*pair) for pair in plain.items()), *sparse])
-            self.sample = Reservoir(SAMPLE_PER_LANDMARK * task.nonlinear, task.seed, schema)
         self.row_ids: list[str] = []  # columns that look like row ids
         self.unlike: dict[str, str] = {}  # columns of words, few of which are alike, and how few
         self.rows = 0
@@ -308,8 +300,6 @@ class Survey:
             cells = {name: read_numbers(block.column(name), name) for name in self.columns.numbers}
             self.row_ids = [name for name in cells if looks_like_row_id(cells[name], name)]
             self._look_at_words(table, task, block)
-        if self.sample:
-            self.sample.add(first, block, learning)
         self.rows += block.num_rows
         self.rows_to_learn += int((learning & labelled).sum())
         return block
@@ -333,17 +323,18 @@ class Survey:
             if name not in named and n >= FEWEST_ROWS and n_different >= UNLIKE * n:
                 self.unlike[name] = f"{n_different:,} different words in {n:,} rows"
 
-    def merge(self, other: Survey, offset: int) -> None:
-        """Add what was learned from other rows, whose numbers are `offset` higher in this table."""
+    def merge(self, other: Survey) -> Survey:
+        """Add what was learned from the rows that follow."""
+        offset = self.start + self.rows - other.start
+        self.offsets += [offset + own for own in other.offsets]
         if self.rows == 0:
             self.encoder, self.row_ids, self.unlike = other.encoder, other.row_ids, other.unlike
         elif other.rows:
             self.encoder.merge(other.encoder)
         self.counts.merge(other.counts, offset)
-        if self.sample and other.sample:
-            self.sample.merge(other.sample)
         self.rows += other.rows
         self.rows_to_learn += other.rows_to_learn
+        return self
 
     def warn_of_columns(self, table: Table) -> None:
         """Warn of columns that say nothing about new rows: row ids, names, remarks."""
@@ -362,15 +353,12 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for a checkpoint."""
-        parts = {"counts": self.counts.to_json(), "sample": self.sample and self.sample.to_json()}
-        return {name: getattr(self, name) for name in KEPT} | parts
+        return {name: getattr(self, name) for name in KEPT} | {"counts": self.counts.to_json()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Read what `to_dict` returned."""
         vars(self).update({name: state[name] for name in KEPT})
         self.counts.restore(state["counts"])
-        if self.sample and state["sample"]:
-            self.sample.restore(state["sample"])
 
 
 def select_rows(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:

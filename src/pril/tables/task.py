@@ -54,7 +54,6 @@ class Task:
     class_weight: dict[str, float] | Literal["balanced"] | None = None
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
-    nonlinear: int | None = None  # number of landmarks
     edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
     brackets: bool = False  # labels are brackets as people write them, not numbers
     no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones

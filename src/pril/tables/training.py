@@ -27,6 +27,7 @@ from pril.core.passes import Batch
 from pril.ranges import PredictionRanges, calibrated, calibration_scores
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
+from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.model import Progress, read_batch
@@ -52,12 +53,12 @@ class Recipe(NamedTuple):
 
     task: Task
     labels: LabelColumns
-    front: Pipeline  # what turns cells into features
+    encoder: ColumnEncoder  # what turns cells into features
 
     @property
     def columns(self) -> list[str]:
         """The columns to read."""
-        return [*self.front.feature_names_in_, *self.task.columns]
+        return [*self.encoder.feature_names_in_, *self.task.columns]
 
     def read(
         self, table: Table, rows: Array, cells: pa.RecordBatch
@@ -65,7 +66,7 @@ class Recipe(NamedTuple):
         """Return features, labels and weights of rows, whose positions in the table are given."""
         with table.naming_rows(rows, self.task.labels):
             labels = self.labels.read(cells)
-            return self.front.transform(cells), labels, self.task.read_weights(cells)
+            return self.encoder.transform(cells), labels, self.task.read_weights(cells)
 
     def read_apart(
         self, table: Table, model: Any, first: int, cells: pa.RecordBatch, uses: Uses
@@ -101,7 +102,7 @@ class Check(NamedTuple):
     evaluation: Evaluation = Evaluation()
     scores: Any = np.empty(0)  # of the rows that calibrate
 
-    def plus(self, other: Check) -> Check:
+    def merge(self, other: Check) -> Check:
         """Return what holds for the rows of both."""
         scores = np.concatenate([self.scores, other.scores])
         return Check(self.evaluation + other.evaluation, scores)
@@ -149,14 +150,15 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words((*task.text, *(task.labels if task.brackets else ())))
+        table.read_as_words(task.text)
+        for name in task.labels if task.brackets else ():
+            table.read_as_brackets(name)
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             task.ranges(self.model)
-        self.survey = Survey(table, task, self.columns, labels)
-        self.landmarks: Any = None
+        self.survey = Survey(task, self.columns, labels)
         self.rng = check_random_state(task.seed)
         self.phase, self.epoch = "survey", 0
         self.row = 0  # where the pass stands
@@ -180,7 +182,7 @@ class Run:
         self.checkpoint = None
         if self.task.keeps_rows_apart:
             self.check = self._check()
-        fitted = self._pipeline(("model", self.model))
+        fitted = self._pipeline()
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
@@ -199,7 +201,7 @@ class Run:
 
     def _begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
-        task, encoder, sample = self.task, self.survey.encoder, self.survey.sample
+        task, encoder = self.task, self.survey.encoder
         if self.survey.rows == 0:
             raise TableError(f"{self.table.name} has no rows")
         width = encoder.n_features_out
@@ -212,12 +214,6 @@ class Run:
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
         self.survey.warn_of_columns(self.table)
-        if sample and task.nonlinear:
-            from pril.features import LandmarkFeatures  # which imports scipy.stats
-
-            landmarks = LandmarkFeatures(task.nonlinear, random_state=task.seed)
-            self.landmarks = landmarks.fit(encoder.transform(sample.rows()))
-            self.survey.sample, width = None, len(self.landmarks.get_feature_names_out())
         self._begin_model(width, classes, task.weights_of_classes(classes, ranks, counts))
         self.phase, self.row = "learn", 0
         self._log_decisions(classes, width)
@@ -261,8 +257,7 @@ class Run:
             log.info("scaling: %s", f"numbers are {way}" if scales else f"none, {why}")
             filled = "used as they are" if encoder.codes else "the mean"
             log.info("missing numbers: %s", filled if encoder.impute else "refused")
-        shape = "sparse" if not encoder.is_dense() and self.landmarks is None else "dense"
-        log.info("features: %d, %s%s", width, shape, " (landmarks)" if self.landmarks else "")
+        log.info("features: %d, %s", width, "dense" if encoder.is_dense() else "sparse")
         kept = "" if task.coverage is None else f"; of the rest, {CALIBRATION_SIZE:.0%} calibrate"
         log.info("holdout: %.0f%% of the rows, by seed %d%s", task.holdout * 100, task.seed, kept)
 
@@ -289,18 +284,17 @@ class Run:
         self.row, check = 0, Check()
         for _, block in self._tracked("evaluating", self._blocks()):
             if block.apart:
-                check = check.plus(block.apart.check(self.task, self.model))
+                check = check.merge(block.apart.check(self.task, self.model))
         return check
+
+    def _pipeline(self) -> Pipeline:
+        """Return the encoder and the model."""
+        return Pipeline([("columns", self.survey.encoder), ("model", self.model)])
 
     @property
     def recipe(self) -> Recipe:
         """How rows become features, labels and weights."""
-        return Recipe(self.task, self.labels, self._pipeline())
-
-    def _pipeline(self, *last: tuple[str, Any]) -> Pipeline:
-        """Return the steps that turn cells into features, and those that come after them."""
-        steps = [("columns", self.survey.encoder), ("landmarks", self.landmarks), *last]
-        return Pipeline([(name, step) for name, step in steps if step is not None])
+        return Recipe(self.task, self.labels, self.survey.encoder)
 
     def _blocks(self) -> Iterator[tuple[int, Block]]:
         """Return the first row of each block, and the block, from where the pass stands.
@@ -355,7 +349,7 @@ class Run:
 
     def _state(self) -> dict[str, Any]:
         """Return all that was learned, and where the run stands."""
-        names = ("phase", "row", "done", "epoch", "mistakes", "landmarks", "model", "rng")
+        names = ("phase", "row", "done", "epoch", "mistakes", "model", "rng")
         return {name: getattr(self, name) for name in names} | {"survey": self.survey.to_dict()}
 
     def _restore(self, state: dict[str, Any] | None) -> None:
@@ -382,6 +376,9 @@ class Run:
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
         edges = self.labels.edges  # perhaps found in the table
+        options["edges"] = None if edges is None else list(edges)
+        if self.labels.spelling is not None:
+            options["spelling"] = self.labels.spelling._asdict()
         return {
             "table": self.table.name,
             "csv": self.table.style_note,
@@ -390,7 +387,6 @@ class Run:
             "columns": {
                 "numbers": encoder.numbers_,
                 "words": {name: len(words) for name, words in encoder.words_.items()},
-                "sparse": dict(encoder.widths_),
                 "ignored": self.columns.ignored | left_out,
             },
             **self.survey.counts.describe(ranks, counts, order),
@@ -405,7 +401,7 @@ class Run:
                 "guarantee": task.guarantee,
                 "calibration_rows": len(check.scores),
             },
-            "options": options | {"edges": None if edges is None else list(edges)},
+            "options": options,
         }
 
     def gather(self) -> tuple[Any, ranking.Labels]:

@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 
 
 class BoostedTrees(NamedTuple):
-    """What boosting has learned: a score, and the thresholds that cut it into classes."""
+    """What boosting has learned: a score, thresholds that cut it into classes, and coarsening."""
 
     thresholds: Array
+    ends: Array  # (kinds, 2), the lowest and the highest rank of each kind of range
+    chances: Array  # (kinds, K), P(range | class); 1 for exact labels
+    coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: passes.Forest
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
         """Return what `to_plain` gave."""
-        return cls(plain["thresholds"], passes.Forest(**plain["forest"]))
+        return cls(**{**plain, "forest": passes.Forest(**plain["forest"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
-        return {"thresholds": self.thresholds, "forest": self.forest._asdict()}
+        return {**self._asdict(), "forest": self.forest._asdict()}
 
 
 class ForestEngine(NamedTuple):

@@ -120,7 +120,7 @@ def held_out_loss(scores, odds, chance, rows):
 
 
 class Forest(NamedTuple):
-    """A linear score, and trees as arrays, tree after tree; leaves are numbered from the left.
+    """A linear score, landmarks, and trees as arrays, tree after tree; leaves from the left.
 
     A row goes left at a split if its feature is at most `value`, or is a category whose bit is set
     in the words from number `value` on. A tree has one leaf more than splits.
@@ -128,6 +128,9 @@ class Forest(NamedTuple):
 
     mean: Any  # (features,)
     slope: Any  # (features,)
+    width: Any  # (features,), what a unit of each feature adds to the distance from a landmark
+    landmarks: Any  # (landmarks, features), rows from which the mean was taken, times width
+    similarity: Any  # (landmarks,), what a row at a landmark adds to the score
     size: Any  # (trees,), splits of each tree
     feature: Any  # (splits,)
     value: Any  # (splits,)
@@ -147,15 +150,18 @@ def _is_in_set(x, first, words):
 def scores_of(X, forest, scores):
     """Write the score of each row.
 
-    The linear score is (x - mean) . slope; a missing value counts as the mean. No row walks down a
-    tree. Each has a bit for every leaf. A split clears, in all rows that do not go left, the bits
-    of the leaves on its left; the first bit that is left is the row's leaf. So a split is one
-    comparison of many rows at once.
+    The linear score is (x - mean) . slope; a missing value counts as the mean. Landmark l adds
+    similarity_l exp(-distance), the distance in absolute differences. No row walks down a tree.
+    Each has a bit for every leaf. A split clears, in all rows that do not go left, the bits of the
+    leaves on its left; the first bit that is left is the row's leaf. So a split is one comparison
+    of many rows at once.
     """
-    mean, slope, size, feature, value, kind, begin, end, leaf, words = forest
+    mean, slope, width, landmarks, similarity = forest[:5]
+    size, feature, value, kind, begin, end, leaf, words = forest[5:]
     n_words = 1 + (size.max() >> 6 if len(size) else 0)
     block = min(max((1 << 15) // (X.shape[1] + 1), 16), 512)
     cells, bits = np.empty((X.shape[1], block)), np.empty((n_words, block), np.uint64)
+    scaled, distance = np.empty((X.shape[1], block)), np.empty(block)
     for start in range(0, len(X), block):
         n = min(block, len(X) - start)
         out = scores[start : start + n]
@@ -164,6 +170,15 @@ def scores_of(X, forest, scores):
             for i in range(n):
                 x = cells[k, i] = X[start + i, k]
                 out[i] += 0.0 if isnan(x) else (x - mean[k]) * slope[k]
+                scaled[k, i] = 0.0 if isnan(x) or width[k] == 0.0 else (x - mean[k]) * width[k]
+        for landmark in range(len(landmarks)):
+            distance[:n] = 0.0
+            for k in range(X.shape[1]):
+                at, row = landmarks[landmark, k], scaled[k]
+                for i in range(n):
+                    distance[i] += abs(row[i] - at)
+            for i in range(n):
+                out[i] += similarity[landmark] * exp(-distance[i])
         first = 0
         for tree in range(len(size)):
             bits[:] = ALL_BITS

@@ -50,5 +50,6 @@ def unscaled(forest: dict[str, Array], exponents: Array) -> dict[str, Array]:
     return forest | {
         "mean": np.ldexp(forest["mean"], -exponents),
         "slope": np.ldexp(forest["slope"], exponents),
+        "width": np.ldexp(forest["width"], exponents),
         "value": np.ldexp(forest["value"], -of_splits),
     }

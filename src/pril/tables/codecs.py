@@ -1,4 +1,4 @@
-"""The two formats of a stream: how rows are read, and how answers are written."""
+"""The two formats of a stream, JSON and CSV: lines to cells, and answers to lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -33,11 +34,11 @@ from pril.tables.text import LONGEST_ROW, TOO_LONG
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pril.tables.row_encoder import Cells
+
     Array = NDArray[Any]
 
 NAME = "<stdin>"
-
-Cells = list[tuple[Any, ...]]  # of each row: the columns in their order, then the id
 
 
 class StreamOptions(NamedTuple):
@@ -62,34 +63,49 @@ class Answers(NamedTuple):
     chances: Array | None
 
 
-class StreamFormat(ABC):
+class Codec(ABC):
     """How lines of a stream become cells, and how answers become lines.
 
     Answers are written by a form, a line with %s in place of each cell.
     """
 
     no_key = ""  # what an answer has in place of an id that is missing
+    n_before = 0  # lines before the first row
+    style_note: dict[str, str] | None = None  # of CSV
     _form: str  # of an answer
     _refusal: str  # of the answer to a bad line
 
     def __init__(
-        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
+        self, classes: Array, features: list[str], labels: tuple[str, ...], options: StreamOptions
     ) -> None:
-        """Prepare to read columns; those of labels come after those that are needed."""
         self._keys = [] if options.key is None else [options.key]
+        self._labels = labels
         self._style = options.style
-        self.use_columns(columns, n_needed)
+        self.features: list[str] = []
+        self.use_columns(features)
         self._classes = [self.write(ranking.plain(name)) for name in classes]
         self._write_forms(classes, options)
 
-    def use_columns(self, columns: list[str], n_needed: int) -> None:
-        """Read other columns from now on."""
-        self._columns = [*columns, *self._keys]
-        self._needed = [*columns[:n_needed], *self._keys]
+    def use_columns(self, features: list[str]) -> None:
+        """Read these columns from now on, then those of labels, then the id."""
+        self.features = features
+        self._columns = [*features, *self._labels, *self._keys]
 
     @abstractmethod
     def new_columns(self, line: bytes, known: Collection[str]) -> dict[str, str]:
         """Return what the columns of a line hold that are not known; not those that are missing."""
+
+    @abstractmethod
+    def read(self, lines: list[bytes]) -> Cells:
+        """Return the cells of whole lines, and perhaps others after them."""
+
+    @abstractmethod
+    def numbers(self, rows: Cells, names: list[str]) -> Array:
+        """Return cells as a matrix of floats."""
+
+    @abstractmethod
+    def column(self, cells: list[Any], name: str, kind: pa.DataType) -> pa.Array:
+        """Return cells as a column."""
 
     @abstractmethod
     def _write_forms(self, classes: Array, options: StreamOptions) -> None:
@@ -111,13 +127,19 @@ class StreamFormat(ABC):
         """Return the id as it is written in the answer."""
         return self.write(cell)
 
+    def keys(self, rows: Cells) -> list[str]:
+        """Return the ids of rows as they are written in the answers."""
+        at = len(self._columns) - 1
+        return [self.key(row[at], t) for t, row in enumerate(rows)] if self._keys else []
+
     def answer(self, answers: Answers) -> bytes:
         """Return the lines that answer some rows."""
-        classes, form = self._classes, self._form
+        classes = self._classes
         numbers = [answers.score, *(() if answers.chances is None else answers.chances.T)]
         said = [[classes[r] for r in answers.rank.tolist()], *map(self._numerals, numbers)]
         columns = [*([answers.keys] if self._keys else []), *said]
-        return self._encoded("".join([form % row for row in zip(*columns, strict=True)]))
+        cells = tuple(chain.from_iterable(zip(*columns, strict=True)))
+        return self._encoded(self._form * len(answers.rank) % cells)
 
     def _numerals(self, numbers: Array) -> list[Any]:
         """Return numbers as an answer writes them."""
@@ -136,16 +158,16 @@ class StreamFormat(ABC):
         return self._encoded(self._refusal % cells)
 
 
-class JsonRows(StreamFormat):
+class JsonCodec(Codec):
     """One JSON object in each line, in and out."""
 
     no_key = "null"
     _decode: Callable[[bytes], Any] | None = None
     _n_keys = 0
 
-    def use_columns(self, columns: list[str], n_needed: int) -> None:
-        """Read other columns from now on."""
-        super().use_columns(columns, n_needed)
+    def use_columns(self, features: list[str]) -> None:
+        """Read these columns from now on, then those of labels, then the id."""
+        super().use_columns(features)
         self._decode = None
 
     def new_columns(self, line: bytes, known: Collection[str]) -> dict[str, str]:
@@ -233,24 +255,25 @@ class JsonRows(StreamFormat):
             raise RowError("X", row, f"not UTF-8: {shown(bytes(cell))}") from None
 
 
-class CsvRows(StreamFormat):
+class CsvCodec(Codec):
     """CSV with a header, in and out; a row is one line."""
 
     _names: tuple[str, ...] = ()  # of the columns, as in the header
 
     def __init__(
-        self, classes: Array, columns: list[str], n_needed: int, options: StreamOptions
+        self, classes: Array, features: list[str], labels: tuple[str, ...], options: StreamOptions
     ) -> None:
         if "\n".encode(options.style.encoding) != b"\n":
             reason = "lines do not end as in ASCII, so a stream cannot be split into rows"
             raise TableError(
                 f"{NAME}: in the encoding {options.style.encoding} {reason}", hint="encoding"
             )
-        super().__init__(classes, columns, n_needed, options)
+        self.style_note = options.style.to_note()
+        super().__init__(classes, features, labels, options)
 
-    def use_columns(self, columns: list[str], n_needed: int) -> None:
-        """Read other columns from now on."""
-        super().use_columns(columns, n_needed)
+    def use_columns(self, features: list[str]) -> None:
+        """Read these columns from now on, then those of labels, then the id."""
+        super().use_columns(features)
         self._find_columns()
 
     def _find_columns(self) -> None:
@@ -292,10 +315,11 @@ class CsvRows(StreamFormat):
             raise TableError(f"{NAME}: the header is {error.reason}", error.hint) from None
         if len(set(names)) < len(names):
             raise TableError(f"{NAME}: the header names a column twice: {', '.join(names)}")
-        for name in self._needed:
+        for name in (*self.features, *self._keys):
             if name not in names:
                 raise TableError(f"{NAME}: {no_column(name, names)}")
         self._names = tuple(names)
+        self.n_before = lines.count(b"\n") - rest.count(b"\n")
         self._find_columns()
         return self._encoded(f"{self._header}\n"), rest
 

@@ -1,0 +1,166 @@
+"""Where boosters start: linear scores of the features and, if the rows are few, of landmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from pril.core.rows import batches
+from pril.features import LandmarkFeatures
+from pril.learners.boosting.trees import MOST_KEPT
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from numpy.typing import NDArray
+
+    from pril.learners.boosting.passes import Rows
+
+    Array = NDArray[Any]
+
+LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
+LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
+GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
+
+
+class Start(NamedTuple):
+    """Linear models, one for each fold, which has not seen it."""
+
+    slope: Array  # (features,), the mean of the models
+    centre: float  # the mean of their thresholds
+    theta: Array  # (K - 1,), their thresholds, centred
+    scores: Array  # (folds, n), centred
+
+
+class Starts:
+    """Linear models of the features, and of landmark features.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Features.
+    categories : list of int
+        Features that are no numbers.
+    rows : Rows
+        Labels, weights and folds.
+    order : ndarray of shape (n_samples,)
+        The order in which the models learn.
+    learner : callable
+        Makes an unfitted `OrderedLogit`.
+    pool : ThreadPoolExecutor
+        Learns several models at once.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        categories: list[int],
+        rows: Rows,
+        order: Array,
+        learner: Callable[[], Any],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.rows, self.order, self.learner, self.pool = rows, order, learner, pool
+        scaler = StandardScaler(copy=False)
+        with np.errstate(all="ignore"):
+            for batch in batches(len(X), 1 << 16):
+                scaler.partial_fit(X[batch])
+        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
+        scaler.scale_[categories] = np.inf
+        self.mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
+        self.scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
+
+        def standardised(some: Array) -> Array:
+            Z: Array = np.nan_to_num(scaler.transform(X[some]), copy=False)
+            return Z
+
+        def centred(some: slice) -> Array:
+            rows: Array = np.nan_to_num(X[some] - self.mean)
+            return rows
+
+        self.models = [self._learn(standardised, centred, self.scale)]
+        self.width = np.where(varies, GAMMA / max(varies.sum(), 1) / self.scale, 0.0)
+        self.landmarks: LandmarkFeatures | None = None
+        if len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS and varies.any():
+            Z = standardised(np.arange(len(X)))
+            self.landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
+            self.landmarks.fit(Z[order])  # the order of the rows must not matter
+            mapped = self.landmarks.transform(Z)
+            self.models.append(self._learn(mapped.__getitem__, mapped.__getitem__, 1.0, cross=True))
+        del self.rows, self.order  # memory is scarce
+
+    def _learn(
+        self,
+        learned: Callable[[Array], Array],
+        scored: Callable[[slice], Array],
+        scale: Array | float,
+        *,
+        cross: bool = False,
+    ) -> Start:
+        """Learn a model for each fold from features of rows, and score other features of them.
+
+        Landmark models fit the rows that they have seen so well that trees could not learn from
+        what is left. So they are crossed: each row of another fold is scored by a model that has
+        not seen this fold either.
+        """
+        fold, group, n_folds = self.rows.fold, self.rows.group, int(self.rows.fold.max()) + 1
+
+        def learn(left_out: tuple[int, ...]) -> tuple[Array, Array]:
+            """Return slopes and thresholds of a model that has not seen some folds."""
+            some = self.order[~np.isin(fold[self.order], left_out)]
+            model = self.learner()
+            model.fit(learned(some), self.rows.ends[group[some]], self.rows.weight[some])
+            return model.coef_ / scale, model.thresholds_
+
+        few = len(fold) <= MOST_KEPT  # each model copies its rows
+        every = (self.pool.map if few else map)(learn, ((j,) for j in range(n_folds)))
+        slopes, cuts = map(np.array, zip(*every, strict=True))
+        centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
+        scores = np.empty((n_folds, len(fold)), dtype=np.float32)
+        for batch in batches(len(fold), 1 << 16):
+            scores[:, batch] = (scored(batch) @ slopes.T - centres).T
+        pairs = list(combinations(range(n_folds), 2)) if cross and n_folds > 2 else []
+        for pair, (slope, cut) in zip(pairs, self.pool.map(learn, pairs), strict=True):
+            centre = cut.sum() / max(len(cut), 1)
+            for one, other in (pair, pair[::-1]):
+                some = np.flatnonzero(fold == other)
+                scores[one, some] = learned(some) @ slope - centre
+        theta = (cuts - centres[:, np.newaxis]).mean(axis=0)
+        return Start(slopes.mean(axis=0), centres.mean(), theta, scores)
+
+    @property
+    def theta(self) -> Array:
+        """Centred thresholds, the mean of all models."""
+        theta: Array = np.mean([model.theta for model in self.models], axis=0)
+        return theta
+
+    def held_out(self, fold: Array) -> Array:
+        """Return scores of each row by models that have not seen it; of shape (n, kinds)."""
+        every = np.arange(len(fold))
+        return np.column_stack([model.scores[fold, every] for model in self.models])
+
+    def mixed(self, mix: Array) -> tuple[Array, float, dict[str, Array]]:
+        """Return weighted sums of the models: scores, centre, and arrays of a forest."""
+        plain, d = self.models[0], len(self.mean)
+        scores, slope, centre = plain.scores, mix[0] * plain.slope, mix[0] * plain.centre
+        scores *= np.float32(mix[0])  # in place: memory is scarce
+        points, similarity = np.empty((0, d)), np.empty(0)
+        if self.landmarks is not None:
+            other = self.models[1]
+            scores += np.float32(mix[1]) * other.scores
+            slope += mix[1] * other.slope[:d] / self.scale
+            similarity, offset = self.landmarks.kernel_weights(mix[1] * other.slope[d:])
+            points = self.landmarks.gamma * self.landmarks.landmarks_
+            centre += mix[1] * other.centre + offset
+        arrays = {
+            "mean": self.mean,
+            "slope": slope,
+            "width": self.width,
+            "landmarks": points,
+            "similarity": similarity,
+        }
+        return scores, centre, arrays
