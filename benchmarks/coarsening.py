@@ -21,10 +21,11 @@ import statsmodels.api as sm
 from mord import LogisticAT
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from pril import OrderedBoosting, OrderedLogit
+from pril import PRIL, LandmarkFeatures, OrderedBoosting, OrderedLogit
 from pril.labels import make_intervals
 from quality import FIFTHS, comparison_sets, measure
 from workloads import table
@@ -152,11 +153,20 @@ WAYS = {
     "three raters": three_raters,
     "fixed pairs": fixed_pairs,
 }
+
+
+def landmark_logit(**options):
+    """Return an ordered logit on landmark features."""
+    return make_pipeline(LandmarkFeatures(random_state=0), OrderedLogit(**options))
+
+
 LEARNERS = {
     "boosting": (OrderedBoosting, {}),
     "boosting, at random": (OrderedBoosting, {"coarsening": "random"}),
     "logit": (OrderedLogit, {}),
     "logit, at random": (OrderedLogit, {"coarsening": "random"}),
+    "landmarks": (landmark_logit, {}),
+    "PRIL": (PRIL, {}),
 }
 
 

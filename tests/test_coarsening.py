@@ -248,7 +248,8 @@ def test_at_random_has_no_shares():
 @pytest.mark.filterwarnings("ignore:no label is exact")
 @pytest.mark.parametrize("learner", [OrderedLogit(), OrderedBoosting(max_iter=1, n_folds=2)])
 def test_rows_of_a_class_are_all_given_its_bracket(learner):
-    X, y = np.random.default_rng(0).normal(size=(60, 1)), np.arange(60) % 5
+    y = np.arange(100) % 5
+    X = (y - 2.0 + np.random.default_rng(0).normal(size=100))[:, np.newaxis]
     ends = np.array([(0, 1), (0, 1), (2, 4), (2, 4), (2, 4)])[y]
     table = learner.set_params(classes=range(5), random_state=0).fit(X, ends).coarsening_.table
     assert list(table) == [(0, 1), (2, 4)]

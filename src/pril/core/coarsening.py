@@ -115,7 +115,7 @@ class Coarsening:
             return "raters add the classes on both sides"
         more, less = ("up", "down") if up >= down else ("down", "up")
         ratio = max(up, down) / max(min(up, down), TINY)
-        if ratio > 20:
+        if ratio > 10:
             return f"raters go {more}, hardly ever {less}"
         if ratio < 1.15:
             return "raters go up as often as down"
