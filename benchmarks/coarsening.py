@@ -210,6 +210,8 @@ def show(results, learners, ways, shares):
         baseline = f"{learner}, at random"
         compared = [("", None), *([(" over at random", baseline)] if baseline in learners else [])]
         for k, name in enumerate(("error", "log-loss")):
+            if np.isnan(results[0][learner, ways[0], shares[0]][0][k]):
+                continue  # PRIL has no probabilities
             for title, other in compared:
                 print(f"### {learner}: {name}{title}, by share of exact labels\n")
                 lines = []
