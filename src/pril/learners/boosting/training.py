@@ -82,17 +82,12 @@ class Training:
         model, n_jobs = self.model, min(effective_n_jobs(self.model.n_jobs), self.n_boosters)
         # Threads of OpenMP and BLAS wait by spinning: it takes seconds where processors are busy.
         with threadpool_limits(1), ThreadPoolExecutor(n_jobs) as pool:
-            learner = partial(
-                OrderedLogit,
-                classes=np.arange(self.kinds.n_classes),
-                trust=model.trust,
-                coarsening=model.coarsening,
-                random_state=0,
-            )
-            numbers = [int(k) for k in model.categories_]
-            starts = Starts(self.X, numbers, self.rows, self.order, learner, pool)
+            starts = self._starts(pool, model.coarsening)
+            knowledge, mix, evidence = self._choose(starts, model.coarsening)
+            if knowledge.mechanism.name == "random" and starts.used_offsets:
+                starts = self._starts(pool, "random")  # what was assumed there was wrong
+                knowledge, mix, _ = self._choose(starts, "random")
             del self.order  # memory is scarce
-            knowledge, mix, evidence = self._choose(starts)
             self._warn_of_ends(knowledge.mechanism)
             self.scores, centre, linear = starts.mixed(mix)
             del starts
@@ -137,6 +132,18 @@ class Training:
             ),
         }
 
+    def _starts(self, pool: ThreadPoolExecutor, coarsening: Any) -> Starts:
+        """Return linear models to start from, which assume this of ranges."""
+        learner = partial(
+            OrderedLogit,
+            classes=np.arange(self.kinds.n_classes),
+            trust=self.model.trust,
+            coarsening=coarsening,
+            random_state=0,
+        )
+        categories = [int(k) for k in self.model.categories_]
+        return Starts(self.X, categories, self.rows, self.order, learner, pool)
+
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():
             warnings.warn(
@@ -162,9 +169,9 @@ class Training:
 
     # --- What held-out scores show ---
 
-    def _choose(self, starts: Starts) -> tuple[Knowledge, Array, float | None]:
+    def _choose(self, starts: Starts, asked: str) -> tuple[Knowledge, Array, float | None]:
         """Return what to start with, weights of the starts, and the evidence for offsets."""
-        asked, spread = self.model.coarsening, self.kinds.spread(self.weights)
+        spread = self.kinds.spread(self.weights)
         certain = np.ones_like(self.doubt)
         scores, theta = starts.held_out(self.rows.fold), starts.theta
         names = candidates(asked, self.kinds, self.weights)
