@@ -650,7 +650,7 @@ class Pril(NamedTuple):
     skip_correct: bool
 
 
-class WidrowHoff(NamedTuple):
+class LeastSquares(NamedTuple):
     """A step along the residual to the nearest end of the interval, in ranks 1..K."""
 
     rate: float
@@ -687,7 +687,7 @@ def _squared_always(rule, rows, t):
 
 
 squared_length = on_type(
-    {WidrowHoff: _squared_if_normalized, Likelihood: _squared_always}, default=_squared_unused
+    {LeastSquares: _squared_if_normalized, Likelihood: _squared_always}, default=_squared_unused
 )
 
 
@@ -1236,7 +1236,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
 step = on_type(
     {
         Pril: _step_pril,
-        WidrowHoff: _step_widrow_hoff,
+        LeastSquares: _step_widrow_hoff,
         Multiclass: _step_multiclass,
         Likelihood: _step_likelihood,
     }

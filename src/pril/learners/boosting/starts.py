@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pril.learners.boosting.passes import Rows
+    from pril.learners.boosting.compiled import Rows
 
     Array = NDArray[Any]
 
