@@ -33,7 +33,7 @@ from pril import (
 )
 from pril.core.coarsening import Coarsening
 from pril.labels import make_intervals
-from pril.learners.boosting import compiled, starts, trees
+from pril.learners.boosting import compiled, cross_fitting, starts, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
