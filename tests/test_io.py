@@ -1199,21 +1199,31 @@ def test_parameters_of_a_kernel_are_numbers(files, spot, value):
     assert "kernel_params" in message
 
 
-def test_too_little_memory_is_no_damage(spot):
-    """A real limit on this process, below what the file takes."""
-    resource = pytest.importorskip("resource")
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
+LOAD_WITHIN = """
+import resource, sys
+from pathlib import Path
+import pril
+pril.load(sys.argv[1])  # so that all is imported and compiled
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 22), resource.RLIM_INFINITY))
+try:
+    pril.load(sys.argv[2])
+except MemoryError:
+    print("too little memory")
+"""
+
+
+def test_too_little_memory_is_no_damage(files, spot):
+    """A real limit on a process of its own, which has no memory of other tests to spare."""
+    pytest.importorskip("resource")
+    if not Path("/proc/self/statm").exists():
         pytest.skip("the size of a process is not known here")
     pril.save(pril.PRIL(max_iter=1).fit(np.ones((2, 1 << 20)), [1, 2]), spot)
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    size = int(statm.read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 22), before[1]))
-    try:
-        with pytest.raises(MemoryError):
-            pril.load(spot)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+    small = spot.with_name("small.pril")
+    small.write_bytes(files["PRIL"])
+    given = [sys.executable, "-c", LOAD_WITHIN, str(small), str(spot)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert done.stdout == "too little memory\n", done.stderr
     assert pril.load(spot).n_features_in_ == 1 << 20
 
 

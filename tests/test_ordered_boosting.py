@@ -33,7 +33,7 @@ from pril import (
 )
 from pril.core.coarsening import Coarsening
 from pril.labels import make_intervals
-from pril.learners.boosting import passes, starts, training, trees
+from pril.learners.boosting import compiled, cross_fitting, starts, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -423,8 +423,8 @@ def test_trees_say_what_lightgbm_says(leaves):
     scores = np.empty(len(rows))
     linear = dict.fromkeys(("mean", "slope", "width"), np.zeros(4))
     none = {"landmarks": np.empty((0, 4)), "similarity": np.empty(0)}
-    forest = passes.Forest(**linear, **none, **arrays)
-    passes.scores_of(rows, forest, scores)
+    forest = compiled.Forest(**linear, **none, **arrays)
+    compiled.scores_of(rows, forest, scores)
     np.testing.assert_allclose(scores, booster.predict(rows), atol=1e-12)
 
 
@@ -590,7 +590,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(model):
 
 
 def test_progress(capsys, monkeypatch):
-    monkeypatch.setattr(training, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(cross_fitting, "PROGRESS_SECONDS", 0.0)
     X, y, _ = table(100)
     OrderedBoosting(max_iter=3, random_state=0, verbose=1).fit(X, y)
     lines = capsys.readouterr().out.splitlines()

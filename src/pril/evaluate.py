@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state, indexable
 
 from pril.core import learning, ranking
-from pril.core.classifier import OrdinalClassifier, by_class, naming_rows
+from pril.core.classifier import OrdinalLearner, by_class, naming_rows
 from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
@@ -109,7 +109,7 @@ def progressive(
     >>> progress.running_loss
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
-    if isinstance(estimator, OrdinalClassifier) and not isinstance(estimator, OnlineClassifier):
+    if isinstance(estimator, OrdinalLearner) and not isinstance(estimator, OnlineClassifier):
         raise InputTypeError(
             f"{type(estimator).__name__} learns all rows at once, and cannot predict each before "
             "it is learned: use OrderedLogit"

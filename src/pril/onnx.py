@@ -37,7 +37,7 @@ from pril.core.classifier import ProbabilityMixin, ThresholdMixin, check_ready
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
-from pril.learners.boosting.passes import MISSING_LEFT, Forest
+from pril.learners.boosting.compiled import MISSING_LEFT, Forest
 from pril.ranges import PredictionRanges
 
 __all__ = ["register", "to_onnx"]

@@ -167,32 +167,32 @@ def unchanged_on_failure(estimator: Any) -> Iterator[dict[str, Any]]:
 # --- Rating rows ---------------------------------------------------------------------------------
 
 
-def rows_to_rate(model: OrdinalClassifier, X: Any) -> Any:
+def rows_to_rate(model: OrdinalLearner, X: Any) -> Any:
     """Return the rows of X, checked, for a learner that can rate them."""
     check_ready(model)
     return model.engine.read(model, X, reset=False, min_rows=1)
 
 
-def check_ready(model: OrdinalClassifier) -> None:
+def check_ready(model: OrdinalLearner) -> None:
     """Refuse a learner that has not learned, or whose parameters do not fit what it learned."""
     if not hasattr(model, "memory_"):
         check_is_fitted(model)  # slow
     model.check_parameters()
 
 
-def rate(model: OrdinalClassifier, X: Any) -> Ratings:
+def rate(model: OrdinalLearner, X: Any) -> Ratings:
     """Return ranks and scores of the rows of X, and the thresholds, as they are reported."""
     return rate_rows(model, rows_to_rate(model, X))
 
 
-def rate_rows(model: OrdinalClassifier, rows: Any) -> Ratings:
+def rate_rows(model: OrdinalLearner, rows: Any) -> Ratings:
     """Return ranks and scores of rows that have been checked."""
     ratings: Ratings = model.engine.rate(model.memory_, rows)
     return ratings
 
 
 def rate_in_batches(
-    model: OrdinalClassifier,
+    model: OrdinalLearner,
     rows: Any,
     answer: Callable[[Ratings, slice], Array],
     width: int = 1,
@@ -222,7 +222,7 @@ def by_class(order: Array, columns: Array) -> Array:
     return columns if is_sorted else columns[..., ranks]
 
 
-class OrdinalClassifier(ClassifierMixin, BaseEstimator, ABC):
+class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
     """What every learner has: an engine, what the engine has learned, and predictions."""
 
     classes: ArrayLike | None

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning
-from pril.core.classifier import OrdinalClassifier, aside, unchanged_on_failure
+from pril.core.classifier import OrdinalLearner, aside, unchanged_on_failure
 from pril.core.docs import filled
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
@@ -35,7 +35,7 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class OnlineClassifier(OrdinalClassifier):
+class OnlineClassifier(OrdinalLearner):
     """What all online learners share: `fit` in passes over the rows, and `partial_fit`.
 
     Its docstring describes what learners share: they name it, as in ``%(classes max_iter)``.

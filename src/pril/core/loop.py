@@ -31,6 +31,7 @@ import logging
 from collections.abc import Callable
 from math import copysign, exp, expm1, inf, isfinite, sqrt
 from math import log as ln
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,6 +139,9 @@ def _prefetch_compiled(array, i):
 # --- Views of flat arrays ------------------------------------------------------------------------
 
 
+value_of = methodcaller("_getvalue")  # of a proxy: how numba's own extensions end
+
+
 def _view(context, builder, kind, flat, start, shape):
     """Return code that makes a view of a part of a flat array; numba's own takes ten times as much.
 
@@ -155,7 +159,7 @@ def _view(context, builder, kind, flat, start, shape):
         itemsize=size,
         meminfo=None,
     )
-    return view._getvalue()
+    return value_of(view)
 
 
 def _matrix_view(readonly: bool) -> Callable[..., Any]:
@@ -650,7 +654,7 @@ class Pril(NamedTuple):
     skip_correct: bool
 
 
-class WidrowHoff(NamedTuple):
+class LeastSquares(NamedTuple):
     """A step along the residual to the nearest end of the interval, in ranks 1..K."""
 
     rate: float
@@ -687,7 +691,7 @@ def _squared_always(rule, rows, t):
 
 
 squared_length = on_type(
-    {WidrowHoff: _squared_if_normalized, Likelihood: _squared_always}, default=_squared_unused
+    {LeastSquares: _squared_if_normalized, Likelihood: _squared_always}, default=_squared_unused
 )
 
 
@@ -1237,7 +1241,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
 step = on_type(
     {
         Pril: _step_pril,
-        WidrowHoff: _step_widrow_hoff,
+        LeastSquares: _step_widrow_hoff,
         Multiclass: _step_multiclass,
         Likelihood: _step_likelihood,
     }

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from pril.core.classifier import OrdinalClassifier
+from pril.core.classifier import OrdinalLearner
 from pril.errors import InputTypeError
 
 
@@ -28,7 +28,7 @@ class Parts(NamedTuple):
             wrappers.append(part)
             steps += [pair for pair in _steps_of(part)[:-1] if _does_something(pair[1])]
             part = inner
-        if not isinstance(part, OrdinalClassifier):
+        if not isinstance(part, OrdinalLearner):
             raise InputTypeError(
                 "a model must be a learner of pril, or a Pipeline that ends in one, got "
                 f"{type(part).__name__}"

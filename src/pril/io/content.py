@@ -1,7 +1,7 @@
 """The content of a file: models, as values of a header, arrays and estimators of other libraries.
 
-`Writer.value` and `Reader.value` walk over it, from a value to those inside it. At an estimator of
-ours, both follow its description in `schema`.
+`ContentWriter.value` and `ContentReader.value` walk over it, from a value to those inside it. At an
+estimator of ours, both follow its description in `schema`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pril.errors import InputError, InputTypeError, shown
 from pril.io import header
 from pril.io.archive import DTYPES
 from pril.io.header import Arrays, LabelsNode, Node, convert, is_csr, type_name, wrong
-from pril.io.schema import TYPES, Labels, Type, build, check_kind
+from pril.io.schema import TYPES, LabelArray, Type, build, check_kind
 
 
-class Writer:
+class ContentWriter:
     """Turns values of Python into values of a header; keeps what belongs beside it."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Writer:
     def _fields(self, values: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
         return {
             name.strip("_"): LabelsNode.of(value)
-            if value is not None and isinstance(kinds.get(name), Labels)
+            if value is not None and isinstance(kinds.get(name), LabelArray)
             else self.value(value)
             for name, value in values.items()
         }
@@ -104,7 +104,7 @@ class StandIn:
     fit = transform = predict = get_params
 
 
-class Reader:
+class ContentReader:
     """Checks values of a header and turns them into values of Python; `at` is the place of one."""
 
     def __init__(self, members: dict[str, bytes], foreign: list[Any] | None = None) -> None:

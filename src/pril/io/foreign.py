@@ -20,7 +20,7 @@ from sklearn.model_selection import KFold
 from pril.core.scikit import score_function
 from pril.errors import InputError
 from pril.io import archive
-from pril.io.content import Reader, Writer
+from pril.io.content import ContentReader, ContentWriter
 from pril.io.header import EstimatorNode, to_plain, type_name
 from pril.io.schema import TYPES
 
@@ -54,9 +54,9 @@ def _check_inside(objects: list[Any]) -> None:
             continue
         seen.add(id(item))
         if type(item).__name__ in TYPES:
-            writer = Writer()
+            writer = ContentWriter()
             if isinstance(node := writer.value(item), EstimatorNode):
-                Reader(writer.arrays).content(to_plain(node))
+                ContentReader(writer.arrays).content(to_plain(node))
         if isinstance(item, dict):
             rest.extend(item.values())
         elif isinstance(item, list | tuple | set):

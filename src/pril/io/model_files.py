@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pril import __version__
 from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug
 from pril.io import archive
-from pril.io.content import Reader, Writer
+from pril.io.content import ContentReader, ContentWriter
 from pril.io.header import Header, from_json, to_json
 from pril.io.replacing import remove_leftovers as remove_leftovers
 from pril.io.replacing import replace_file as replace_file
@@ -165,7 +165,7 @@ def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -
     if kind == "model":
         _check_fitted(content)
     try:
-        writer = Writer()
+        writer = ContentWriter()
         value = writer.value(content)
         libraries = (*LIBRARIES, "skops") if writer.foreign else LIBRARIES
         header = Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
@@ -214,7 +214,7 @@ def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
     with _as_damage(path):
         if n_foreign:
             foreign = _with_skops().unpack(members[FOREIGN], n_foreign)
-            content = Reader(_arrays(members), foreign).content(header.content)
+            content = ContentReader(_arrays(members), foreign).content(header.content)
         if kind == "model":
             _check_fitted(content)
     return content, _about(content, header)
@@ -229,7 +229,7 @@ def _check(members: dict[str, bytes]) -> tuple[Header, Any, int]:
 
     Something else stands for the foreign steps: they are not built before all is checked.
     """
-    header, reader = from_json(members[HEADER]), Reader(_arrays(members))
+    header, reader = from_json(members[HEADER]), ContentReader(_arrays(members))
     content, n_foreign = reader.content(header.content), reader.n_foreign
     if (FOREIGN in members) != (n_foreign > 0):
         reason = "there must be a foreign.skops if it is not 0, and only then"

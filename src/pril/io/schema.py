@@ -92,7 +92,7 @@ class Numbers(Struct, frozen=True):
             raise InputError(f"{at} must be at least {self.low}")
 
 
-class Rows(Struct, frozen=True):
+class RowArray(Struct, frozen=True):
     """Rows: dense, sparse or, if allowed, their positions among the rows of `fit`."""
 
     positions: bool = False
@@ -112,7 +112,7 @@ class Rows(Struct, frozen=True):
             Numbers("rows features", floats, any_order=True).check(value, at, sizes)
 
 
-class Labels(Struct, frozen=True):
+class LabelArray(Struct, frozen=True):
     """Different numbers, strings or ranges of numbers, or None; those of features are strings."""
 
     of: str
@@ -186,16 +186,16 @@ def build(kind: Any, parameters: dict[str, Any]) -> Any:
 
 # --- Learners ------------------------------------------------------------------------------------
 
-FEATURES = {"n_features_in_": Count("features"), "feature_names_in_": Labels("features")}
+FEATURES = {"n_features_in_": Count("features"), "feature_names_in_": LabelArray("features")}
 LEARNED: dict[str, Any] = {
-    "order_": Labels("classes", required=True),
+    "order_": LabelArray("classes", required=True),
     **FEATURES,
     "n_iter_": Size | None,
     "learned_with_": dict[str, Any],
     "memory_": Any,  # which `Memory.of` checks against the layout
 }
 SUPPORT = {
-    "rows": Rows(positions=True),
+    "rows": RowArray(positions=True),
     "coef": Numbers("rows"),
     "sums": Numbers("rows"),
     "source": Numbers("rows", dtypes="int64", low=0),
@@ -273,7 +273,7 @@ def _check_boosting(learner: Any, at: str) -> None:
 
 def _learner(name: str, module: str, learned: Any = LEARNED, check: Any = _check_learner) -> Type:
     dropped = ("_metadata_request",)  # what metadata routing asks for
-    return Type(name, module, learned, {"classes": Labels("classes")}, dropped, check)
+    return Type(name, module, learned, {"classes": LabelArray("classes")}, dropped, check)
 
 
 # --- Transformers and wrappers -------------------------------------------------------------------
@@ -330,7 +330,7 @@ TYPES = {
             "OrderedBoosting",
             "pril.learners.ordered_boosting",
             {
-                "order_": Labels("classes", required=True),
+                "order_": LabelArray("classes", required=True),
                 **FEATURES,
                 "n_iter_": Size,
                 "validation_loss_": Numbers("rounds"),
@@ -363,7 +363,7 @@ TYPES = {
             "pril.features",
             {
                 **FEATURES,
-                "landmarks_": Rows(),
+                "landmarks_": RowArray(),
                 "learned_with_": {"kernel": str, "gamma": float},
                 "projection_": Numbers("rows rows"),
                 "offset_": Numbers("rows"),

@@ -34,7 +34,7 @@ class Points(NamedTuple):
     X: Any
 
 
-class Block(NamedTuple):
+class KernelBatch(NamedTuple):
     """Some of the rows of a call, to be learned together."""
 
     X: Any
@@ -180,7 +180,7 @@ class KernelEngine(NamedTuple):
             else:
                 chosen, X = order[part], taken(batch.rows.X, order[part])
             source = memory.origin + chosen
-            block = Block(
+            block = KernelBatch(
                 X=X,
                 own=source if self.is_precomputed else X,
                 source=source,
@@ -219,7 +219,7 @@ class KernelEngine(NamedTuple):
 
         return fused if fused.works() else None
 
-    def _learn_block(self, memory: Support, block: Block) -> Support:
+    def _learn_block(self, memory: Support, block: KernelBatch) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
         n = len(block.source)
         gram = loop.Gram(
@@ -237,7 +237,9 @@ class KernelEngine(NamedTuple):
         new = np.flatnonzero((gram.since >= 0) & (block.places < 0))
         return memory.add(taken(block.own, new), coef[new], sums[new], block.source[new])
 
-    def _learn_block_within_budget(self, memory: Support, block: Block, budget: int) -> Support:
+    def _learn_block_within_budget(
+        self, memory: Support, block: KernelBatch, budget: int
+    ) -> Support:
         """Learn from a block within a budget: dropping a support row changes all later scores.
 
         Only rows of the block, and as many others with the smallest coefficients, can be dropped.
@@ -274,13 +276,13 @@ class KernelEngine(NamedTuple):
         oldest_first = np.argsort(since, kind="stable")
         return memory.keep(oldest_first[np.count_nonzero(since < 0) :])
 
-    def _scores(self, memory: Support, block: Block, coef: Any) -> Array:
+    def _scores(self, memory: Support, block: KernelBatch, coef: Any) -> Array:
         """Return the scores of a block under some coefficients of the support rows."""
         rows, coef = memory.rows[: len(memory.source), ...], coef[: len(memory.source)]
         return to_numpy(self.kernel.scores(block.X, rows, coef, self.n_jobs))
 
     def _run(
-        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: Block
+        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: KernelBatch
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base

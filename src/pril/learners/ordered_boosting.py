@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from pril.core import ranking
 from pril.core.classifier import (
-    OrdinalClassifier,
+    OrdinalLearner,
     ProbabilityMixin,
     ThresholdMixin,
     check_ready,
@@ -24,8 +24,8 @@ from pril.core.coarsening import Coarsening
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
+from pril.learners.boosting.cross_fitting import Training
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
-from pril.learners.boosting.training import Training
 from pril.learners.ordered_logit import MOST_CLASSES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalClassifier):
+class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     """Gradient boosting that learns from ranges: the lowest error on most tables.
 
     The model is that of `OrderedLogit`, but its score f is the sum of a linear model and boosted

@@ -90,8 +90,8 @@ class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
         self.normalize = normalize
         self.fit_intercept = fit_intercept
 
-    def _rule(self) -> loop.WidrowHoff:
-        return loop.WidrowHoff(float(self.rate), bool(self.normalize))
+    def _rule(self) -> loop.LeastSquares:
+        return loop.LeastSquares(float(self.rate), bool(self.normalize))
 
     def _geometry(self) -> loop.FixedThresholds:
         return loop.FixedThresholds()

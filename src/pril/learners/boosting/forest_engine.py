@@ -12,7 +12,7 @@ from pril.core.loop import Csr, Dense
 from pril.core.rows import check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
 from pril.errors import InputTypeError, RowError
-from pril.learners.boosting import passes
+from pril.learners.boosting import compiled
 from pril.learners.boosting.categories import encoded
 from pril.learners.boosting.scaling import LARGEST
 
@@ -29,12 +29,12 @@ class BoostedTrees(NamedTuple):
     ends: Array  # (kinds, 2), the lowest and the highest rank of each kind of range
     chances: Array  # (kinds, K), P(range | class); 1 for exact labels
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
-    forest: passes.Forest
+    forest: compiled.Forest
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
         """Return what `to_plain` gave."""
-        return cls(**{**plain, "forest": passes.Forest(**plain["forest"])})
+        return cls(**{**plain, "forest": compiled.Forest(**plain["forest"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
@@ -85,7 +85,7 @@ class ForestEngine(NamedTuple):
         """Return ranks and scores of rows."""
         _, cut, _ = self.parameters(memory)
         scores = np.empty((len(rows.X), 1))
-        passes.scores_of(rows.X, memory.forest, scores[:, 0])
+        compiled.scores_of(rows.X, memory.forest, scores[:, 0])
         if self.mode:
             rank = log_probabilities(scores, cut).argmax(axis=1)
         else:

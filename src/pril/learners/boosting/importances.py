@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core.rows import frozen
-from pril.learners.boosting import passes
-from pril.learners.boosting.passes import Forest
+from pril.learners.boosting import compiled
+from pril.learners.boosting.compiled import Forest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,5 +98,5 @@ def trees_with(forest: Forest, k: int) -> tuple[Forest, Array]:
 def scores_of(X: Array, forest: Forest) -> Array:
     """Return the score of each row."""
     scores = np.empty((len(X), 1))  # as in `predict`, so that code is compiled once
-    passes.scores_of(frozen(np.ascontiguousarray(X)), forest, scores[:, 0])
+    compiled.scores_of(frozen(np.ascontiguousarray(X)), forest, scores[:, 0])
     return scores[:, 0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from pril.core.rows import batches
 from pril.errors import InputError
-from pril.learners.boosting.passes import SET
+from pril.learners.boosting.compiled import SET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pril.learners.boosting.passes import Rows
+    from pril.learners.boosting.compiled import Rows
 
     Array = NDArray[Any]
 
@@ -65,6 +65,7 @@ class Starts:
         pool: ThreadPoolExecutor,
     ) -> None:
         self.rows, self.order, self.learner, self.pool = rows, order, learner, pool
+        self.used_offsets = False  # whether a model took ranges to be made by offsets
         scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
             for batch in batches(len(X), 1 << 16):
@@ -114,6 +115,7 @@ class Starts:
             some = self.order[~np.isin(fold[self.order], left_out)]
             model = self.learner()
             model.fit(learned(some), self.rows.ends[group[some]], self.rows.weight[some])
+            self.used_offsets |= model.coarsening_.mechanism != "random"
             return model.coef_ / scale, model.thresholds_
 
         few = len(fold) <= MOST_KEPT  # each model copies its rows

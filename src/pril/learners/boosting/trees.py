@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.errors import InputError, MissingExtraError
-from pril.learners.boosting.passes import MISSING_LEFT, SET, Forest
+from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4
          "words": "u4"}  # fmt: skip
 
 
-def prepare_engine(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
+def prepare_booster(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
     """Return LightGBM's form of the features, None if it can split none, and its parameters."""
     try:
         import lightgbm
@@ -66,7 +66,7 @@ def silence_lightgbm(parameters: dict[str, Any]) -> None:
         _this_thread.is_silent = True
 
 
-class Engine:
+class FoldBooster:
     """Grows the trees of one booster.
 
     LightGBM gets all rows: those of the fold that the booster must not see have gradients of 0, and

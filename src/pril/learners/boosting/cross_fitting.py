@@ -14,13 +14,13 @@ from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
-from pril.learners.boosting import passes
+from pril.learners.boosting import compiled
+from pril.learners.boosting.compiled import Forest, odds_of
 from pril.learners.boosting.forest_engine import BoostedTrees
 from pril.learners.boosting.importances import importances
-from pril.learners.boosting.passes import Forest, odds_of
 from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.starts import Starts
-from pril.learners.boosting.trees import Engine, plant, prepare_engine
+from pril.learners.boosting.trees import FoldBooster, plant, prepare_booster
 from pril.learners.ordered_logit import OrderedLogit
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Training:
         self.weights = np.bincount(group, weight)  # of the kinds
         self.order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
         fold[self.order] = np.arange(n) % self.n_boosters
-        self.rows = passes.Rows(self.kinds.ends, group.astype(np.int16), weight, fold)
+        self.rows = compiled.Rows(self.kinds.ends, group.astype(np.int16), weight, fold)
         known = intervals[intervals[:, 0] == intervals[:, 1], 0]
         trusted = np.bincount(known, minlength=n_classes) + model.trust
         self.doubt = np.divide(model.trust, trusted, out=np.ones(n_classes), where=trusted > 0)
@@ -82,29 +82,24 @@ class Training:
         model, n_jobs = self.model, min(effective_n_jobs(self.model.n_jobs), self.n_boosters)
         # Threads of OpenMP and BLAS wait by spinning: it takes seconds where processors are busy.
         with threadpool_limits(1), ThreadPoolExecutor(n_jobs) as pool:
-            learner = partial(
-                OrderedLogit,
-                classes=np.arange(self.kinds.n_classes),
-                trust=model.trust,
-                coarsening=model.coarsening,
-                random_state=0,
-            )
-            numbers = [int(k) for k in model.categories_]
-            starts = Starts(self.X, numbers, self.rows, self.order, learner, pool)
+            starts = self._starts(pool, model.coarsening)
+            knowledge, mix, evidence = self._choose(starts, model.coarsening)
+            if knowledge.mechanism.name == "random" and starts.used_offsets:
+                starts = self._starts(pool, "random")  # what was assumed there was wrong
+                knowledge, mix, _ = self._choose(starts, "random")
             del self.order  # memory is scarce
-            knowledge, mix, evidence = self._choose(starts)
             self._warn_of_ends(knowledge.mechanism)
             self.scores, centre, linear = starts.mixed(mix)
             del starts
             for _ in range(FIRST_STEPS):
                 knowledge = self._improved(knowledge, self.doubt, self._held_out())
-            data, parameters = prepare_engine(model, self.X)
-            engines = [Engine(data, parameters, scores) for scores in self.scores]
+            data, parameters = prepare_booster(model, self.X)
+            boosters = [FoldBooster(data, parameters, scores) for scores in self.scores]
             losses: list[float] = []
             best, n_iter, kept, said = math.inf, 0, knowledge, time.monotonic()
             while len(losses) < model.max_iter and len(losses) - n_iter < model.n_iter_no_change:
                 grow = partial(self._grow, knowledge, 1.0 + len(losses) / HALF_AS_CAREFUL)
-                list(pool.map(grow, range(self.n_boosters), engines))
+                list(pool.map(grow, range(self.n_boosters), boosters))
                 scores = self._held_out()
                 knowledge = self._improved(knowledge, self.doubt, scores)
                 losses.append(self._loss(knowledge, scores))
@@ -116,7 +111,7 @@ class Training:
                         f"round {len(losses)}: held-out loss {losses[-1]:.5f}, best {best:.5f} "
                         f"after round {n_iter}"
                     )
-        trees = [text for engine in engines for text in engine.grown()[:n_iter]]
+        trees = [text for booster in boosters for text in booster.grown()[:n_iter]]
         forest = plant(trees, model.categories_)
         forest["leaf"] /= self.n_boosters
         forest = {**linear, **forest}
@@ -137,6 +132,18 @@ class Training:
             ),
         }
 
+    def _starts(self, pool: ThreadPoolExecutor, coarsening: Any) -> Starts:
+        """Return linear models to start from, which assume this of ranges."""
+        learner = partial(
+            OrderedLogit,
+            classes=np.arange(self.kinds.n_classes),
+            trust=self.model.trust,
+            coarsening=coarsening,
+            random_state=0,
+        )
+        categories = [int(k) for k in self.model.categories_]
+        return Starts(self.X, categories, self.rows, self.order, learner, pool)
+
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():
             warnings.warn(
@@ -146,14 +153,14 @@ class Training:
                 stacklevel=5,
             )
 
-    def _grow(self, knowledge: Knowledge, haste: float, j: int, engine: Engine) -> None:
+    def _grow(self, knowledge: Knowledge, haste: float, j: int, booster: FoldBooster) -> None:
         """Add a tree to a booster, learned from the rows outside its fold."""
         gradient, hessian = np.empty((2, len(self.X)), dtype=np.float32)
         odds = odds_of(knowledge.theta)
-        passes.fill_gradients(self.scores[j], j, odds, knowledge.q, self.rows, gradient, hessian)
+        compiled.fill_gradients(self.scores[j], j, odds, knowledge.q, self.rows, gradient, hessian)
         gradient *= haste**2  # the same as a rate times haste, and l2 divided by it
         hessian *= haste
-        engine.grow(gradient, hessian)
+        booster.grow(gradient, hessian)
 
     def _held_out(self) -> Array:
         """Return the score of each row by the booster that has not seen it."""
@@ -162,9 +169,9 @@ class Training:
 
     # --- What held-out scores show ---
 
-    def _choose(self, starts: Starts) -> tuple[Knowledge, Array, float | None]:
+    def _choose(self, starts: Starts, asked: str) -> tuple[Knowledge, Array, float | None]:
         """Return what to start with, weights of the starts, and the evidence for offsets."""
-        asked, spread = self.model.coarsening, self.kinds.spread(self.weights)
+        spread = self.kinds.spread(self.weights)
         certain = np.ones_like(self.doubt)
         scores, theta = starts.held_out(self.rows.fold), starts.theta
         names = candidates(asked, self.kinds, self.weights)
@@ -199,7 +206,7 @@ class Training:
             mixed = (scores @ mix).astype(np.float32)
             knowledge = self._improved(knowledge, doubt, mixed)
             odds = odds_of(knowledge.theta)
-            passes.fill_gradients(mixed, NO_FOLD, odds, knowledge.q, self.rows, gradient, hessian)
+            compiled.fill_gradients(mixed, NO_FOLD, odds, knowledge.q, self.rows, gradient, hessian)
             slope = scores.T @ gradient + ridge * (mix - prior)
             curvature = (scores * hessian[:, np.newaxis]).T @ scores + ridge * np.eye(n_starts)
             move = np.clip(-np.linalg.solve(curvature, slope), -LARGEST_MOVE, LARGEST_MOVE)
@@ -222,10 +229,10 @@ class Training:
         """Return expected counts; gradient and expected information of the thresholds."""
         theta = knowledge.theta
         counts, slope, upper = np.zeros_like(self.kinds.inside), 0.0 * theta, np.diag(0.0 * theta)
-        passes.add_up(scores, odds_of(theta), knowledge.q, self.rows, counts, slope, upper)
+        compiled.add_up(scores, odds_of(theta), knowledge.q, self.rows, counts, slope, upper)
         return counts, slope, upper
 
     def _loss(self, knowledge: Knowledge, scores: Array) -> float:
         odds = odds_of(knowledge.theta)
-        loss = passes.held_out_loss(scores, odds, knowledge.chance, self.rows)
+        loss = compiled.held_out_loss(scores, odds, knowledge.chance, self.rows)
         return float(loss / self.rows.weight.sum())
