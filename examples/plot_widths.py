@@ -4,7 +4,7 @@ How wide may ranges be?
 
 Very wide, if some labels are exact. With a quarter of exact labels, the other labels can be ranges
 of six classes out of eight. With one exact label in twenty, they can be ranges of three. If no
-label is exact, keep ranges narrow.
+label is exact, keep them to two or three classes.
 
 Here we widen exact labels step by step, until a range spans six of eight classes. `OrderedLogit`
 and `PRIL` learn from the ranges. For comparison, `OrderedLogit` also learns from the mid-points of
@@ -55,7 +55,7 @@ for share_exact in (0.0, 0.05, 0.25):
             for name, learner, label in (
                 ("OrderedLogit, ranges", OrderedLogit, y),
                 ("PRIL, ranges", PRIL, y),
-                ("OrderedLogit, middles", OrderedLogit, middle),
+                ("OrderedLogit, mid-points", OrderedLogit, middle),
             ):
                 model = learner(classes=range(N_CLASSES), random_state=0).fit(X, label)
                 error = interval_absolute_error(
@@ -64,10 +64,12 @@ for share_exact in (0.0, 0.05, 0.25):
                 results.setdefault((share_exact, name), []).append(error)
 
 # %%
-# Without any exact label, the model cannot find the ends of the scale: every range that contains
-# the lowest class contains others too, and nothing tells them apart. There, mid-points are better.
-# A few exact labels are enough to tell the classes apart, and then the ranges win. A range always
-# contains the true class, but the mid-point often is not the true class.
+# Without any exact label, `OrderedLogit` learns how ranges of two and three classes arise: the true
+# class is at a random place in its range, in the same way at every class. In wider ranges it does
+# not look for that. Every range that contains the lowest class then contains others too, nothing
+# tells them apart, and mid-points are better. A few exact labels are enough to tell the classes
+# apart, and then the ranges win. A range always contains the true class, but the mid-point often
+# is not the true class.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 4), layout="constrained", sharey=True)
 titles = {0.0: "no exact label", 0.05: "one label in twenty exact", 0.25: "a quarter exact"}

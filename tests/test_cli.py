@@ -350,7 +350,7 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     ("name", "options"),
     [
         ("mpril", ["--set", "rate=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
-        ("widrow-hoff", ["--set", "normalize=false"]), ("perceptron", []),
+        ("widrow-hoff", ["--set", "normalize=false"]), ("perceptron", []), ("ordered-logit", []),
     ],
 )  # fmt: skip
 def test_every_model_by_its_name(good, tmp_path, name, options):
@@ -368,7 +368,17 @@ def test_every_model_by_its_name(good, tmp_path, name, options):
     shown = json.loads(good("show", "t.pril", "--json"))
     assert shown["classes"] == GRADES
     assert len(shown["weights"]) == (0 if name == "kernel" else 5)
-    assert "pril" in good("show", "t.pril")
+    lines = good("show", "t.pril").splitlines()
+    assert "pril" in lines[-1]
+    found = getattr(learner, "coarsening_", None)
+    assert [line for line in lines if line.startswith("coarsening")] == (
+        [f"coarsening  {found}"] if found else []
+    )
+    assert (shown["coarsening"] is None) == (found is None)
+    if found:
+        assert shown["coarsening"]["mechanism"] == found.mechanism
+        assert shown["coarsening"]["evidence"] == found.evidence
+        assert list(shown["coarsening"]["shares"].values()) == list(found.shares.values())
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from pril import OrderedBoosting
+from pril import OrderedBoosting, OrderedLogit
 from pril.core.coarsening import OFFSETS, Coarsening, Kinds, Mechanism, candidates, choose
 
 # --- Kinds ---
@@ -224,11 +224,12 @@ def test_most_choices_find_what_made_the_ranges(way):
 @pytest.mark.parametrize(
     ("shares", "sentence"),
     [
-        ([0.66, 0.33, 0, 0.01, 0], "raters go one class up twice as often as one down"),
-        ([0.2, 0.7, 0, 0.1, 0], "raters go one class down 3.5 times as often as one up"),
+        ([0.66, 0.33, 0, 0.01, 0], "raters go up more often than down (1 up 66 %, 1 down 33 %)"),
+        ([0.2, 0.7, 0, 0.1, 0], "raters go down more often than up"),
         ([0.5, 0.49, 0, 0.01, 0], "raters go up as often as down"),
         ([0.97, 0.01, 0.01, 0.01, 0], "raters go up, hardly ever down"),
         ([0.01, 0.01, 0, 0.98, 0], "raters add the classes on both sides"),
+        ([0, 0, 0.15, 0.75, 0.1], "raters add the classes on both sides (1 down and 1 up 75 %,"),
     ],
 )
 def test_a_sentence(shares, sentence):
@@ -242,3 +243,14 @@ def test_at_random_has_no_shares():
     value = Coarsening.of("random", np.full(5, 0.2), None)
     assert value == Coarsening("random")
     assert str(value).startswith("at random")
+
+
+@pytest.mark.filterwarnings("ignore:no label is exact")
+@pytest.mark.parametrize("learner", [OrderedLogit(), OrderedBoosting(max_iter=1, n_folds=2)])
+def test_rows_of_a_class_are_all_given_its_bracket(learner):
+    y = np.arange(100) % 5
+    X = (y - 2.0 + np.random.default_rng(0).normal(size=100))[:, np.newaxis]
+    ends = np.array([(0, 1), (0, 1), (2, 4), (2, 4), (2, 4)])[y]
+    table = learner.set_params(classes=range(5), random_state=0).fit(X, ends).coarsening_.table
+    assert list(table) == [(0, 1), (2, 4)]
+    np.testing.assert_allclose(np.concatenate(list(table.values())), 1.0)

@@ -280,6 +280,41 @@ def test_a_half_life_follows_a_mechanism_that_changes(half_life, at_last):
     assert model.coarsening_.mechanism == at_last
 
 
+@settings(max_examples=30)
+@given(stream=narrow_streams(), kind=st.sampled_from(KINDS))
+def test_its_table_says_which_share_of_each_class_has_which_label(stream, kind):
+    """The table has the ranges that occurred; with exact labels, it accounts for every row."""
+    X, ends, K = stream
+    model = OrderedLogit(classes=range(K), coarsening=kind).partial_fit(X, ends)
+    table = model.coarsening_.table
+    is_range = ends[:, 0] < ends[:, 1]
+    assert set(table) == set(map(tuple, ends[is_range].tolist()))
+    share, rows = np.zeros(K), model.memory_.parts()["total"]
+    for (low, high), chances in table.items():
+        assert len(chances) == high - low + 1
+        share[low : high + 1] += chances
+        # Rows of weight t: each range has the weight of its rows.
+        given_it = (ends == [low, high]).all(axis=1)
+        weight = (1.0 + np.flatnonzero(given_it)).sum()
+        assert np.dot(chances, rows[low : high + 1]) == pytest.approx(weight)
+    exact = np.bincount(ends[~is_range, 0], 1.0 + np.flatnonzero(~is_range), minlength=K)
+    np.testing.assert_allclose(share * rows + exact, rows, atol=1e-9)
+
+
+@settings(max_examples=200)
+@given(st.randoms(use_true_random=False), st.sampled_from(KINDS))
+def test_no_number_in_a_file_keeps_it_from_being_read(random, kind):
+    X, y, _ = table(20, 7)
+    model = OrderedLogit(classes=range(5), coarsening=kind).partial_fit(X, pair_up(y, 5))
+    parts = model.memory_.parts()
+    for part in random.sample(model.memory_.layout.own, 3):
+        odd = [0.0, 5e-324, 1.0, 1e300, *([-1e300] if part.signed else [])]
+        parts[part.name][:] = random.choices(odd, k=parts[part.name].size)
+    found = model.coarsening_
+    assert str(found) in repr(found)
+    assert all(0.0 <= chance <= 1.0 for chances in found.table.values() for chance in chances)
+
+
 def test_it_can_be_read():
     X, y, rng = table(20_000, 6)
     model = OrderedLogit(classes=range(5)).partial_fit(X, shade(y, 5, UPWARDS, rng))

@@ -668,6 +668,8 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
             refused += 1
         else:
             assert np.isfinite(other.predict_proba(X)).all()
+            for (low, high), chances in other.coarsening_.table.items():
+                assert len(chances) == high - low + 1
     assert 150 < refused < 350
 
 

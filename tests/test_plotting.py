@@ -8,20 +8,24 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 from scipy.stats import binomtest
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit
+from pril.core.coarsening import Coarsening
 from pril.datasets import make_synthetic
 from pril.evaluate import bootstrap
 from pril.metrics import calibration_error, interval_absolute_error
 from pril.plotting import (
+    CoarseningDisplay,
     IntervalConfusionDisplay,
     ReliabilityDisplay,
     ScoreAxisDisplay,
     WeightsDisplay,
     plot_bootstrap,
+    plot_coarsening,
     plot_model,
     plot_scores,
 )
@@ -226,6 +230,10 @@ def test_what_cannot_be_drawn_is_refused(ax):
         plot_scores(MulticlassPerceptron().fit(X, y), X, y, ax=ax)
     with pytest.raises(TypeError, match="KernelPRIL has no weights on one score axis"):
         plot_model(KernelPRIL().fit(X, y), ax=ax)
+    with pytest.raises(TypeError, match="PRIL does not learn how classes become ranges"):
+        plot_coarsening(PRIL().fit(X, y), ax=ax)
+    with pytest.raises(NotFittedError):
+        plot_coarsening(OrderedLogit(), ax=ax)
     with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
         plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)
 
@@ -264,6 +272,56 @@ def test_reliability_curves_are_means_of_bins(ax):
     exact = some[:, 0] == some[:, 1]
     assert part.error == calibration_error(y[exact], model.predict_proba(X[exact]))
     plt.close(part.figure_)
+
+
+# --- Coarsening ---
+
+
+def test_shares_of_offsets_are_bars_from_down_to_up(ax):
+    X, y = survey()
+    ends = np.column_stack([np.maximum(y[:, 1] - 1, 0), np.minimum(y[:, 1] + 1, 3)])
+    model = make_pipeline(StandardScaler(), OrderedLogit(classes=range(4), random_state=0))
+    assert plot_coarsening(model.fit(X, ends), ax=ax) is ax
+    found = model[-1].coarsening_
+    assert found.mechanism == "offsets"
+    names = ["2 down", "1 down", "1 down and 1 up", "1 up", "2 up"]
+    assert names_on(ax.yaxis) == names
+    shares = [found.shares[way] for way in ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2))]
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], shares)
+    assert [text.get_text() for text in ax.texts] == [f"{share:.0%}" for share in shares]
+    assert ax.get_xlim()[1] > max(shares)
+    assert ax.get_title() == "shared offsets\nraters add the classes on both sides"
+    display = CoarseningDisplay.from_estimator(model)
+    assert display.coarsening == found
+    plt.close(display.figure_)
+
+
+def test_at_random_the_table_is_drawn(ax):
+    """A cell is the share of the rows of a class that were given a range."""
+    names = np.array(["poor", "fair", "$good", "great"])
+    X, y = survey()
+    exact = np.arange(len(X)) < 200
+    ends = np.column_stack([y[:, 1] // 2 * 2, y[:, 1] // 2 * 2 + 1])
+    ends[exact] = y[exact, 1:]
+    model = OrderedLogit(classes=names, coarsening="random", random_state=0, max_iter=1)
+    plot_coarsening(model.fit(X, names[ends]), ax=ax)
+    ax.figure.canvas.draw()
+    assert names_on(ax.xaxis) == ["poor", "fair", r"\$good", "great"]
+    assert names_on(ax.yaxis) == ["poor to fair", r"\$good to great"]
+    table = np.array(ax.images[0].get_array())
+    np.testing.assert_array_equal(table[0, 2:], 0.0)
+    np.testing.assert_array_equal(table[1, :2], 0.0)
+    assert ((table.sum(axis=0) > 0.0) & (table.sum(axis=0) < 1.0)).all()
+    said = [text.get_text() for text in ax.texts]
+    assert said == [f"{share:.0%}" if share else "" for share in table.ravel()]
+    assert ax.get_title().startswith("at random\nevery class of a range")
+
+
+def test_of_many_ranges_the_most_common_are_drawn(ax):
+    table = {(k, k + 1): (0.01 * k, 0.01 * k) for k in range(50)}
+    CoarseningDisplay(Coarsening("random", table=table), np.arange(51)).plot(ax=ax)
+    assert names_on(ax.yaxis) == [f"{k} to {k + 1}" for k in range(10, 50)]
+    assert not ax.texts
 
 
 def test_only_probabilities_have_a_reliability():

@@ -357,6 +357,18 @@ def test_every_learner_has_a_report(learner, tmp_path):
     assert ("Can the probabilities be trusted?" in headings) == hasattr(model, "predict_proba")
 
 
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: learner.name)
+def test_it_says_how_classes_become_ranges(learner, tmp_path):
+    """If the learner learns that, and there were ranges."""
+    X, y = survey()
+    model = learner.load()(classes=GRADES, random_state=0)
+    for labels in (y, y[:, 0]) if learner.takes_ranges else (y[:, 0],):
+        pril.report(model.fit(X / 10, labels), X, y, tmp_path / "report.html")
+        said = [text for text in read(tmp_path / "report.html").texts if "Coarsening: " in text]
+        learns = hasattr(model, "coarsening_") and labels is y
+        assert said == ([f"Coarsening: {model.coarsening_}"] if learns else [])
+
+
 def test_the_weights_of_a_class_stand_under_its_name(tmp_path):
     X, y = survey()
     model = pril.MulticlassPerceptron(classes=GRADES, random_state=0).fit(X, y)

@@ -170,9 +170,10 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     votes : array-like or DataFrame of shape (n_samples, n_raters)
         One column per rater. A missing value (None, NaN) means that the rater did not vote.
     trim : float, default=0.0
-        Share of the votes to leave out at each end, below 0.5. With 0.25, an interval extends from
-        the lower to the upper quartile. It always begins and ends at a vote that was cast. Use it
-        if there are many raters; see the notes.
+        Share of the votes to leave out at each end, at most 0.5. With 0.25, an interval extends
+        from the lower to the upper quartile. With 0.5 it is the median; of an even number of votes,
+        it extends over the two in the middle. It always begins and ends at a vote that was cast.
+        Use 0.5 with three and more raters; see the notes.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from the votes, as `fit` does.
 
@@ -183,10 +184,9 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
 
     Notes
     -----
-    The more raters there are, the wider the range of all votes. On four public sets of ratings,
-    the range of 3 raters is about as good a label as their median. With 9 to 23 raters it is
-    clearly worse, by 0.05 to 0.47 ranks of mean absolute error. ``trim=0.25``, the middle half of
-    the votes, recovers most of that.
+    The more raters there are, the wider the range of all votes, and the less it says. With three
+    raters it is a little worse a label than the median, with nine clearly worse:
+    `benchmarks/votes.py` measures it.
 
     Examples
     --------
@@ -197,8 +197,11 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     >>> from_votes([["B", "A"], ["C", None]], classes=["C", "B", "A"])
     array([['B', 'A'],
            ['C', 'C']], dtype=object)
+    >>> from_votes([[1, 3, 4, 4, 5], [1, 2, 4, 5, None]], trim=0.5)  # the median
+    array([[4, 4],
+           [2, 4]])
     """
-    _check_share("trim", trim, "at least 0 and below 0.5", lambda share: 0.0 <= share < 0.5)
+    _check_share("trim", trim, "between 0 and 0.5", lambda share: 0.0 <= share <= 0.5)
     order, ranks = _ranked_votes(votes, classes)
     # Votes that were cast come first, in order; this many are left out at each end.
     ranks = np.sort(ranks, axis=1)

@@ -14,7 +14,7 @@ import typer
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.errors import InputError, naming_file
-from pril.reporting.words import count, evaluation_lines
+from pril.reporting.words import coarsening_of, count, evaluation_lines
 
 if TYPE_CHECKING:
     from pril.tables.model import LoadedModel
@@ -140,6 +140,7 @@ def show(
         _weights_are(learner): {name: weight.tolist() for name, weight in weights},
         "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
         "mistakes": getattr(learner, "n_mistakes_", None),
+        "coarsening": _coarsening(learner),
         "versions": about.versions,
         "notes": about.notes,
     }
@@ -150,6 +151,18 @@ def show(
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
     printer.result(result, lines)
+
+
+def _coarsening(learner: Any) -> dict[str, Any] | None:
+    """Return how classes become ranges, as a learner found it, as plain data."""
+    from pril.core.coarsening import offset_name
+
+    found = coarsening_of(learner)
+    return found and {
+        "mechanism": found.mechanism,
+        "shares": {offset_name(*way): share for way, share in found.shares.items()},
+        "evidence": found.evidence,
+    }
 
 
 def _weights_are(learner: Any) -> str:
@@ -179,6 +192,8 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     else:
         learned = count(learner.n_iter_, "round")
     lines.append(f"learned     {learned}")
+    if found := coarsening_of(learner):
+        lines.append(f"coarsening  {found}")
     if (source := loaded.source).table is not None:
         where = f"{count(source.rows, 'row')} of {source.table}"
         lines.append(f"from        {where}, labels {', '.join(source.labels)}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 Name = Literal["random", "symmetric", "offsets"]
+Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
 NAMES: tuple[Name, ...] = ("random", "symmetric", "offsets")
 
 # How many classes below and above the true one a range has.
@@ -66,31 +67,41 @@ class Coarsening:
         By how much the offsets predict the labels better than at random: the difference of the log
         likelihoods of rows not yet learned, less the number of parameters. None if nothing was
         compared.
+    table : dict
+        P(range | class): for each range that occurred, a pair of ranks, the estimated share of the
+        rows of each of its classes that were given this range.
 
     Examples
     --------
     >>> from pril.core.coarsening import Coarsening
     >>> print(Coarsening("offsets", {(0, 1): 0.66, (1, 0): 0.33, (1, 1): 0.01}, 12.5))
-    shared offsets: raters go one class up twice as often as one down (1 up 66 %, 1 down 33 %)
+    shared offsets: raters go up more often than down (1 up 66 %, 1 down 33 %)
     """
 
     mechanism: Name
     shares: dict[tuple[int, int], float] = field(default_factory=dict)
     evidence: float | None = None
+    table: Table = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mechanism: Name, shares: Array, evidence: float | None) -> Self:
+    def of(
+        cls,
+        mechanism: Name,
+        shares: Array,
+        evidence: float | None,
+        table: Table | None = None,
+    ) -> Self:
         """Make a value of the shares of `OFFSETS`, in this order."""
         is_random = mechanism == "random"
         named = {} if is_random else dict(zip(OFFSETS, map(float, shares), strict=True))
-        return cls(mechanism, named, evidence)
+        return cls(mechanism, named, evidence, table or {})
 
     def __str__(self) -> str:
         if self.mechanism == "random":
             return "at random: every class of a range is given that range equally often"
-        common = sorted(self.shares.items(), key=lambda item: -item[1])
-        listed = ", ".join(f"{_way(*way)} {share:.0%}" for way, share in common if share >= 0.015)
-        listed = listed.replace("%", " %")
+        common = [(share, way) for way, share in self.shares.items() if share >= 0.015]
+        common.sort(key=lambda item: -item[0])
+        listed = ", ".join(f"{offset_name(*way)} {100 * share:.0f} %" for share, way in common)
         return f"shared offsets: {self._direction()} ({listed})"
 
     def __repr__(self) -> str:
@@ -100,19 +111,18 @@ class Coarsening:
         """Say whether raters go up or down."""
         up = sum(share for (down, up), share in self.shares.items() if up > down)
         down = sum(share for (down, up), share in self.shares.items() if down > up)
-        if up + down < 0.1:
+        if up + down < 0.5:
             return "raters add the classes on both sides"
         more, less = ("up", "down") if up >= down else ("down", "up")
         ratio = max(up, down) / max(min(up, down), TINY)
-        if ratio > 20:
+        if ratio > 10:
             return f"raters go {more}, hardly ever {less}"
         if ratio < 1.15:
             return "raters go up as often as down"
-        times = "twice" if 1.9 < ratio < 2.1 else f"{ratio:.1f} times"
-        return f"raters go one class {more} {times} as often as one {less}"
+        return f"raters go {more} more often than {less}"
 
 
-def _way(down: int, up: int) -> str:
+def offset_name(down: int, up: int) -> str:
     """Return an offset in words."""
     ends = [f"{n} {name}" for n, name in ((down, "down"), (up, "up")) if n]
     return " and ".join(ends)

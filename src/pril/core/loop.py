@@ -1122,7 +1122,8 @@ def coarsening(rule, own, n_classes, shares):
     evidence = evidence_of(own, n_classes)
     unit = row_weight(evidence)
     write_shares(evidence, unit, shares)
-    return uses_offsets(rule, evidence, unit), evidence.advantage[0] / unit
+    advantage = evidence.advantage[0] / unit if unit > 0.0 else 0.0
+    return uses_offsets(rule, evidence, unit), advantage
 
 
 @part_of_loop

@@ -263,8 +263,9 @@ def _check_boosting(learner: Any, at: str) -> None:
         raise wrong(f"{at}.thresholds", f"{len(learner.order_) - 1} ascending numbers", cut)
     if not set(learner.categories_) <= set(map(str, range(n_features))):
         raise wrong(f"{at}.categories", f"of the {n_features} features", learner.categories_)
-    if learner.memory_.ends.shape[1] != 2:
-        raise wrong(f"{at}.memory.ends", "pairs", learner.memory_.ends)
+    ends = learner.memory_.ends
+    if ends.shape[1] != 2 or (np.diff(ends) < 0).any() or (ends >= len(learner.order_)).any():
+        raise wrong(f"{at}.memory.ends", "pairs of ascending ranks", ends)
     if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
         raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(learner.memory_.forest, learner.categories_)

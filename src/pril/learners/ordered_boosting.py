@@ -118,7 +118,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Rounds that were kept.
     coarsening_ : Coarsening
         How classes became ranges: `mechanism`, "random", "symmetric" or "offsets"; `shares` of the
-        offsets; `evidence` for them. Print it to read it as a sentence.
+        offsets; `evidence` for them; and `table`, the share of the rows of each class that were
+        given each range. Printed, it is a sentence.
     validation_loss_ : ndarray of shape (n_rounds,)
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
@@ -297,7 +298,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     def coarsening_(self) -> Coarsening:
         """How classes became ranges."""
         check_ready(self)
-        return Coarsening.of(**self.memory_.coarsening)
+        pairs = zip(self.memory_.ends.tolist(), self.memory_.chances.tolist(), strict=True)
+        table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
+        return Coarsening.of(**self.memory_.coarsening, table=table)
 
     # --- Copies and files ---
 

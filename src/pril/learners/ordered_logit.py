@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
-from pril.core.coarsening import OFFSETS, Coarsening
+from pril.core.coarsening import OFFSETS, Coarsening, Table
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval, StrOptions
@@ -92,9 +93,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
     coarsening_ : Coarsening
         How classes become ranges, as the labels so far show it: `mechanism` ("random" or
-        "offsets"), `shares` of the offsets, and `evidence`, by how much offsets predicted the
-        labels better than "random" did, as a difference of log-likelihoods. Printed, it is a
-        sentence.
+        "offsets"), `shares` of the offsets, `evidence`, by how much offsets predicted the labels
+        better than "random" did, as a difference of log-likelihoods, and `table`, the share of the
+        rows of each class that were given each range. Printed, it is a sentence.
     n_mistakes_ : int
         Rounds in which the score was on the wrong side of a threshold.
     %(n_updates_)
@@ -209,8 +210,25 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         by_offsets, evidence = loop.coarsening(self._rule(), own, n_classes, shares)
         compared = self.coarsening != "random"
         return Coarsening.of(
-            "offsets" if by_offsets else "random", shares, evidence if compared else None
+            "offsets" if by_offsets else "random",
+            shares,
+            evidence if compared else None,
+            self._range_table(),
         )
+
+    def _range_table(self) -> Table:
+        """Return P(range | class), of the ranges seen and their classes, from the counts."""
+        parts, start = self.memory_.parts(), 0
+        ranges, rows = parts["ranges"], parts["total"]
+        table: Table = {}
+        for low, high in combinations(range(len(self.order_)), 2):  # the order of `ranges`
+            counts, of_classes = ranges[start : start + high - low + 1], rows[low : high + 1]
+            start += high - low + 1
+            if counts.any():
+                counts = np.minimum(counts, of_classes)  # but for rounding, they are less
+                shares = np.divide(counts, of_classes, out=0.0 * counts, where=of_classes > 0.0)
+                table[low, high] = tuple(shares.tolist())
+        return table
 
     def marginal_effects(self, X: Any) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.

@@ -1,5 +1,6 @@
 """Plots of models. They need matplotlib, the extra ``plot``."""
 
+from pril.plotting.coarsening import CoarseningDisplay, plot_coarsening
 from pril.plotting.confusion import IntervalConfusionDisplay
 from pril.plotting.effects import plot_bootstrap
 from pril.plotting.reliability import ReliabilityDisplay
@@ -7,11 +8,13 @@ from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
 from pril.plotting.weights import WeightsDisplay, plot_model
 
 __all__ = [
+    "CoarseningDisplay",
     "IntervalConfusionDisplay",
     "ReliabilityDisplay",
     "ScoreAxisDisplay",
     "WeightsDisplay",
     "plot_bootstrap",
+    "plot_coarsening",
     "plot_model",
     "plot_scores",
 ]

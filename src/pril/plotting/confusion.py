@@ -8,15 +8,12 @@ import numpy as np
 
 from pril.core import ranking
 from pril.metrics import rank_both
-from pril.plotting.drawing import own_axes, rated, ticks
+from pril.plotting.drawing import draw_cells, name_classes, own_axes, rated
 
 if TYPE_CHECKING:
     from typing import Self
 
     from matplotlib.axes import Axes
-
-MOST_NUMBERS = 12  # a confusion matrix with more classes has no numbers in its cells
-DARK = 0.715  # on cells with a larger share, white is easier to read than black
 
 
 def confusion(rank: Any, intervals: Any, n_classes: int) -> Any:
@@ -127,16 +124,9 @@ class IntervalConfusionDisplay:
         self.ax_ = ax = own_axes(ax)
         self.figure_ = ax.figure
         shares = self.matrix / np.maximum(self.matrix.sum(axis=1, keepdims=True), 1)
-        ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
-        if len(self.classes) <= MOST_NUMBERS:
-            for (i, j), n in np.ndenumerate(self.matrix):
-                color = "white" if shares[i, j] > DARK else "black"
-                ax.text(j, i, str(n), ha="center", va="center", color=color)
-        named = ticks(self.classes)
-        names = list(named.values())
-        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-        ax.set_xticks(list(named), names, **(slanted if max(map(len, names)) > 6 else {}))
-        ax.set_yticks(list(named), names)
+        draw_cells(ax, shares, self.matrix)
+        name_classes(ax.xaxis, self.classes)
+        name_classes(ax.yaxis, self.classes)
         ax.set_xlabel("predicted")
         ax.set_ylabel("class of the range nearest to it")
         return self

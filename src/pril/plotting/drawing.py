@@ -13,12 +13,15 @@ from pril.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
 
 
 # Safe for colour-blind readers.
 INSIDE, OUTSIDE, BELOW = "#0072b2", "#d55e00", "#e69f00"
 MOST_NAMES = 40  # with more classes, only some are named on an axis
 LONGEST = 30  # characters of a name
+MOST_NUMBERS = 12  # with more columns, cells have no numbers
+DARK = 0.715  # on cells with a larger share, white is easier to read than black
 
 
 def own_axes(ax: Axes | None) -> Axes:
@@ -38,10 +41,22 @@ def short_text(name: Any) -> str:
     return line.replace("$", r"\$")
 
 
-def ticks(classes: Any) -> dict[int, str]:
-    """Return names of classes by their rank; of many classes, some at equal distances."""
-    step = -(-len(classes) // MOST_NAMES)
-    return {k: short_text(classes[k]) for k in range(0, len(classes), step)}
+def name_classes(axis: XAxis | YAxis, classes: Any) -> None:
+    """Name the classes on an axis; of many classes, some at equal distances."""
+    places = range(0, len(classes), -(-len(classes) // MOST_NAMES))
+    names = [short_text(classes[k]) for k in places]
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    is_long = axis.axis_name == "x" and max(map(len, names)) > 6
+    axis.set_ticks(list(places), names, **(slanted if is_long else {}))
+
+
+def draw_cells(ax: Axes, shares: Any, texts: Any) -> None:
+    """Draw shares as cells from white to blue, with a text in each unless there are many."""
+    ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
+    if len(shares[0]) <= MOST_NUMBERS:
+        for (i, j), share in np.ndenumerate(shares):
+            color = "white" if share > DARK else "black"
+            ax.text(j, i, str(texts[i][j]), ha="center", va="center", color=color)
 
 
 def name_bands(ax: Axes, names: list[str], ends: Any) -> None:

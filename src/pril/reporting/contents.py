@@ -21,7 +21,13 @@ from pril.plotting import (
 from pril.plotting.confusion import confusion
 from pril.plotting.drawing import INSIDE, OUTSIDE
 from pril.ranges import compare_ranges, rank_ranges
-from pril.reporting.words import column_facts, count, evaluation_lines, learning_facts
+from pril.reporting.words import (
+    coarsening_of,
+    column_facts,
+    count,
+    evaluation_lines,
+    learning_facts,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -258,12 +264,14 @@ def _learned(learner: Any) -> str:
 def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, str]]:
     learner = report.learner
     given = learner.get_params(deep=False).items()
+    found = coarsening_of(learner)
     return [
         ("rows on this page", f"{count(report.n_rows, 'row')} of {report.source}"),
         ("model", model_name(report.model)),
         ("classes", " < ".join(map(str, report.classes))),
         ("parameters", ", ".join(f"{name}={_parameter(value)}" for name, value in given)),
         ("learned", _learned(learner)),
+        *([("coarsening", str(found))] if found else []),
         ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
 

@@ -24,6 +24,15 @@ def some_of(names: list[str], most: int = 12) -> str:
     return ", ".join([*names[:most], *more])
 
 
+def coarsening_of(learner: Any) -> Any:
+    """Return how classes become ranges, as a learner found it; None if it saw no range.
+
+    Printed, it is a sentence.
+    """
+    found = getattr(learner, "coarsening_", None)
+    return found if found and found.table else None
+
+
 def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     """Return which table and columns a model was learned from, as `Run.describe` has it."""
     columns = learned["columns"]

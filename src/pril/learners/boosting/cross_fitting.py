@@ -122,7 +122,7 @@ class Training:
             "memory_": BoostedTrees(
                 thresholds=kept.theta + centre,
                 ends=self.rows.ends,
-                chances=kept.q,
+                chances=kept.chance,
                 coarsening={
                     "mechanism": kept.mechanism.name,
                     "shares": kept.mechanism.shares,

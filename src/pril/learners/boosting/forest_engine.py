@@ -27,8 +27,8 @@ class BoostedTrees(NamedTuple):
 
     thresholds: Array
     ends: Array  # (kinds, 2), the lowest and the highest rank of each kind of range
-    chances: Array  # (kinds, K), the relative chance that rows of each class are given it
-    coarsening: dict[str, Any]  # what `Coarsening.of` takes
+    chances: Array  # (kinds, K), P(range | class); 1 for exact labels
+    coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: compiled.Forest
 
     @classmethod
