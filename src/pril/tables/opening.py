@@ -65,42 +65,17 @@ def open_table(
     was `asked` for, by its names, is refused for a table that has none.
     """
     name = "<stdin>" if place == "-" else place
-    files: list[Any]
-    root: Any = None
-    if place == "-":
-        files = [_copy_of(sys.stdin.buffer)]
-    elif is_url(place):
-        files, root = open_url(place)
-        files = files if root is None else _tables_in(place, files, root)
-    elif Path(place).is_fifo():
-        with open(place, "rb") as pipe:
-            files = [_copy_of(pipe)]
-    else:
-        files = _files(place)
-        root = _root(Path(place), files)
+    files, root = _find(place)
     for file in files:
         if file.stat().st_size == 0:
             raise TableError(f"{name if len(files) == 1 else file} is empty")
     source = "as asked for"
     if format is None:
         source = "by its suffix" if name == place else "by its first bytes"
-        if any(_suffix(file) in SVMLIGHT for file in files):
-            raise TableError(
-                f"{name}: svmlight is not read as a table: in Python, load it with "
-                "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
-            )
-        formats = {format_of(file) for file in files}
-        if len(formats) > 1 or None in formats:
-            raise TableError(
-                f"{name}: unknown format: all files must have the same suffix, one of "
-                f"{', '.join(SUFFIXES)}",
-                hint="format",
-            )
-        format = str(formats.pop())  # noqa: A001
+        format = _common_format(name, files)  # noqa: A001
     log.info(
         "table: %s, files: %d; read, %s, as %s", name, len(files), source, FORMATS[format].about
     )
-    root = files[0].parent if root is None else root
     for aspect in asked:
         if format not in ("csv", "tsv") or (format == "tsv" and aspect == "delimiter"):
             raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")
@@ -112,6 +87,40 @@ def open_table(
             log.info("%s: %r, %s", aspect, value, way)
     kind: Any = FORMATS[format]
     return kind(files, name, root=root, style=style)  # type: ignore[no-any-return]
+
+
+def _find(place: str) -> tuple[list[Any], Any]:
+    """Return the files of a table, and the folder that they are named relative to."""
+    root: Any = None
+    if place == "-":
+        files: list[Any] = [_copy_of(sys.stdin.buffer)]
+    elif is_url(place):
+        files, root = open_url(place)
+        files = files if root is None else _tables_in(place, files, root)
+    elif Path(place).is_fifo():
+        with open(place, "rb") as pipe:
+            files = [_copy_of(pipe)]
+    else:
+        files = _files(place)
+        root = _root(Path(place), files)
+    return files, files[0].parent if root is None else root
+
+
+def _common_format(name: str, files: list[Any]) -> str:
+    """Return the one format that all files have."""
+    if any(_suffix(file) in SVMLIGHT for file in files):
+        raise TableError(
+            f"{name}: svmlight is not read as a table: in Python, load it with "
+            "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
+        )
+    formats = {format_of(file) for file in files}
+    if len(formats) > 1 or None in formats:
+        raise TableError(
+            f"{name}: unknown format: all files must have the same suffix, one of "
+            f"{', '.join(SUFFIXES)}",
+            hint="format",
+        )
+    return str(formats.pop())
 
 
 def _root(path: Path, files: list[Any]) -> Any:

@@ -89,6 +89,15 @@ def _csv_patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes],
     )
 
 
+def _read_bytes(stream: IO[bytes], size: int, is_header: bool) -> bytes:
+    """Read some bytes; if they cannot be decoded, say whether that is in the header."""
+    try:
+        return stream.read(size)
+    except RowError as error:
+        reason = f"in the header, {error.reason}" if is_header else error.reason
+        raise RowError("X", 0, reason, hint=error.hint) from None
+
+
 def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
     """Return the header of a CSV file, then its rows in blocks of whole rows.
 
@@ -98,11 +107,7 @@ def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
     cells, one_row, text_after = _csv_patterns(delimiter)
     rest, size, is_header, data = b"", READ_BYTES, True, b"\n"
     while data:
-        try:
-            data = stream.read(size)
-        except RowError as error:  # bytes that cannot be decoded
-            reason = f"in the header, {error.reason}" if is_header else error.reason
-            raise RowError("X", 0, reason, hint=error.hint) from None
+        data = _read_bytes(stream, size, is_header)
         rest = rest + data if rest else without_marks(data)
         end, bad = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r")), None
         if b'"' in rest and (match := cells.match(rest)):
