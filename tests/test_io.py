@@ -761,7 +761,9 @@ def test_headers_that_are_none(data, spot):
         b"[" * 10**5 + b"]" * 10**5: "recursion",
         b'{"format": ' + b"1" * 5000 + b"}": "4300 digits",
         text.replace(b'"notes"', b'"notes": {}, "notes"'): "header was not written by pril",
-        text.replace(b'"average": true', b'"average": false, "average": true'): "header was not written by pril",
+        text.replace(
+            b'"average": true', b'"average": false, "average": true'
+        ): "header was not written by pril",
         text.replace(b'"tol": null', b'"tol": 1e999'): "",
         text.replace(b'"tol": null', b'"tol": NaN'): "",
         text.replace(b'"tol": null', b'"tol": 1.00'): "header was not written by pril",
