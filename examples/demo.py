@@ -98,8 +98,8 @@ def main():
         chance = dict(zip(logit.classes_, chances, strict=True))
         shown = "".join(f"{chance[grade]:7.0%}" for grade in GRADES)
         print(f"  {shown}   {spoken:<16} {grades[row]}")
-    print("  made to hold 90 % of the raters' grades, who err themselves;")
-    print(f"  they hold {np.mean(inside):.0%} of the true ones")
+    print("  built to contain 90 % of the raters' grades (raters err too);")
+    print(f"  here they contain {np.mean(inside):.0%} of the true grades")
 
     folder.mkdir(parents=True, exist_ok=True)
     ax = plot_scores(pril, model[:-1].transform(X), y)

@@ -79,7 +79,7 @@ trials = {
     ("pril OrderedLogit", "ranges"): ordered_logit,
     ("pril OrderedLogit on landmarks", "ranges"): with_landmarks,
 }
-for labels in ("exact quarter", "middles", "all exact"):
+for labels in ("exact quarter", "mid-points", "all exact"):
     trials |= {(name, labels): fit for name, fit in others.items()}
 
 # %%
@@ -93,7 +93,7 @@ for (name, labels), fit in trials.items():
     predicted = np.empty_like(rank)
     for train, test in KFold(5, shuffle=True, random_state=0).split(X):
         used = train[exact[train]] if labels == "exact quarter" else train
-        target = {"ranges": y, "exact quarter": rank, "middles": middle, "all exact": rank}[labels]
+        target = {"ranges": y, "mid-points": middle}.get(labels, rank)
         scaler = StandardScaler().fit(X[used])
         predict = fit(scaler.transform(X[used]), target[used])
         predicted[test] = predict(scaler.transform(X[test]))
@@ -112,7 +112,7 @@ figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
 colors = {
     "ranges": "#0072b2",
     "exact quarter": "#e69f00",
-    "middles": "#e69f00",
+    "mid-points": "#e69f00",
     "all exact": "#bbbbbb",
 }
 names = [f"{name}, {labels}" for name, labels in trials]

@@ -80,7 +80,7 @@ for seed in range(4):
         for name, rows, labels in (
             ("all 24 brackets\n(not available)", train, known),
             ("ranges", train, y),
-            ("middles of the ranges", train, (y.sum(axis=1) + 1) // 2),
+            ("mid-points of the ranges", train, (y.sum(axis=1) + 1) // 2),
             ("exact answers alone", train[exact[train]], y),
         ):
             model = make_pipeline(

@@ -760,12 +760,14 @@ def test_headers_that_are_none(data, spot):
         b"[" * 10**6: "recursion",
         b"[" * 10**5 + b"]" * 10**5: "recursion",
         b'{"format": ' + b"1" * 5000 + b"}": "4300 digits",
-        text.replace(b'"notes"', b'"notes": {}, "notes"'): "not spelled as pril spells it",
-        text.replace(b'"average": true', b'"average": false, "average": true'): "not spelled",
+        text.replace(b'"notes"', b'"notes": {}, "notes"'): "header was not written by pril",
+        text.replace(
+            b'"average": true', b'"average": false, "average": true'
+        ): "header was not written by pril",
         text.replace(b'"tol": null', b'"tol": 1e999'): "",
         text.replace(b'"tol": null', b'"tol": NaN'): "",
-        text.replace(b'"tol": null', b'"tol": 1.00'): "not spelled as pril spells it",
-        text.replace(b'"tol": null', b' "tol": null'): "not spelled as pril spells it",
+        text.replace(b'"tol": null', b'"tol": 1.00'): "header was not written by pril",
+        text.replace(b'"tol": null', b' "tol": null'): "header was not written by pril",
     }.items():
         assert wrong != text
         assert said in refused(spot, sealed({**members, "pril.json": wrong}))

@@ -1,6 +1,6 @@
 """The loop against its slow twins, and exact equalities between two ways to compute a thing.
 
-These tests also run without the compiler (`make test` does, with NUMBA_DISABLE_JIT=1).
+These tests also run without the compiler (`make test-slow` does, with NUMBA_DISABLE_JIT=1).
 """
 
 import numpy as np

@@ -1648,7 +1648,7 @@ def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
     n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
     n_ranges = integers[N_RANGES]
     size = numbers.shape[0] - n_ranges
-    first, count = size, 0  # of ranges, a row changes the numbers of its own one
+    first, count = size, 0  # a row changes only the entries of its own range
     if n_ranges > 0:
         if growth is not None:
             count = n_ranges  # a half-life may divide them all

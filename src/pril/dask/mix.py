@@ -193,8 +193,7 @@ MEANS = {"mean_u": "u", "mean_n": "n"}  # parts, and the part that each is the m
 def _mixed_by_mean(layout: Layout) -> list[str]:
     """Return the parts of which the common model takes the mean change of its blocks.
 
-    What blocks count adds up. Their weights, thresholds and slopes do not: each block walked a way
-    of its own, and the common model goes the mean of these ways.
+    Average the changes of weights, thresholds and slopes; add up the counts.
     """
     return ["u", "n", *(part.name for part in layout.own if part.mixes == "mean")]
 

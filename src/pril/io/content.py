@@ -116,7 +116,7 @@ class ContentReader:
         """Return the content of a file, which must use all that is in the file."""
         content = self.value(plain, "content")
         if self.arrays:
-            raise InputError(f"nothing uses its member {min(self.arrays)!r}")
+            raise InputError(f"the file has an unused array, {min(self.arrays)!r}")
         return content
 
     def value(self, plain: Any, at: str) -> Any:

@@ -117,7 +117,7 @@ def _check_archive(member: bytes) -> None:
     def check(node: dict[str, Any]) -> dict[str, Any]:
         number, _ = node.pop("__id__", None), node.pop("file", None)  # only these may differ
         if number is not None and described.setdefault(number, node) != node:
-            raise InputError("two objects have one number")
+            raise InputError("two objects share an id")
         return node
 
     json.loads(found["schema.json"], object_hook=check)

@@ -73,7 +73,7 @@ def from_json(text: bytes) -> Header:
     """
     plain = json.loads(text)
     if json.dumps(plain, allow_nan=False).encode() != text:
-        raise InputError("its header is not spelled as pril spells it")
+        raise InputError("its header was not written by pril")
     header: Header = convert(plain, Header, "header")
     return header
 

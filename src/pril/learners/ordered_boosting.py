@@ -140,8 +140,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     -----
     `fit` needs LightGBM: ``pip install 'pril[boosting]'``. A fitted model does not.
 
-    The boosters are less and less careful: in round t, the learning rate is 1 + t / 50 times
-    `learning_rate`, and `l2_regularization` is divided by the same number.
+    The learning rate grows with each round, and regularisation shrinks: in round t, the rate is
+    1 + t / 50 times `learning_rate`, and `l2_regularization` is divided by the same number.
 
     Where no label is exact, and `coarsening_` is at random, the classes at both ends cannot be told
     from their neighbours.

@@ -123,7 +123,7 @@ def plant(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array
 
 
 def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict[str, Array]:
-    """Read one tree; its sets begin after so many words of other trees."""
+    """Read one tree; `n_words` is the offset of its category sets."""
     lines = (line.partition("=") for line in text.splitlines())
     cells = {name: values.split() for name, _, values in lines}
 
