@@ -175,10 +175,16 @@ def test_turnbull_explains_every_class(table):
 
 
 def test_offsets_must_be_better_unless_they_are_asked_for():
-    costs = {"random": 10.0, "symmetric": 12.0, "offsets": 11.0}
+    costs = {"random": 10.0, "symmetric": 20.0, "offsets": 11.0}
     assert choose("auto", costs) == ("random", -1.0)
     assert choose("offsets", costs) == ("offsets", -1.0)
     assert choose("auto", {**costs, "symmetric": 7.0}) == ("symmetric", 3.0)
+
+
+def test_a_direction_must_be_clearly_better_than_none():
+    """Where scores say little, free shares drift to one direction, and all classes move by one."""
+    assert choose("auto", {"random": 30.0, "symmetric": 12.0, "offsets": 8.0})[0] == "symmetric"
+    assert choose("auto", {"random": 30.0, "symmetric": 12.0, "offsets": 6.0})[0] == "offsets"
 
 
 def simulated(way, seed, n=600, K=5):

@@ -41,6 +41,7 @@ MATES = [OFFSETS.index((up, down)) for down, up in OFFSETS]  # their mirror imag
 MOST_STEPS = max(down + up for down, up in OFFSETS)  # of a narrow range, from end to end
 LEAST_REST = 0.01  # the least share of offsets that leave a range at an end of the scale
 LEAST_OVERLAP = 0.1  # of kinds of ranges, for offsets to make sense: see `Kinds.overlap`
+LEAST_SKEW = 5.0  # the evidence it takes to give up symmetry: see `choose`
 LEAST_NARROW = 1e-6  # the least share of narrow ranges in a class
 FIRST_UPDATES = 5  # of the shares
 MOST_TURNBULL = 2000  # steps
@@ -332,8 +333,10 @@ def choose(asked: str, costs: dict[Name, float]) -> tuple[Name, float]:
     """Return the mechanism of the lowest cost, and by how much offsets cost less than at random.
 
     A cost is the negative log likelihood of held-out labels by `Mechanism.label_chances`, plus
-    `Mechanism.n_parameters`.
+    `Mechanism.n_parameters`. Free shares must cost clearly less than symmetric ones: where scores
+    say little, they drift to one direction, and all classes move by one.
     """
-    best: Name = "symmetric" if costs["symmetric"] <= costs["offsets"] else "offsets"
+    is_skewed = costs["symmetric"] > costs["offsets"] + LEAST_SKEW
+    best: Name = "offsets" if is_skewed else "symmetric"
     evidence = costs["random"] - costs[best]
     return ("random" if asked == "auto" and evidence <= 0.0 else best), evidence

@@ -1121,9 +1121,9 @@ def coarsening(rule, own, n_classes, shares):
     """
     evidence = evidence_of(own, n_classes)
     unit = row_weight(evidence)
+    unit = unit if unit > 0.0 else 1.0  # files may hold any numbers
     write_shares(evidence, unit, shares)
-    advantage = evidence.advantage[0] / unit if unit > 0.0 else 0.0
-    return uses_offsets(rule, evidence, unit), advantage
+    return uses_offsets(rule, evidence, unit), evidence.advantage[0] / unit
 
 
 @part_of_loop
