@@ -906,7 +906,7 @@ def test_descriptions_that_no_computer_can_walk(files, spot):
         again = node(None, None, "CachedNode", __id__=i - 1)
         lists.append(node("builtins", "list", "ListNode", content=[lists[-1], again], __id__=i))
     bomb = scaler_edited(foreign, lambda attributes: attributes.update(copy=lists[-1]))
-    assert "one number" in refused(spot, bomb)
+    assert "share an id" in refused(spot, bomb)
 
 
 def test_foreign_members_that_do_not_fit(files, spot):
