@@ -50,9 +50,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     thresholds, the number of rounds, and how likely each class is to be given each range.
     Predictions use the mean of the boosters' scores.
 
-    With fewer than 5,000 rows, the trees start from the sum of two linear models, one of the
-    features and one of :class:`LandmarkFeatures`, weighted by how well they predict held-out
-    labels; else from one of the features alone.
+    With fewer than 5,000 rows and up to 16 folds, the trees start from the sum of two linear
+    models, one of the features and one of :class:`LandmarkFeatures`, weighted by how well they
+    predict held-out labels; else from one of the features alone.
 
     Features need no scaling; numbers beyond 1e150 are refused. Missing values and categories are
     used as they are.

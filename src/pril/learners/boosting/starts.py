@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
+MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
 LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
 GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
 
@@ -86,7 +87,8 @@ class Starts:
         self.models = [self._learn(standardised, centred, self.scale)]
         self.width = np.where(varies, GAMMA / max(varies.sum(), 1) / self.scale, 0.0)
         self.landmarks: LandmarkFeatures | None = None
-        if len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS and varies.any():
+        is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS
+        if is_small and rows.fold.max() < MOST_CROSSED and varies.any():
             Z = standardised(np.arange(len(X)))
             self.landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
             self.landmarks.fit(Z[order])  # the order of the rows must not matter
