@@ -536,7 +536,7 @@ def test_masked_cells_and_columns_without_a_value_are_missing():
 
 def test_huge_features_are_refused_with_their_row(model):
     X, y, _ = table(50)
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame = pd.DataFrame(X.copy(), columns=list("abcd"))
     frame.loc[7, "c"] = -1.5e308
     with pytest.raises(ValueError, match=r"X, row 7: feature 'c' is -1\.5e.308; the limit is"):
         OrderedBoosting().fit(frame, y)
