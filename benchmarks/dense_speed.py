@@ -15,9 +15,8 @@ def loop_alone(X, intervals):
     layout = Layout(1, X.shape[1], K, average=False, own=())
     memory = Memory.blank(layout, lattice=True)
     geometry = loop.Additive()
-    desk = np.empty(loop.desk_size(geometry, *layout.sizes()))
     given = (Dense(X, 0.0), frozen(intervals), loop.NO_ORDER, loop.Pril(False), geometry, None)
-    loop.run(*given, memory.numbers, memory.integers, desk)
+    loop.run(*given, memory.arrays, loop.make_desk(geometry, *layout.sizes()))
     return memory.state
 
 

@@ -231,19 +231,19 @@ class OnlineClassifier(OrdinalLearner):
     def t_(self) -> int:
         """Rounds learned from, over all passes and calls."""
         check_is_fitted(self)
-        return int(self.memory_.integers[0])
+        return int(self.memory_.counts[0])
 
     @property
     def n_mistakes_(self) -> int:
         """Rounds that changed the model."""
         check_is_fitted(self)
-        return int(self.memory_.integers[1])
+        return int(self.memory_.counts[1])
 
     @property
     def n_updates_(self) -> int:
         """Violated constraints, over all rounds."""
         check_is_fitted(self)
-        return int(self.memory_.integers[2])
+        return int(self.memory_.counts[2])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -231,9 +231,9 @@ def make_passes(model: OnlineClassifier, batch: Batch) -> tuple[Any, int]:
         record = None
         if model.tol is not None or verbose:
             record = blank_record(model, len(batch) if order is None else len(order))
-        mistakes = memory.integers[1]
+        mistakes = memory.counts[1]
         memory = engine.learn(memory, batch, order, record)
-        mistakes = memory.integers[1] - mistakes
+        mistakes = memory.counts[1] - mistakes
         loss = batch.interval_loss(order, record) / n_rounds
         if verbose:
             wrong = f"{mistakes:,} mistakes in {n_rounds:,} rows"

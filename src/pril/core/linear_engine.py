@@ -172,7 +172,7 @@ class LinearEngine(NamedTuple):
     ) -> Memory:
         """Learn in place; `columns` are the features that the rows touch, None: any."""
         if batch.weights is not None:
-            memory.integers[loop.LATTICE] = 0
+            memory.lattice = False
         bad = self.run(batch.rows, batch.intervals, order, memory, batch.weights, record)
         if bad >= 0:
             row = int(bad if order is None else order[bad])
@@ -207,9 +207,8 @@ class LinearEngine(NamedTuple):
             self.rule,
             self.geometry,
             extras,
-            memory.numbers,
-            memory.integers,
-            np.empty(loop.desk_size(self.geometry, *memory.layout.sizes())),
+            memory.arrays,
+            loop.make_desk(self.geometry, *memory.layout.sizes()),
         )
         return bad
 

@@ -28,23 +28,27 @@ kept elsewhere would go stale silently.
 """
 
 import logging
+from collections import namedtuple
 from collections.abc import Callable
 from math import copysign, exp, expm1, inf, isfinite, sqrt
 from math import log as ln
-from operator import methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import config, njit, typeof, types
-from numba.core import cgutils, event
-from numba.extending import intrinsic, overload
+from numba.core import event
 
-from pril.core.code_cache import cached
+from pril.core.compiling import (
+    alone,
+    any_order,
+    entry,
+    on_type,
+    own_function,
+    part_of_loop,
+    prefetch,
+    view_maker,
+)
 
 log = logging.getLogger(__name__)
-
-_njit: Any = njit  # its types do not know `_nrt`
 
 
 class Announcer(event.Listener):
@@ -65,24 +69,6 @@ class Announcer(event.Listener):
 announcer = Announcer()
 event.register("numba:compile", announcer)
 
-# Compiled without numba's runtime, whose reference counts cost more than the arithmetic of a row.
-# Such a function must not allocate, and must not return an array to a function with the runtime,
-# which would count it.
-BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
-# Called by compiled code only. To wrap each part for Python took a quarter of the first `fit`.
-INNER: Any = BARE | {"no_cpython_wrapper": True}
-INLINE: Any = INNER | {"forceinline": True}
-
-entry = cached(**BARE)  # called from Python
-alone = cached(**BARE | {"nogil": False})  # likewise, and no other thread of Python runs meanwhile
-own_function = _njit(**INNER)  # too long, or called too rarely, to be inlined
-part_of_loop = _njit(**INLINE)  # inlined by LLVM
-inserted = _njit(inline="always", _nrt=False)  # inlined by numba: no other way returns views
-
-# Dense sums may be reordered, as in BLAS; NaN and inf keep their meaning. Sparse sums keep their
-# order: otherwise the compiler uses gather instructions, which are half as fast.
-any_order = _njit(**INLINE, fastmath={"reassoc", "contract", "nsz"})
-
 # A new common shift is chosen when exponents may have moved this far from it: exp(300) is 1e130,
 # which leaves room for sums and products in float64.
 MAX_DRIFT = 300.0
@@ -91,116 +77,7 @@ MAX_DRIFT = 300.0
 MAX_GROWTH = 2.0**100
 
 
-def on_type(
-    table: dict[type, Callable[..., Any]], default: Callable[..., Any] | None = None
-) -> Callable[..., Any]:
-    """Return a function whose body is chosen by the type of its first argument.
-
-    Types that are not in the table use the default. The body is inlined and must not allocate.
-    """
-
-    def call(first, *rest):
-        return table.get(type(first), default)(first, *rest)
-
-    @overload(call, strict=False, jit_options=INLINE)
-    def pick(first, *rest):
-        return table.get(getattr(first, "instance_class", None), default)
-
-    return call
-
-
 AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
-
-
-def prefetch(array, i):
-    """Tell the processor that element i of a contiguous array will be read soon."""
-
-
-@intrinsic
-def _prefetch_instruction(context, array, i):
-    def generate(context, builder, signature, arguments):
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        # A read, of high locality, into the data cache.
-        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
-
-
-@overload(prefetch, jit_options=INLINE)
-def _prefetch_compiled(array, i):
-    return lambda array, i: _prefetch_instruction(array, i)
-
-
-# --- Views of flat arrays ------------------------------------------------------------------------
-
-
-value_of = methodcaller("_getvalue")  # of a proxy: how numba's own extensions end
-
-
-def _view(context, builder, kind, flat, start, shape):
-    """Return code that makes a view of a part of a flat array; numba's own takes ten times as much.
-
-    `flat` is the type of the array and its value.
-    """
-    source = context.make_array(flat[0])(context, builder, flat[1])
-    view = context.make_array(kind)(context, builder)
-    size = context.get_constant(types.intp, 8)  # bytes, of float64 and of int64
-    strides = [size] if kind.ndim == 1 else [builder.mul(shape[1], size), size]
-    context.populate_array(
-        view,
-        data=builder.gep(source.data, [start]),
-        shape=shape,
-        strides=strides,
-        itemsize=size,
-        meminfo=None,
-    )
-    return value_of(view)
-
-
-def _matrix_view(readonly: bool) -> Callable[..., Any]:
-    """Return a function that makes a matrix of a part of a flat array."""
-
-    @intrinsic
-    def compiled(_, values, start, n_rows, n_columns):
-        kind = types.Array(values.dtype, 2, "C", readonly=readonly)
-
-        def generate(context, builder, signature, arguments):
-            flat, start, *shape = arguments
-            return _view(context, builder, kind, (signature.args[0], flat), start, shape)
-
-        return kind(values, types.intp, types.intp, types.intp), generate
-
-    def interpreted(values, start, n_rows, n_columns):
-        return values[start : start + n_rows * n_columns].reshape((n_rows, n_columns))
-
-    return interpreted if config.DISABLE_JIT else compiled  # type: ignore[attr-defined]
-
-
-matrix_at = _matrix_view(readonly=False)
-read_only_at = _matrix_view(readonly=True)  # passes are compiled for rows and labels of this kind
-
-
-@intrinsic
-def _vector_view(_, values, start, count):
-    kind = types.Array(values.dtype, 1, "C")
-
-    def generate(context, builder, signature, arguments):
-        flat, start, count = arguments
-        return _view(context, builder, kind, (signature.args[0], flat), start, [count])
-
-    return kind(values, types.intp, types.intp), generate
-
-
-def _vector_slice(values, start, count):
-    return values[start : start + count]
-
-
-vector_at = _vector_slice if config.DISABLE_JIT else _vector_view  # type: ignore[attr-defined]
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
@@ -393,7 +270,7 @@ mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
 
 
 class State(NamedTuple):
-    """What a learner has learned: views of the two arrays of its memory, made by `lay_out`.
+    """What every learner has learned: views of the arrays of its memory.
 
     Where the learner averages, iterate t weighs omega_t and W is the sum of these weights, the mean
     of all iterates is ``u - mean_u / W``: `mean_u` adds up each move times the W before it, so that
@@ -406,10 +283,10 @@ class State(NamedTuple):
     mean_n: Any  # (K - 1,), or none
     shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
     clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
-    own: Any  # what the rule learns beside the model: the parts that it declares in OWN_PARTS
+    fading: Any  # the numbers of the rule's own parts that fade with a half-life
+    growing: Any  # and the others, which are weighted as the iterates are
     counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
     lattice: Any  # (1,), whether n holds integers, which keeps the thresholds in order
-    fading: int  # how many of the first numbers of `own` fade with a half-life
 
 
 class Scratch(NamedTuple):
@@ -418,12 +295,8 @@ class Scratch(NamedTuple):
     scores: Any  # (scores,)
     alpha: Any  # (scores,), what the row is multiplied by before it is added to the weights
     n: Any  # (K - 1,)
-    cut: Any  # (K + 1,), as are the following
-    above: Any
-    q: Any
-    tau: Any
-    shares: Any  # (5,), of offsets
-    given: Any  # (3,), chance of a narrow range for each of its classes, if offsets make it
+    cut: Any  # (K + 1,)
+    spare: Any  # (N_SPARE, at least K + 1 and 8), for the rule
 
 
 class Model(NamedTuple):
@@ -431,6 +304,7 @@ class Model(NamedTuple):
 
     geometry: Any
     state: Any
+    own: Any  # the parts of the state that the rule declares, by their names; None: it has none
     w: Any  # weights: `state.u` itself, or an array of their own
     cut: Any  # thresholds between two sentinels
     work: Any
@@ -843,75 +717,78 @@ def _step_multiclass(rule, model, scores, squared, lo, hi, now):
     return 1, True
 
 
+def per_class(n_classes: int) -> int:
+    """Return how many numbers a part has that has one for each class."""
+    return n_classes
+
+
+def per_range(n_classes: int) -> int:
+    """Return how many numbers a part has that has one for each range and class in it."""
+    return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
+
+
 class Part(NamedTuple):
     """A part of what a rule learns beside the model."""
 
     name: str
-    shape: str | int  # a number, "classes", or "ranges": one for each range and class in it
+    size: int | Callable[[int], int]  # how many numbers; `per_class`, `per_range`: by classes
     fades: bool = False  # with a half-life; otherwise it is weighted as the iterates are
     mixes: str = "sum"  # how blocks that learn side by side mix it: "sum" or "mean"
     signed: bool = False  # whether it may be negative
 
 
-# Parts that fade come first, a part of the shape "ranges" last. `evidence_of` makes views of them.
+# Parts that fade come first. If a row changes only some numbers of a large part, that part is the
+# last, and `changes` says which.
 OWN_PARTS: dict[type, tuple[Part, ...]] = {
     Likelihood: (
         Part("size", 2, fades=True),  # sums of c |x|^2 and c, for rows of weight c
         Part("slopes", 2, fades=True, mixes="mean"),  # sums of (c a)^2 and mean (c tau)^2
         Part("seen", 1, fades=True),  # rows with a label
-        Part("exact", "classes", fades=True),  # rows with this exact label
-        Part("total", "classes"),  # weight of the rows that are probably of this class
+        Part("exact", per_class, fades=True),  # rows with this exact label
+        Part("total", per_class),  # weight of the rows that are probably of this class
         Part("labels", 4),  # weight of all labels, of narrow ranges, of wider ones; their overlap
         Part("offsets", 5),  # weight of the rows that probably have each of the offsets
-        Part("at_random", "classes"),  # weight of the classes, if ranges were given at random
+        Part("at_random", per_class),  # weight of the classes, if ranges were given at random
         Part("advantage", 1, signed=True),  # log-likelihood of offsets, less that of "at random"
-        Part("ranges", "ranges"),  # the share of each range in `total`
+        Part("ranges", per_range),  # the share of each range in `total`
     ),
 }
 
 
-class Evidence(NamedTuple):
-    """The parts of the likelihood rule."""
-
-    size: Any
-    slopes: Any
-    seen: Any
-    exact: Any
-    total: Any
-    labels: Any
-    offsets: Any
-    at_random: Any
-    advantage: Any
-    ranges: Any
+def views_of(rule: type) -> Any:
+    """Return a named tuple for the parts of a rule."""
+    return namedtuple(rule.__name__ + "Parts", [part.name for part in OWN_PARTS[rule]])
 
 
-@inserted
-def evidence_of(own, K):
-    """Return the parts of the likelihood rule."""
-    labels = 5 + 2 * K
-    ranges = labels + 10 + K
+Evidence = views_of(Likelihood)
+
+
+def _no_parts(rule, memory):
+    return None
+
+
+def _evidence(rule, memory):
     return Evidence(
-        size=vector_at(own, 0, 2),
-        slopes=vector_at(own, 2, 2),
-        seen=vector_at(own, 4, 1),
-        exact=vector_at(own, 5, K),
-        total=vector_at(own, 5 + K, K),
-        labels=vector_at(own, labels, 4),
-        offsets=vector_at(own, labels + 4, 5),
-        at_random=vector_at(own, labels + 9, K),
-        advantage=vector_at(own, labels + 9 + K, 1),
-        ranges=vector_at(own, ranges, own.shape[0] - ranges),
+        own_part(memory, 0),
+        own_part(memory, 1),
+        own_part(memory, 2),
+        own_part(memory, 3),
+        own_part(memory, 4),
+        own_part(memory, 5),
+        own_part(memory, 6),
+        own_part(memory, 7),
+        own_part(memory, 8),
+        own_part(memory, 9),
     )
 
 
-def table_size(n_classes: int) -> int:
-    """Return how many numbers a part of the shape "ranges" has."""
-    return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
+# The rule's own parts of a memory.
+own_parts = on_type({Likelihood: _evidence}, default=_no_parts)
 
 
 @part_of_loop
 def range_offset(n_classes, lo, hi):
-    """Return where the range lo..hi, with lo < hi, begins in a part of the shape "ranges".
+    """Return where the range lo..hi, with lo < hi, begins in a part of the size `per_range`.
 
     Ranges are sorted by lo, then by hi; each has one number for each of its classes.
     """
@@ -920,6 +797,20 @@ def range_offset(n_classes, lo, hi):
     tetrahedral -= rest * (rest + 1) * (rest + 2) // 6
     width = hi - lo
     return tetrahedral - lo + width * (width + 1) // 2 - 1
+
+
+def _changes_all(rule, size, n_classes, lo, hi):
+    return 0, size
+
+
+def _changes_its_range(rule, size, n_classes, lo, hi):
+    if lo < hi:
+        return range_offset(n_classes, lo, hi), hi - lo + 1
+    return 0, 0
+
+
+# Which numbers of the last part of a memory, of this size, a row changes: the first, and how many.
+changes = on_type({Likelihood: _changes_its_range}, default=_changes_all)
 
 
 # The least probability of a class in a gradient. A class with less has no share in a range.
@@ -1099,11 +990,13 @@ def learn_coarsening(evidence, lo, hi, K, weight, chances, shares, given):
                 evidence.offsets[o] += rows * given[k] * shares[o]
 
 
-@cached(nogil=True)
-def label_chances(rule, own, intervals, q):
-    """Write to each row of q, for each class, the chance of a row's label; 0 outside of it."""
-    evidence = evidence_of(own, q.shape[1])
-    shares, given = np.empty(5), np.empty(3)
+@entry
+def label_chances(rule, memory, intervals, q, shares, given):
+    """Write to each row of q, for each class, the chance of a row's label; 0 outside of it.
+
+    The last two arrays are working space.
+    """
+    evidence = own_parts(rule, memory)
     for t in range(intervals.shape[0]):
         lo, hi = intervals[t]
         q[t] = 0.0
@@ -1114,12 +1007,12 @@ def label_chances(rule, own, intervals, q):
 
 
 @entry
-def coarsening(rule, own, n_classes, shares):
+def coarsening(rule, memory, shares):
     """Write the shares of offsets; return whether they are used, and the evidence for them.
 
     The evidence is a difference of log-likelihoods, in rows of mean weight.
     """
-    evidence = evidence_of(own, n_classes)
+    evidence = own_parts(rule, memory)
     unit = row_weight(evidence)
     unit = unit if unit > 0.0 else 1.0  # files may hold any numbers
     write_shares(evidence, unit, shares)
@@ -1154,13 +1047,20 @@ def count_range(evidence, lo, hi, K, weight, shares, q):
 
 
 @part_of_loop
+def spare_rows(work):
+    """Return the rule's working space: `above`, `q`, `tau`; `shares` and `given` of offsets."""
+    spare = work.spare
+    return spare[0], spare[1], spare[2], spare[3], spare[4]
+
+
+@part_of_loop
 def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     """Write the gradient by the thresholds of lo..hi to tau; return the one by the score.
 
     Both are of log sum_y q_y P(y). The row is then counted, with its weight in the evidence.
     """
     K = cut.shape[0] - 1
-    above, q, tau = work.above, work.q, work.tau
+    above, q, tau, shares, given = spare_rows(work)
     below = work.cut  # free during a step: only `note` uses it
     outside = 0.0
     if rule.noise > 0.0:
@@ -1173,11 +1073,11 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     evidence.labels[0] += weight
     q[0] = 1.0
     if lo < hi:
-        weigh_classes(rule, evidence, lo, hi, K, q, work.shares, work.given)
+        weigh_classes(rule, evidence, lo, hi, K, q, shares, given)
         wide = hi - lo > WIDEST
         evidence.labels[1 + wide] += weight
         if (not wide) & (rule.coarsening != RANDOM):
-            learn_coarsening(evidence, lo, hi, K, weight, tau, work.shares, work.given)
+            learn_coarsening(evidence, lo, hi, K, weight, tau, shares, given)
     whole = outside
     a = 0.0
     for k in range(hi - lo + 1):
@@ -1201,9 +1101,9 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
 
 
 def _step_likelihood(rule, model, score, squared, lo, hi, now):
-    cut, tau, c = model.cut, model.work.tau, now.weight
+    cut, evidence, c = model.cut, model.own, now.weight
+    _, _, tau, _, _ = spare_rows(model.work)
     K = cut.shape[0] - 1
-    evidence = evidence_of(model.state.own, K)
     a = climb(rule, score, cut, lo, hi, now.number, c * now.omega, evidence, model.work)
     if abs(a) < ROUNDING:
         a = 0.0
@@ -1354,7 +1254,7 @@ def note(rule, model, record, i, rows, t, scores, lo, hi, before):
             record.cuts[i, k] = cut[k]
 
 
-@inserted
+@part_of_loop
 def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
     state, alpha = model.state, model.work.alpha
@@ -1390,7 +1290,7 @@ def walk(rows, intervals, order, rule, model, extras):
             if extras.importance.shape[0] > 0:
                 c = extras.importance[t]
             if extras.growth != 1.0:
-                multiply(state.own[: state.fading], 1.0 / extras.growth)
+                multiply(state.fading, 1.0 / extras.growth)
                 scale *= extras.growth
         omega = scale * age(rule, rounds)
         now = Round(rounds, c, before, omega)
@@ -1410,7 +1310,7 @@ def walk(rows, intervals, order, rule, model, extras):
             if scale > MAX_GROWTH:
                 before /= MAX_GROWTH
                 scale /= MAX_GROWTH
-                multiply(state.own[state.fading :], 1.0 / MAX_GROWTH)
+                multiply(state.growing, 1.0 / MAX_GROWTH)
                 for k in range(state.mean_u.shape[0]):
                     multiply(state.mean_u[k], 1.0 / MAX_GROWTH)
                 multiply(state.mean_n, 1.0 / MAX_GROWTH)
@@ -1423,95 +1323,117 @@ def walk(rows, intervals, order, rule, model, extras):
 
 
 # --- The memory of a learner ---------------------------------------------------------------------
-# All that a linear learner has learned is in one array of numbers and one of integers, because
-# passing a model's arrays one by one costs more than learning a row. `lay_out` makes views of them;
-# `memory.py` has the same layout for Python.
-
 NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
-# Where the integers are: counts, then flags and sizes.
-LATTICE, N_SCORES, WIDTH, N_CUTS, AVERAGES, FADING, N_RANGES = 3, 4, 5, 6, 7, 8, 9
+
+class Arrays(NamedTuple):
+    """What a linear learner has learned, as compiled code takes it. `memory.py` lays it out.
+
+    The integers are three counts, `lattice`, the number of scores, where the numbers that fade end;
+    then where each part begins, the first ones of `State` and then the rule's own, and where the
+    last one ends.
+    """
+
+    weights: Any  # (scores or twice as many, features + 1), `u` and below it `mean_u`
+    numbers: Any  # all parts, the weights among them, one after the other
+    integers: Any
 
 
-@inserted
-def lay_out(numbers, integers):
+LATTICE, N_SCORES, FADING, PLACES = 3, 4, 5, 6
+N_COMMON = 6  # parts that every memory has
+
+
+@view_maker
+def part(memory, i):
+    """Return a part of a memory."""
+    integers = memory.integers
+    return memory.numbers[integers[PLACES + i] : integers[PLACES + i + 1]]
+
+
+@view_maker
+def own_part(memory, i):
+    """Return a part of a memory that the rule has declared."""
+    return part(memory, N_COMMON + i)
+
+
+@part_of_loop
+def lay_out(memory):
     """Return the state of a memory."""
-    n_scores, width, n_cuts = integers[N_SCORES], integers[WIDTH], integers[N_CUTS]
-    averages = integers[AVERAGES]
-    size = n_scores * width
-    start = size + averages * size
-    end = start + n_cuts + averages * n_cuts
+    weights, numbers, integers = memory
+    n_scores, fading = integers[N_SCORES], integers[FADING]
     return State(
-        u=matrix_at(numbers, 0, n_scores, width),
-        mean_u=matrix_at(numbers, size, averages * n_scores, width),
-        n=vector_at(numbers, start, n_cuts),
-        mean_n=vector_at(numbers, start + n_cuts, averages * n_cuts),
-        shift=vector_at(numbers, end, 2),
-        clock=vector_at(numbers, end + 2, 2),
-        own=vector_at(numbers, end + 4, numbers.shape[0] - end - 4),
-        counts=vector_at(integers, 0, LATTICE),
-        lattice=vector_at(integers, LATTICE, 1),
-        fading=integers[FADING],
+        u=weights[:n_scores],
+        mean_u=weights[n_scores:],
+        n=part(memory, 2),
+        mean_n=part(memory, 3),
+        shift=part(memory, 4),
+        clock=part(memory, 5),
+        fading=numbers[integers[PLACES + N_COMMON] : fading],
+        growing=numbers[fading:],
+        counts=integers[:LATTICE],
+        lattice=integers[LATTICE : LATTICE + 1],
     )
 
 
-def desk_size(geometry: Any, n_scores: int, width: int, n_classes: int) -> int:
-    """Return how many numbers the working space of a pass has."""
-    weights = 0 if shares_u(geometry) else n_scores * width
-    return weights + 2 * n_scores + n_classes - 1 + 5 * (n_classes + 1) + 8
+N_SPARE = 5
 
 
-@inserted
-def set_up(geometry, state, desk):
-    """Return the model of a state, with its working space at the beginning of an array."""
-    n_scores, n_cuts = state.u.shape[0], state.n.shape[0]
-    K = n_cuts + 1
-    start = 0
-    w = state.u
-    if not shares_u(geometry):
-        w = matrix_at(desk, 0, n_scores, state.u.shape[1])
-        start = state.u.size
+class Desk(NamedTuple):
+    """The working space of a pass."""
+
+    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else no rows
+    work: Any  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
+
+
+def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
+    """Return the working space of a pass."""
+    w = np.empty((0 if shares_u(geometry) else n_scores, width))
+    return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
+
+
+@part_of_loop
+def set_up(rule, geometry, memory, desk):
+    """Return the model of a memory."""
+    state, w, work = lay_out(memory), desk.w, desk.work
+    n_scores, K = state.u.shape[0], state.n.shape[0] + 1
+    if shares_u(geometry):
+        w = state.u
+    else:
         fill_weights(geometry, state, w)
-    after = start + 2 * n_scores
-    cuts = after + n_cuts
-    cut = vector_at(desk, cuts, K + 1)
+    cut = work[0, : K + 1]
     fill_cuts(geometry, state.n, state.shift[0], cut)
-    work = Scratch(
-        scores=vector_at(desk, start, n_scores),
-        alpha=vector_at(desk, start + n_scores, n_scores),
-        n=vector_at(desk, after, n_cuts),
-        cut=vector_at(desk, cuts + K + 1, K + 1),
-        above=vector_at(desk, cuts + 2 * (K + 1), K + 1),
-        q=vector_at(desk, cuts + 3 * (K + 1), K + 1),
-        tau=vector_at(desk, cuts + 4 * (K + 1), K + 1),
-        shares=vector_at(desk, cuts + 5 * (K + 1), 5),
-        given=vector_at(desk, cuts + 5 * (K + 1) + 5, 3),
+    scratch = Scratch(
+        scores=work[1, :n_scores],
+        alpha=work[2, :n_scores],
+        n=work[3, : K - 1],
+        cut=work[4, : K + 1],
+        spare=work[5:],
     )
-    return Model(geometry, state, w, cut, work)
+    return Model(geometry, state, own_parts(rule, memory), w, cut, scratch)
 
 
 @entry
-def run(rows, intervals, order, rule, geometry, extras, numbers, integers, desk):
+def run(rows, intervals, order, rule, geometry, extras, memory, desk):
     """Learn from each row once: those that `order` names, or all as they come if it is empty.
 
     A row without a label (``hi < lo``) is recorded, but it is no round: nothing counts it. Return
     -1, or the first position whose scores are not finite. The memory must then be dropped.
     """
-    model = set_up(geometry, lay_out(numbers, integers), desk)
+    model = set_up(rule, geometry, memory, desk)
     return walk(rows, intervals, order, rule, model, extras)
 
 
 @alone
-def predicting(geometry, numbers, integers, w, cut):
+def predicting(geometry, memory, w, cut):
     """Write the weights and thresholds that predict, those of the mean where there is one.
 
     Return the number that divides both when they are reported.
     """
-    return write_predicting(geometry, lay_out(numbers, integers), w, cut)
+    return write_predicting(geometry, lay_out(memory), w, cut)
 
 
-@inserted
+@part_of_loop
 def write_predicting(geometry, state, w, cut):
     """Do the work of `predicting`."""
     averages = state.mean_u.shape[0] > 0 and state.clock[0] > 0.0
@@ -1522,7 +1444,7 @@ def write_predicting(geometry, state, w, cut):
                 w[k, j] -= state.mean_u[k, j] / state.clock[0]
     if not shares_u(geometry):
         fill_weights(geometry, state, w)
-    n = vector_at(cut, 1, state.n.shape[0])  # where each is then replaced by its threshold
+    n = cut[1 : 1 + state.n.shape[0]]  # where each is then replaced by its threshold
     for i in range(state.n.shape[0]):
         n[i] = state.n[i]
         if averages:
@@ -1532,9 +1454,9 @@ def write_predicting(geometry, state, w, cut):
 
 
 @entry
-def common_shift(geometry, numbers, integers):
+def common_shift(geometry, memory):
     """Return the common shift of exponents for a state that was set, not learned."""
-    return peak(geometry, lay_out(numbers, integers))
+    return peak(geometry, lay_out(memory))
 
 
 # --- Orders of rows ------------------------------------------------------------------------------
@@ -1584,17 +1506,6 @@ def shuffle_rounds(intervals, seed, order):
 
 
 # --- One row at a time ---------------------------------------------------------------------------
-# A stream has two arrays besides the memory: a desk of numbers (the row, its weight, the constant
-# feature; what predicts; the working space of a pass; a copy of what the row may change) and a
-# note of integers.
-
-LOW, KEPT, RATED, NOTE_SIZE = 0, 2, 6, 7
-
-
-def rating_size(n_scores: int, width: int, n_classes: int) -> int:
-    """Return how many numbers a stream needs to predict: weights, thresholds, scores, a divisor."""
-    return n_scores * width + n_classes + 1 + n_scores + 1
-
 
 MOST = 1e300  # the largest number of a state: means and their sums stay finite
 
@@ -1614,98 +1525,76 @@ def all_bounded(values):
     return is_bounded(values)
 
 
-@intrinsic
-def _copy_compiled(_, source, target):
-    # Of six copies as loops, LLVM would make six long vectorised ones.
-    def generate(context, builder, signature, arguments):
-        pairs = zip(signature.args, arguments, strict=True)
-        source, target = (
-            context.make_array(kind)(context, builder, value) for kind, value in pairs
-        )
-        (count,) = cgutils.unpack_tuple(builder, source.shape)
-        cgutils.raw_memcpy(builder, target.data, source.data, count, 8)
-        return context.get_dummy_value()
-
-    return types.void(source, target), generate
+@part_of_loop
+def copy_values(source, target):
+    """Copy one array to another."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
 
 
-def _copy_interpreted(source, target):
-    target[:] = source
+class OneRow(NamedTuple):
+    """The row that a stream learns or rates."""
 
-
-# Copy values of eight bytes from one array to another.
-copy_values = _copy_interpreted if config.DISABLE_JIT else _copy_compiled  # type: ignore[attr-defined]
+    rows: Any  # `Dense`, of this row
+    label: Any  # (1, 2), room for its interval
+    importance: Any  # (1,), its weight
+    kept: Any  # room for a copy of the numbers of the memory
 
 
 @alone
-def learn_row(rule, geometry, growth, numbers, integers, desk, note, lo, hi):
-    """Learn the row in place; return -1, or a number >= 0 if it was refused and nothing changed.
+def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
+    """Learn a row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
     `growth` is None in a plain stream, where the weight of the row is 1.
     """
-    note[LOW] = lo
-    note[LOW + 1] = hi
-    n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
-    n_ranges = integers[N_RANGES]
-    size = numbers.shape[0] - n_ranges
-    first, count = size, 0  # a row changes only the entries of its own range
-    if n_ranges > 0:
-        if growth is not None:
-            count = n_ranges  # a half-life may divide them all
-        elif lo < hi:
-            first += range_offset(K, lo, hi)
-            count = hi - lo + 1
-    kept = desk.shape[0] - numbers.shape[0]
-    head, ranges = vector_at(numbers, 0, size), vector_at(numbers, first, count)
-    counts = vector_at(integers, 0, LATTICE + 1)
-    old_head, old_ranges = vector_at(desk, kept, size), vector_at(desk, kept + first, count)
-    old_counts = vector_at(note, KEPT, LATTICE + 1)
-    copy_values(head, old_head)
-    copy_values(ranges, old_ranges)
-    copy_values(counts, old_counts)
-    start = width + 1 + n_scores * width + K + 1 + n_scores + 1
-    space = vector_at(desk, start, kept - start)
-    model = set_up(geometry, lay_out(numbers, integers), space)
-    rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])
-    intervals = read_only_at(note, LOW, 1, 2)
+    _, numbers, integers = memory
+    row.label[0, 0] = lo
+    row.label[0, 1] = hi
+    model = set_up(rule, geometry, memory, desk)
+    start = integers[integers.shape[0] - 2]  # of the last part
+    first, count = changes(rule, numbers.shape[0] - start, model.cut.shape[0] - 1, lo, hi)
+    if growth is not None:
+        first, count = 0, numbers.shape[0] - start  # a half-life may divide them all
+    first += start
+    most, rest = numbers[:start], numbers[first : first + count]
+    old_most, old_rest = row.kept[:start], row.kept[first : first + count]
+    copy_values(most, old_most)
+    copy_values(rest, old_rest)
+    rounds, mistakes, updates, lattice = integers[0], integers[1], integers[2], integers[LATTICE]
     if growth is None:
-        bad = walk(rows, intervals, NO_ORDER, rule, model, None)
+        bad = walk(row.rows, row.label, NO_ORDER, rule, model, None)
     else:
-        if desk[width - 1] != 1.0:
+        if row.importance[0] != 1.0:
             integers[LATTICE] = 0
-        none = matrix_at(desk, 0, 0, 1)
-        record = Record(vector_at(note, 0, 0), none, vector_at(desk, 0, 0), none)
-        extras = Extras(vector_at(desk, width - 1, 1), growth, record)
-        bad = walk(rows, intervals, NO_ORDER, rule, model, extras)
+        record = Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
+        extras = Extras(row.importance, growth, record)
+        bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
-        if is_bounded(head):  # `ranges` are bounded by `total`
+        if is_bounded(most) and is_bounded(rest):
             return -1
         bad = 1
-    copy_values(old_head, head)
-    copy_values(old_ranges, ranges)
-    copy_values(old_counts, counts)
+    copy_values(old_most, most)
+    copy_values(old_rest, rest)
+    integers[0], integers[1], integers[2], integers[LATTICE] = rounds, mistakes, updates, lattice
     return bad
 
 
+class Rating(NamedTuple):
+    """What a stream predicts with."""
+
+    w: Any  # (scores, features + 1)
+    cut: Any  # (K + 1,)
+    scores: Any  # (scores,), of the last row
+    unit: Any  # (2,), what divides weights and thresholds; the number of rounds they are of
+
+
 @alone
-def rate_row(rule, geometry, numbers, integers, desk, note):
-    """Score the row and return its rank, or -1 if its scores are not finite."""
-    n_scores, width, K = integers[N_SCORES], integers[WIDTH], integers[N_CUTS] + 1
-    w = matrix_at(desk, width + 1, n_scores, width)
-    start = width + 1 + n_scores * width
-    cut = vector_at(desk, start, K + 1)
-    scores = vector_at(desk, start + K + 1, n_scores)
-    if note[RATED] != integers[0] + 1:  # the number of rounds they were made after, plus 1
-        state = lay_out(numbers, integers)
-        desk[start + K + 1 + n_scores] = write_predicting(geometry, state, w, cut)
-        note[RATED] = integers[0] + 1
-    rows = Dense(read_only_at(desk, 0, 1, width - 1), desk[width])
+def rate_row(rule, geometry, memory, rating, rows):
+    """Score a row and return its rank, or -1 if its scores are not finite."""
+    w, cut, scores, unit = rating
+    rounds = memory.integers[0]
+    if unit[1] != rounds:
+        unit[0] = write_predicting(geometry, lay_out(memory), w, cut)
+        unit[1] = rounds
     measured, total = measure(rule, rows, 0, w, scores)
     return decode(rule, measured, cut) if isfinite(total) else -1
-
-
-def entry_point(function: Any, *arguments: Any) -> Any:
-    """Return a function compiled for arguments of these types; it does not look at them again."""
-    if not hasattr(function, "compile"):  # numba is switched off
-        return function
-    return function.compile(tuple(typeof(argument) for argument in arguments))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 
 
 class Layout(NamedTuple):
-    """The parts of a memory, given the sizes and the rule of a learner."""
+    """Where the parts of a memory are, given the sizes and the rule of a learner."""
 
     n_scores: int
     n_features: int
@@ -31,7 +32,7 @@ class Layout(NamedTuple):
     own: tuple[loop.Part, ...]  # of the rule
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part, in their order in the memory."""
+        """Return the shape of each part, in their order in the memory: see `loop.State`."""
         weights, n_cuts = (self.n_scores, self.n_features + 1), self.n_classes - 1
         return {
             "u": weights,
@@ -44,13 +45,11 @@ class Layout(NamedTuple):
         }
 
     def _size(self, part: loop.Part) -> int:
-        if isinstance(part.shape, int):
-            return part.shape
-        return self.n_classes if part.shape == "classes" else loop.table_size(self.n_classes)
+        return part.size if isinstance(part.size, int) else part.size(self.n_classes)
 
-    def size(self) -> int:
-        """Return how many numbers a memory has."""
-        return sum(prod(shape) for shape in self.shapes().values())
+    def places(self) -> list[int]:
+        """Return where each part begins, and where the last one ends."""
+        return list(accumulate(map(prod, self.shapes().values()), initial=0))
 
     def sizes(self) -> tuple[int, int, int]:
         """Return the numbers of scores, of weights for each, and of classes."""
@@ -58,18 +57,9 @@ class Layout(NamedTuple):
 
     def integers(self) -> Array:
         """Return the integers of an empty memory."""
-        return np.array(
-            [
-                *(0, 0, 0),  # counts
-                0,
-                self.n_scores,
-                self.n_features + 1,
-                self.n_classes - 1,
-                self.average,
-                sum(self._size(part) for part in self.own if part.fades),
-                sum(self._size(part) for part in self.own if part.shape == "ranges"),
-            ]
-        )
+        places = self.places()
+        fading = places[loop.N_COMMON + sum(part.fades for part in self.own)]
+        return np.array([0, 0, 0, 0, self.n_scores, fading, *places])
 
 
 class Memory:
@@ -82,7 +72,7 @@ class Memory:
     numbers : ndarray of float64
         The parts, one after the other.
     integers : ndarray of int64
-        Counts and sizes, see `loop`.
+        Counts and places, see `loop.Arrays`.
     """
 
     def __init__(self, layout: Layout, numbers: Array, integers: Array) -> None:
@@ -95,9 +85,9 @@ class Memory:
     @classmethod
     def blank(cls, layout: Layout, *, lattice: bool) -> Memory:
         """Return the zero start."""
-        memory = cls(layout, _aligned_zeros(layout.size()), layout.integers())
+        memory = cls(layout, _aligned_zeros(layout.places()[-1]), layout.integers())
         memory.state.clock[1] = 1.0
-        memory.integers[loop.LATTICE] = lattice
+        memory.lattice = lattice
         return memory
 
     @classmethod
@@ -106,7 +96,7 @@ class Memory:
         if not isinstance(plain, dict) or not isinstance(plain.get("mean_u"), np.ndarray):
             raise InputError(f"the memory must be a dict of arrays, not {shown(plain)}")
         layout = layout._replace(average=len(plain["mean_u"]) > 0)
-        shapes = {**layout.shapes(), "counts": (loop.LATTICE,)}
+        shapes = {**layout.shapes(), "counts": (3,)}
         if list(plain) != [*shapes, "lattice"] or not isinstance(plain["lattice"], bool):
             raise InputError(f"the memory must hold {', '.join(shapes)} and lattice")
         for name, shape in shapes.items():
@@ -122,45 +112,55 @@ class Memory:
         memory = cls.blank(layout, lattice=plain["lattice"])
         for name, part in memory.parts().items():
             part[...] = plain[name]
-        memory.integers[: loop.LATTICE] = plain["counts"]
+        memory.counts[:] = plain["counts"]
         return memory
 
     def to_plain(self) -> dict[str, Any]:
         """Return all parts by their names, as plain data for files and copies."""
-        counts = self.integers[: loop.LATTICE]
-        return {**self.parts(), "counts": counts, "lattice": bool(self.integers[loop.LATTICE])}
+        return {**self.parts(), "counts": self.counts, "lattice": self.lattice}
 
     def parts(self) -> dict[str, Array]:
         """Return views of all parts by their names."""
-        views, start = {}, 0
-        for name, shape in self.layout.shapes().items():
-            stop = start + prod(shape)
-            views[name] = self.numbers[start:stop].reshape(shape)
-            start = stop
-        return views
+        places = pairwise(self.layout.places())
+        return {
+            name: self.numbers[start:stop].reshape(shape)
+            for (start, stop), (name, shape) in zip(
+                places, self.layout.shapes().items(), strict=True
+            )
+        }
 
     @property
     def state(self) -> loop.State:
         """What all learners have, as the loop sees it."""
-        parts = self.parts()
-        n_own = sum(parts[part.name].size for part in self.layout.own)
-        return loop.State(
-            u=parts["u"],
-            mean_u=parts["mean_u"],
-            n=parts["n"],
-            mean_n=parts["mean_n"],
-            shift=parts["shift"],
-            clock=parts["clock"],
-            own=self.numbers[self.numbers.size - n_own :],
-            counts=self.integers[: loop.LATTICE],
-            lattice=self.integers[loop.LATTICE : loop.LATTICE + 1],
-            fading=int(self.integers[loop.FADING]),
-        )
+        common = list(self.parts().values())[: loop.N_COMMON]
+        begin, end = self.layout.places()[loop.N_COMMON], self.integers[loop.FADING]
+        own = self.numbers[begin:end], self.numbers[end:]
+        lattice = self.integers[loop.LATTICE : loop.LATTICE + 1]
+        return loop.State._make([*common, *own, self.counts, lattice])
+
+    @property
+    def arrays(self) -> loop.Arrays:
+        """The memory as compiled code takes it."""
+        return loop.Arrays(self._wide(), self.numbers, self.integers)
+
+    @property
+    def counts(self) -> Array:
+        """Rounds, rounds with a violated constraint, violated constraints."""
+        return self.integers[: loop.LATTICE]
+
+    @property
+    def lattice(self) -> bool:
+        """Whether the thresholds are integers, which keeps them in order."""
+        return bool(self.integers[loop.LATTICE])
+
+    @lattice.setter
+    def lattice(self, value: bool) -> None:
+        self.integers[loop.LATTICE] = value
 
     @property
     def averages(self) -> bool:
         """Whether there are sums of a mean."""
-        return bool(self.integers[loop.AVERAGES])
+        return self.layout.average
 
     def copy(self) -> Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
@@ -181,7 +181,7 @@ class Memory:
 
     def _rearranged(self, layout: Layout, places: Array) -> Memory:
         memory = Memory.blank(layout, lattice=False)
-        memory.integers[: loop.LATTICE + 1] = self.integers[: loop.LATTICE + 1]
+        memory.counts[:], memory.lattice = self.counts, self.lattice
         mine, kept = self.parts(), np.flatnonzero(places >= 0)
         for name, part in memory.parts().items():
             own = mine[name][: len(part)]
@@ -225,11 +225,11 @@ class Memory:
 
         They are computed once after each round, and again if rounds were undone.
         """
-        now, found = (self._version, int(self.integers[0])), self._predicting
+        now, found = (self._version, int(self.counts[0])), self._predicting
         if found is None or found[0] != now:
             w = np.empty((self.layout.n_scores, self.layout.n_features + 1))
             cut = np.empty(self.layout.n_classes + 1)
-            unit = loop.predicting(geometry, self.numbers, self.integers, w, cut)
+            unit = loop.predicting(geometry, self.arrays, w, cut)
             self._predicting = found = now, (w, cut, unit)
         values: tuple[Array, Array, float] = found[1]
         return values

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, loop, ranking
 from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
+from pril.core.compiling import entry_point
 from pril.core.logistic import log_probabilities
 from pril.core.parts import Parts
-from pril.core.rows import TIMES, not_finite_error
+from pril.core.rows import TIMES, frozen, not_finite_error
 from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
@@ -114,22 +115,25 @@ class RowStream:
         n_scores, width, n_classes = memory.layout.sizes()
         names = getattr(self._learner, "feature_names_in_", None)
         engine = self._engine = self._engine._replace(feature_names=names)
-        rating = loop.rating_size(n_scores, width, n_classes)
-        space = loop.desk_size(engine.geometry, n_scores, width, n_classes)
         self._memory = memory
-        desk = np.zeros(width + 1 + rating + space + memory.numbers.size)
-        self._note = np.zeros(loop.NOTE_SIZE, dtype=np.int64)
-        self._row, self._shape, self._width = desk[: width - 1], (width - 1,), width - 1
-        self._importance = desk[width - 1 : width]
-        self._importance[0], desk[width] = 1.0, engine.constant
-        start, stop = width + 1 + n_scores * width, width + 1 + rating
-        self._rating = np.split(desk[start:stop], [n_classes + 1, -1])  # cuts, scores, divisor
-        arrays = (memory.numbers, memory.integers, desk, self._note)
-        self._arrays = arrays
+        self._row, self._shape, self._width = np.zeros(width - 1), (width - 1,), width - 1
+        self._importance = np.ones(1)
+        self._one_row = loop.OneRow(
+            rows=loop.Dense(frozen(self._row[np.newaxis]), engine.constant),
+            label=np.empty((1, 2), dtype=np.int64),
+            importance=self._importance,
+            kept=np.empty_like(memory.numbers),
+        )
+        self._rating = loop.Rating(
+            w=np.empty((n_scores, width)),
+            cut=np.empty(n_classes + 1),
+            scores=np.empty(n_scores),
+            unit=np.array([1.0, -1.0]),
+        )
         self._learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
-        given = (engine.rule, engine.geometry, *arrays)
-        self._rate = partial(loop.entry_point(loop.rate_row, *given), *given)
+        given = (engine.rule, engine.geometry, memory.arrays, self._rating, self._one_row.rows)
+        self._rate = partial(entry_point(loop.rate_row, *given), *given)
         self._pack = partial(struct.Struct(f"{width - 1}d").pack_into, self._row.data.cast("B"), 0)
         self._inspect: Callable[[], None] | None = None  # for learners that look at features
         if engine.bounded:
@@ -138,8 +142,10 @@ class RowStream:
         self._values = values_getter([] if names is None else names.tolist())
 
     def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        given = (self._engine.rule, self._engine.geometry, growth, *self._arrays)
-        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
+        engine, memory = self._engine, self._memory
+        desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
+        given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._one_row)
+        return partial(entry_point(loop.learn_row, *given, 0, 0), *given)
 
     def __copy__(self) -> RowStream:
         return copy.deepcopy(self)  # a copy learns alone
@@ -167,7 +173,9 @@ class RowStream:
             How far the row moves the model, relative to a row of weight 1. A row of weight 0 is
             ignored.
         """
-        with self._shared.lock:
+        lock = self._shared.lock
+        lock.acquire()  # `with` takes 70 ns longer
+        try:
             if self._encode is not None:
                 if self._is_frozen:
                     raise InputError("the model holds a FrozenEstimator, which does not learn")
@@ -189,6 +197,8 @@ class RowStream:
             else:
                 if self._learn(lo, hi) >= 0:
                     raise self._not_finite()
+        finally:
+            lock.release()
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Learn from any row: check everything."""
@@ -266,8 +276,12 @@ class RowStream:
         label : object
             One of the classes.
         """
-        with self._shared.lock:
+        lock = self._shared.lock
+        lock.acquire()  # as in `learn_one`
+        try:
             return self._answers[self._rank(x)]
+        finally:
+            lock.release()
 
     def _rank(self, x: Any) -> int:
         """Score a row, and return its rank; the lock is held."""
@@ -374,8 +388,7 @@ class RowStream:
         """
         with self._shared.lock:
             self._rank(x)
-            _, scores, unit = self._rating
-            return float(scores[0] / unit[0])
+            return float(self._rating.scores[0] / self._rating.unit[0])
 
     @available_if(lambda self: hasattr(self._learner, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
@@ -393,8 +406,7 @@ class RowStream:
         """
         with self._shared.lock:
             self._rank(x)
-            cut, scores, _ = self._rating
-            logs = log_probabilities(scores[np.newaxis], cut)
+            logs = log_probabilities(self._rating.scores[np.newaxis], self._rating.cut)
             return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
 
 

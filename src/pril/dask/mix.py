@@ -266,7 +266,7 @@ def move_common_model(
     state.counts[:] += sums.counts
     state.clock[:] = 0.0, 1.0
     state.shift[:] = 0.0
-    state.shift[0] = loop.common_shift(model.engine.geometry, memory.numbers, memory.integers)
+    state.shift[0] = loop.common_shift(model.engine.geometry, memory.arrays)
     if not memory.is_finite():
         raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
     return memory, exact - state.n
@@ -279,6 +279,6 @@ def _set_mean(memory: Memory, averaged: dict[str, Array], weight: float) -> None
     if memory.averages:
         for mean, part in MEANS.items():
             total = weight * (averaged[mean] / averaged["clock"][0])
-            if part == "n" and memory.integers[loop.LATTICE]:
+            if part == "n" and memory.lattice:
                 total = np.round(total)  # sums of integers, as after learning: means stay in order
             parts[mean][:] = weight * parts[part] - total

@@ -165,7 +165,7 @@ class KernelEngine(NamedTuple):
         """Return the support after a pass over a batch; the one given does not change."""
         memory = memory.copy()
         if batch.weights is not None:
-            memory.base.integers[loop.LATTICE] = 0
+            memory.base.lattice = False
         order = None if order is None else order.astype(np.int64)
         if record is None:
             learned = self._learn_fused(memory, batch, order)
@@ -198,7 +198,7 @@ class KernelEngine(NamedTuple):
     def _learn_fused(self, memory: Support, batch: Batch, order: Array | None) -> Support | None:
         """Learn by the fused loop on a CUDA device; None where it cannot run."""
         X, fused = batch.rows.X, self._fused(batch.rows.X, memory.rows)
-        if fused is None or self.budget is not None or not memory.base.integers[loop.LATTICE]:
+        if fused is None or self.budget is not None or not memory.base.lattice:
             return None
         if memory.base.layout.n_classes - 1 > fused.MAX_CUTS:
             return None
@@ -291,7 +291,7 @@ class KernelEngine(NamedTuple):
         state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
         if self.base.run(gram, block.intervals, None, own, block.weights, block.record) >= 0:
             raise self._not_finite()
-        base.tail()[:], base.integers[: loop.LATTICE] = own.tail(), own.integers[: loop.LATTICE]
+        base.tail()[:], base.counts[:] = own.tail(), own.counts
         return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)
 
     # --- Rating ---

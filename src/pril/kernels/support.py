@@ -45,9 +45,9 @@ class Support(NamedTuple):
         return self._replace(base=self.base.copy(), place=place)
 
     @property
-    def integers(self) -> Array:
-        """Counts and sizes, as those of `Memory`."""
-        return self.base.integers
+    def counts(self) -> Array:
+        """Rounds, mistakes and updates, as those of `Memory`."""
+        return self.base.counts
 
     @property
     def averages(self) -> bool:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
 from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
-from pril.core.coarsening import OFFSETS, Coarsening, Table
+from pril.core.coarsening import MOST_STEPS, OFFSETS, Coarsening, Table
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval, StrOptions
@@ -206,8 +206,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
         shares = np.empty(len(OFFSETS))
-        own, n_classes = self.memory_.state.own, len(self.order_)
-        by_offsets, evidence = loop.coarsening(self._rule(), own, n_classes, shares)
+        by_offsets, evidence = loop.coarsening(self._rule(), self.memory_.arrays, shares)
         compared = self.coarsening != "random"
         return Coarsening.of(
             "offsets" if by_offsets else "random",
@@ -262,5 +261,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         chances = np.empty((len(intervals), len(self.order_)))
-        loop.label_chances(self._rule(), self.memory_.state.own, intervals, chances)
+        space = np.empty(len(OFFSETS)), np.empty(MOST_STEPS + 1)
+        loop.label_chances(self._rule(), self.memory_.arrays, intervals, chances, *space)
         return chances
