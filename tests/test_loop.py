@@ -376,8 +376,9 @@ def test_the_scale_of_weights_does_not_matter(learner, stream, factor):
     """But for learners with a step of their own: there, it is divided by the scale."""
     weight = np.random.default_rng(0).uniform(0.5, 2, len(stream.X))
     one, other = fresh(learner), fresh(learner)
-    if isinstance(learner, MPRIL | WidrowHoff):
-        other.set_params(rate=learner.rate / factor)
+    step = BY_NAME[type(learner).__name__].step
+    if step is not None:
+        other.set_params(**{step: getattr(learner, step) / factor})
     one.partial_fit(stream.X, stream.y, stream.classes, weight)
     other.partial_fit(stream.X, stream.y, stream.classes, factor * weight)
     np.testing.assert_array_equal(one.predict(stream.X), other.predict(stream.X))

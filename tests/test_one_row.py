@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 import pril
 from learners import LINEAR, with_variants
 from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
+from pril.core import loop
 from pril.errors import FeatureRangeWarning
 from strategies import exact_streams, smooth_streams
 
@@ -566,3 +567,41 @@ def test_random_operations_end_in_the_same_bits(model, tmp_path):
 @pytest.mark.parametrize("model", LINEAR)
 def test_many_random_operations_end_in_the_same_bits(model, tmp_path):
     operate(model(), 100_000, 2, tmp_path / "model.pril")
+
+
+# --- What a row changes ---
+
+
+@given(stream=smooth_streams(), half_life=st.sampled_from([None, 3.0]))
+def test_a_row_changes_only_the_entries_of_its_own_range(stream, half_life):
+    """A stream that refuses a row undoes only these; with a half-life, it undoes all."""
+    K = stream.K
+    model = OrderedLogit(half_life=half_life, classes=range(1, K + 1))
+    rows = model.stream()
+    ranges = itertools.combinations(range(1, K + 1), 2)
+    places = [(lo, hi) for lo, hi in ranges for _ in range(lo, hi + 1)]
+    for x, y in zip(stream.X, stream.y, strict=True):
+        lo, hi = y.tolist()
+        first = not hasattr(model, "memory_")
+        before = None if first else model.memory_.parts()["ranges"].copy()
+        rows.learn_one(x, tuple(y.tolist()))
+        after = model.memory_.parts()["ranges"]
+        assert len(after) == len(places)
+        if half_life is None:
+            changed = after != (np.zeros_like(after) if first else before)
+            assert {place for place, is_new in zip(places, changed, strict=True) if is_new} <= {
+                (lo, hi)
+            }
+        kept = bits(model)
+        with pytest.raises(ValueError, match="scale the features"), np.errstate(all="ignore"):
+            rows.learn_one(np.full(len(x), 1e308), tuple(y.tolist()))
+        assert bits(model) == kept
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_the_parts_of_a_memory_are_in_the_order_that_compiled_code_takes_them_for(model):
+    layout = model.engine.layout(3, 4)
+    names = [*loop.State._fields[: loop.N_COMMON], *(part.name for part in layout.own)]
+    assert names == list(layout.shapes())
+    fading = [part.fades for part in layout.own]
+    assert fading == sorted(fading, reverse=True)

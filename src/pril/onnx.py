@@ -375,7 +375,7 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes, as `predict_proba` has them."""
+    """Return the probabilities of the classes: the product in `logistic`, as `predict_proba`."""
     low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
     high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
     width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
 from pril.core.evaluation import mean_over_rows
 from pril.core.linear_engine import Ratings
-from pril.core.logistic import log_probabilities
+from pril.core.logistic import at_most, log_probabilities
 from pril.core.rows import batches, check_cells, n_rows, rows_within
 from pril.errors import InputError, RowError, shown
 
@@ -415,7 +415,7 @@ class ProbabilityMixin:
         array([[1., 1., 1.],
                [0., 0., 1.]])
         """
-        return self._from_scores(X, lambda scores, cut: expit(cut[1:] - scores))
+        return self._from_scores(X, lambda scores, cut: at_most(scores, cut[1:]))
 
     def posterior(self, X: Any, y: Any) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.

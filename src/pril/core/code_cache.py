@@ -38,7 +38,13 @@ log = logging.getLogger(__name__)
 # Modules with compiled code, and this one. Of the package, they import each other only; a change of
 # one makes all code anew.
 PACKAGE = "pril"
-MODULES = ("core.code_cache", "core.compiling", "core.loop", "learners.boosting.compiled")
+MODULES = (
+    "core.code_cache",
+    "core.compiling",
+    "core.logistic",
+    "core.loop",
+    "learners.boosting.compiled",
+)
 
 # Settings of numba, from the environment, by which it makes other code from the same source.
 SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, typeof, types
+from numba import njit, types
 from numba.extending import intrinsic, overload
 
 from pril.core.code_cache import cached
@@ -31,6 +31,9 @@ alone = cached(**BARE | {"nogil": False})  # likewise, and no other thread of Py
 own_function = _njit(**INNER)  # too long, or called too rarely, to be inlined
 part_of_loop = _njit(**INLINE)
 view_maker = _njit(inline="always", _nrt=False)  # no other way returns an array without the runtime
+
+# Inlined, and a division by zero gives infinity or NaN, as in NumPy.
+as_numpy = _njit(**INLINE, error_model="numpy")
 
 # Dense sums may be reordered, as in BLAS; NaN and inf keep their meaning. Sparse sums keep their
 # order: otherwise the compiler uses gather instructions, which are half as fast.
@@ -80,10 +83,3 @@ def _prefetch_instruction(context, array, i):
 @overload(prefetch, jit_options=INLINE)
 def _prefetch_compiled(array, i):
     return lambda array, i: _prefetch_instruction(array, i)
-
-
-def entry_point(function: Any, *arguments: Any) -> Any:
-    """Return a function compiled for arguments of these types; it does not look at them again."""
-    if not hasattr(function, "compile"):  # numba is switched off
-        return function
-    return function.compile(tuple(typeof(argument) for argument in arguments))

@@ -35,6 +35,7 @@ from math import log as ln
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import typeof
 from numba.core import event
 
 from pril.core.compiling import (
@@ -47,6 +48,7 @@ from pril.core.compiling import (
     prefetch,
     view_maker,
 )
+from pril.core.logistic import between, sides
 
 log = logging.getLogger(__name__)
 
@@ -631,22 +633,6 @@ def _decode_likelihood(rule, score, cut):
 
 
 decode = on_type({Multiclass: _decode_best, Likelihood: _decode_likelihood}, default=_decode_cut)
-
-
-@part_of_loop
-def sides(score, threshold):
-    """Return the logistic model's chances that the class lies above a threshold, and below it."""
-    distance = threshold - score
-    small = exp(-abs(distance))
-    large = 1.0 / (1.0 + small)
-    small *= large
-    return (small, large) if distance > 0.0 else (large, small)
-
-
-@part_of_loop
-def between(above, below, next_above, next_below):
-    """Return the chance of the class between two thresholds: the difference of small numbers."""
-    return above - next_above if above <= 0.5 else next_below - below
 
 
 @own_function
@@ -1598,3 +1584,10 @@ def rate_row(rule, geometry, memory, rating, rows):
         unit[1] = rounds
     measured, total = measure(rule, rows, 0, w, scores)
     return decode(rule, measured, cut) if isfinite(total) else -1
+
+
+def entry_point(function: Any, *arguments: Any) -> Any:
+    """Return a function compiled for arguments of these types; it does not look at them again."""
+    if not hasattr(function, "compile"):  # numba is switched off
+        return function
+    return function.compile(tuple(typeof(argument) for argument in arguments))

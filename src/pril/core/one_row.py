@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, loop, ranking
 from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
-from pril.core.compiling import entry_point
 from pril.core.logistic import log_probabilities
 from pril.core.parts import Parts
 from pril.core.rows import TIMES, frozen, not_finite_error
@@ -133,7 +132,7 @@ class RowStream:
         self._learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
         given = (engine.rule, engine.geometry, memory.arrays, self._rating, self._one_row.rows)
-        self._rate = partial(entry_point(loop.rate_row, *given), *given)
+        self._rate = partial(loop.entry_point(loop.rate_row, *given), *given)
         self._pack = partial(struct.Struct(f"{width - 1}d").pack_into, self._row.data.cast("B"), 0)
         self._inspect: Callable[[], None] | None = None  # for learners that look at features
         if engine.bounded:
@@ -145,7 +144,7 @@ class RowStream:
         engine, memory = self._engine, self._memory
         desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
         given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._one_row)
-        return partial(entry_point(loop.learn_row, *given, 0, 0), *given)
+        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
 
     def __copy__(self) -> RowStream:
         return copy.deepcopy(self)  # a copy learns alone

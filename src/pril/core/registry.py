@@ -31,6 +31,7 @@ class Learner(NamedTuple):
     averages: bool = True  # has the parameter `average`
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
     bounded: bool = False  # wants features within [-1, 1]
+    step: str | None = None  # its parameter for the step: rows of twice the weight want half of it
 
     def load(self) -> Any:
         """Import and return the class."""
@@ -40,7 +41,7 @@ class Learner(NamedTuple):
 LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
     Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
-    Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True),
+    Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True, step="rate"),
     Learner(
         "KernelPRIL",
         "pril.learners.kernel_pril",
@@ -50,7 +51,7 @@ LEARNERS = (
         mixes=False,
     ),
     Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
-    Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff"),
+    Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff", step="rate"),
     Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
     Learner(
         "OrderedBoosting",

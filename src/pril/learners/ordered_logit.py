@@ -7,7 +7,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
@@ -15,6 +14,7 @@ from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.core.coarsening import MOST_STEPS, OFFSETS, Coarsening, Table
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
+from pril.core.logistic import at_most
 from pril.core.scikit import Interval, StrOptions
 from pril.errors import InputError
 
@@ -254,8 +254,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         >>> model.marginal_effects(X).round(2)
         array([[-0.12, -0.02,  0.14]])
         """
-        above = expit(self.latent(X)[:, np.newaxis] - self.thresholds_)
-        slopes = np.mean(above * (1.0 - above), axis=0)  # of the chance to be above each threshold
+        below = at_most(self.latent(X)[:, np.newaxis], self.thresholds_)
+        slopes = np.mean(below * (1.0 - below), axis=0)  # of the chance to be above each threshold
         per_score = -np.diff(slopes, prepend=0.0, append=0.0)
         return by_class(self.order_, np.outer(self.coef_, per_score))
 

@@ -1,11 +1,7 @@
 """The compiled passes of `OrderedBoosting`: gradients, sums for the EM step, scores of rows.
 
-Ranks are 0..K-1. With f the score of a row, E = exp(f) and odds_k = exp(-theta_{k-1}),
-
-    ``P(y < k) = 1 / (1 + E odds_k)``,  for k in 0..K; odds_0 is infinite, odds_K is 0
-
-so that a row needs one exponential. The kinds of ranges that occur are numbered; row i has kind
-``group[i]``.
+Ranks are 0..K-1. The probabilities of the classes are `logistic`'s, from the `odds` of the
+thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[i]``.
 """
 
 from __future__ import annotations
@@ -16,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pril.core.code_cache import cached
+from pril.core.logistic import write_chances
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 
-FARTHEST = 300.0  # scores and thresholds beyond it are as good as infinite; exp(600) is finite
-LEAST = 1e-12  # the least probability of a class
 LEAST_HESSIAN = 1e-6
 
 ALL_BITS, NO_BITS, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
@@ -41,21 +36,6 @@ class Rows(NamedTuple):
     fold: Any  # (n,)
 
 
-def odds_of(theta: Any) -> Any:
-    """Return thresholds, in ascending order, as the passes need them."""
-    return np.exp(-np.concatenate([[-np.inf], np.clip(theta, -FARTHEST, FARTHEST), [np.inf]]))
-
-
-@compiled
-def _probabilities(f, odds, lo, hi, below, p):
-    """Write P(y < k) for k in lo..hi+1 to below, and P(y) for y in lo..hi to p."""
-    e = exp(min(max(f, -FARTHEST), FARTHEST))
-    below[lo] = 1.0 / (1.0 + e * odds[lo])
-    for y in range(lo, hi + 1):
-        below[y + 1] = 1.0 / (1.0 + e * odds[y + 1])
-        p[y] = max(below[y + 1] - below[y], LEAST)
-
-
 @compiled
 def fill_gradients(scores, left_out, odds, q, rows, gradient, hessian):
     """Write the gradients of all rows; those of one fold are 0."""
@@ -64,7 +44,7 @@ def fill_gradients(scores, left_out, odds, q, rows, gradient, hessian):
     for i in range(len(scores)):
         u = group[i]
         lo, hi = ends[u, 0], ends[u, 1]
-        _probabilities(scores[i], odds, lo, hi, below, p)
+        write_chances(scores[i], odds, lo, hi, below, p)
         z = g = h = 0.0
         for y in range(lo, hi + 1):
             a, b, r = below[y + 1], below[y], q[u, y] * p[y]
@@ -89,7 +69,7 @@ def add_up(scores, odds, q, rows, table, slope, information):
     for i in range(len(scores)):
         u, w = group[i], weight[i]
         lo, hi = ends[u, 0], ends[u, 1]
-        _probabilities(scores[i], odds, 0, n_classes - 1, below, p)
+        write_chances(scores[i], odds, 0, n_classes - 1, below, p)
         z = last = 0.0
         for y in range(lo, hi + 1):
             z += q[u, y] * p[y]
@@ -112,7 +92,7 @@ def held_out_loss(scores, odds, chance, rows):
     for i in range(len(scores)):
         u, z = group[i], 0.0
         lo, hi = ends[u, 0], ends[u, 1]
-        _probabilities(scores[i], odds, lo, hi, below, p)
+        write_chances(scores[i], odds, lo, hi, below, p)
         for y in range(lo, hi + 1):
             z += chance[u, y] * p[y]
         loss -= weight[i] * log(max(z, 1e-300))

@@ -14,8 +14,9 @@ from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
+from pril.core.logistic import odds_of
 from pril.learners.boosting import compiled
-from pril.learners.boosting.compiled import Forest, odds_of
+from pril.learners.boosting.compiled import Forest
 from pril.learners.boosting.forest_engine import BoostedTrees
 from pril.learners.boosting.importances import importances
 from pril.learners.boosting.scaling import scaled, unscaled
