@@ -99,9 +99,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
     n_jobs : int, default=None
-        Number of boosters that are trained in parallel, in threads. None means all processors,
-        or what a :class:`joblib.parallel_config`, a worker of joblib or OMP_NUM_THREADS leaves of
-        them. The model is the same, bit for bit.
+        Number of threads, in which boosters are trained and many rows are rated. None means all
+        processors, or what a :class:`joblib.parallel_config`, a worker of joblib or
+        OMP_NUM_THREADS leaves of them. The model and its answers are the same, bit for bit.
     random_state : int, RandomState instance or None, default=None
         Seed for the choice of the folds.
     verbose : int, default=0

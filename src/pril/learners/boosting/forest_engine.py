@@ -15,11 +15,11 @@ from pril.core.logistic import log_probabilities, log_widths
 from pril.core.loop import Csr, Dense, entry_point
 from pril.core.rows import check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
+from pril.core.threads import n_threads
 from pril.errors import InputTypeError, RowError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.categories import codes_of, encoded
 from pril.learners.boosting.scaling import LARGEST
-from pril.learners.boosting.threads import n_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
