@@ -16,6 +16,7 @@ from pril.core.logistic import write_chances
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 
+MOST_EDGES = 127  # between the bins of a feature; one less than a power of two
 LEAST_HESSIAN = 1e-6
 LEAST_CHANCE = 1e-300  # of a label, for its logarithm
 
@@ -35,6 +36,74 @@ class Rows(NamedTuple):
     group: Any  # (n,), the kind of a row's range
     weight: Any  # (n,)
     fold: Any  # (n,)
+
+
+# --- Features ---
+
+
+@compiled
+def last_of_bins(counts, most):
+    """Cut sorted distinct values, given how often each occurs, into at most so many bins.
+
+    Returns the position of the last value of each bin but the last one. A value that occurs more
+    often than a bin of average size has one to itself; the others share the rest evenly.
+    """
+    n, ends, n_ends = len(counts), np.empty(most, dtype=np.int64), 0
+    if n <= most:
+        return np.arange(n - 1)
+    average = counts.sum() / most
+    is_large = counts >= average
+    rows, bins = counts[~is_large].sum(), most - is_large.sum()
+    average, inside = rows / max(bins, 1), 0
+    for i in range(n - 1):
+        inside += counts[i]
+        if not is_large[i]:
+            rows -= counts[i]
+        is_half_full = is_large[i + 1] and inside >= max(1.0, average / 2.0)
+        if is_large[i] or inside >= average or is_half_full:
+            ends[n_ends] = i
+            n_ends += 1
+            if n_ends == most - 1:
+                break
+            if not is_large[i]:
+                bins -= 1
+                average = rows / max(bins, 1)
+            inside = 0
+    return ends[:n_ends]
+
+
+@compiled
+def write_codes(X, edges, is_number, codes):
+    """Write how many edges are below each value; missing values and categories as they are."""
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            x = X[i, k]
+            if isnan(x) or not is_number[k]:
+                codes[i, k] = x
+                continue
+            at, step = 0, (MOST_EDGES + 1) // 2
+            while step > 0:
+                at += step if edges[k, at + step - 1] < x else 0
+                step //= 2
+            codes[i, k] = at
+
+
+@compiled
+def write_linear_scores(X, mean, slopes, centres, scores):
+    """Write the scores of rows by several linear models; a missing value counts as the mean.
+
+    Unlike a product of matrices, it is the same, bit for bit, however the rows are cut.
+    """
+    for j in range(len(slopes)):
+        for i in range(len(X)):
+            score = -centres[j]
+            for k in range(X.shape[1]):
+                x = X[i, k]
+                score += 0.0 if isnan(x) else (x - mean[k]) * slopes[j, k]
+            scores[j, i] = score
+
+
+# --- Gradients and sums ---
 
 
 @compiled
@@ -111,6 +180,9 @@ def held_out_loss(scores, some, odds, chance, rows):
         write_chances(scores[i], odds, ends[u, 0], ends[u, 1], below, p)
         loss += _loss_of(p, ends[u, 0], ends[u, 1], chance[u], weight[i])
     return loss
+
+
+# --- Scores ---
 
 
 class Forest(NamedTuple):

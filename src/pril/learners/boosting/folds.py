@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -11,9 +11,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pril.core.logistic import odds_of
+from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
+from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.knowledge import Sums, relative
-from pril.learners.boosting.trees import FoldBooster
+from pril.learners.boosting.trees import PUSHED_ROWS, FoldBooster, dataset
 
 if TYPE_CHECKING:
     from typing import Self
@@ -69,10 +71,78 @@ class Fold:
         return self.booster.grown()
 
 
+class Plan(NamedTuple):
+    """What folds begin with."""
+
+    rows: compiled.Rows
+    parameters: dict[str, Any]  # LightGBM's
+    bins: Bins
+    categorical: list[int]
+    sample: Array  # the codes of a sample of the rows
+    mean: Array  # (features,), with slopes and centres: the linear models to start from
+    slopes: Array  # (folds, features)
+    centres: Array  # (folds,)
+    scores: Array | None  # (folds, n), where the sample is all rows
+
+    def folds(self, numbers: Iterable[int], source: Source) -> list[Fold]:
+        """Return some folds."""
+        n, scores = len(self.rows.fold), self.scores
+        if scores is None:
+            scores = np.empty((len(self.centres), n), dtype=np.float32)
+            blocks = self._read(source, scores)
+            data = dataset(self.sample, self.categorical, self.parameters, n, blocks)
+        else:
+            data = dataset(self.sample, self.categorical, self.parameters, n, None)
+        return [Fold(j, self.rows, data, self.parameters, scores[j]) for j in numbers]
+
+    def _read(self, source: Source, scores: Array) -> Iterator[Array]:
+        """Return the codes of all rows, block by block, and write the scores of the starts."""
+        done = 0
+        for block in source.blocks(PUSHED_ROWS):
+            out = scores[:, done : done + len(block)]
+            compiled.write_linear_scores(frozen(block), self.mean, self.slopes, self.centres, out)
+            done += len(block)
+            yield self.bins.codes(block)
+
+
+class Source(Protocol):
+    """Where features come from."""
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+
+    def take(self, rows: Array) -> Array:
+        """Return some rows, given by their numbers, ascending."""
+
+    def blocks(self, size: int) -> Iterator[Array]:
+        """Return all rows, in blocks of this size but for the last one."""
+
+
+class InMemory(NamedTuple):
+    """Features in memory."""
+
+    X: Array
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.X)
+
+    def take(self, rows: Array) -> Array:
+        """Return some rows, given by their numbers, ascending."""
+        some: Array = self.X if len(rows) == len(self.X) else self.X[rows]
+        return some
+
+    def blocks(self, size: int) -> Iterator[Array]:
+        """Return all rows, in blocks of this size but for the last one."""
+        return (self.X[batch] for batch in batches(len(self.X), size))
+
+
 class Home(Protocol):
     """Where folds live and learn."""
 
-    def begin(self, make: Callable[[int], Fold], n_folds: int) -> None:
+    def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
@@ -101,9 +171,9 @@ class Threads:
         """Call a function with each of some items; return the results in their order."""
         return list(self.pool.map(function, *items))
 
-    def begin(self, make: Callable[[int], Fold], n_folds: int) -> None:
+    def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
-        self.folds = self.map(make, range(n_folds))
+        self.folds = plan.folds(range(len(plan.centres)), source)
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
