@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
-from pril.core.logistic import odds_of
+from pril.core.logistic import exp_of, odds_of
 from pril.core.threads import n_threads
 from pril.learners.boosting import compiled
 from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.compiled import Forest
-from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads
+from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, loss_of
 from pril.learners.boosting.forest_engine import BoostedTrees
 from pril.learners.boosting.importances import importances
 from pril.learners.boosting.knowledge import Knowledge, Sums, relative
@@ -293,13 +293,8 @@ class Training:
             knowledge, mix = found[name]
             mixed = (scores @ mix).astype(np.float32)
             counts, mechanism = self._sums(knowledge, mixed).counts, knowledge.mechanism
-            loss = compiled.held_out_loss(
-                mixed,
-                self._all_rows(),
-                odds_of(knowledge.theta),
-                mechanism.label_chances(counts),
-                self.sample.rows,
-            )
+            chances, rows = mechanism.label_chances(counts), self.sample.rows
+            loss = loss_of(exp_of(mixed), self._all_rows(), knowledge.theta, chances, rows)
             costs[name] = loss + mechanism.n_parameters(counts)
         name, evidence = choose(asked, costs)
         return *(settled(name, self.doubt) if name == "random" else found[name]), evidence
@@ -314,10 +309,11 @@ class Training:
             mixed = (scores @ mix).astype(np.float32)
             knowledge = knowledge.improved(self._sums(knowledge, mixed), doubt)
             theta, chance, _ = knowledge
+            odds, q = odds_of(theta), relative(chance)
+            rows = self.sample.rows
             compiled.fill_gradients(
-                mixed, NO_FOLD, odds_of(theta), relative(chance), chance, self.sample.rows, 1.0,
-                gradient, hessian,
-            )  # fmt: skip
+                exp_of(mixed), 0, NO_FOLD, odds, q, rows, 1.0, gradient, hessian
+            )
             slope = scores.T @ gradient + ridge * (mix - prior)
             curvature = (scores * hessian[:, np.newaxis]).T @ scores + ridge * np.eye(n_starts)
             move = np.clip(-np.linalg.solve(curvature, slope), -LARGEST_MOVE, LARGEST_MOVE)
@@ -330,7 +326,7 @@ class Training:
         """Return the sums of all rows, which are scored by starts that have not seen them."""
         sums, q = Sums.blank(*knowledge.chance.shape), relative(knowledge.chance)
         odds = odds_of(knowledge.theta)
-        compiled.add_up(scores, self._all_rows(), odds, q, self.sample.rows, *sums)
+        compiled.add_up(exp_of(scores), self._all_rows(), odds, q, self.sample.rows, *sums)
         return sums
 
     def _all_rows(self) -> Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pril.core.logistic import odds_of
+from pril.core.logistic import exp_of, odds_of
 from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.bins import Bins
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 T = TypeVar("T")
+
+LEAST_CHANCE = 1e-300  # of a label, for its logarithm
+BATCH = 1 << 15  # rows whose exponentials stay in the cache
 
 
 class Outcome(NamedTuple):
@@ -50,25 +53,41 @@ class Fold:
 
     def learn(self, theta: Array, chance: Array, haste: float) -> Outcome:
         """Add a tree, learned from the rows outside the fold."""
+        odds, q, loss = odds_of(theta), relative(chance), self.loss(theta, chance)
         gradient, hessian = np.empty((2, len(self.scores)), dtype=np.float32)
-        odds, q = odds_of(theta), relative(chance)
-        loss = compiled.fill_gradients(
-            self.scores, self.number, odds, q, chance, self.rows, haste, gradient, hessian
-        )
+        for batch in batches(len(self.scores), BATCH):
+            compiled.fill_gradients(
+                exp_of(self.scores[batch]), batch.start, self.number, odds, q, self.rows, haste,
+                gradient, hessian,
+            )  # fmt: skip
         self.booster.grow(gradient, hessian)
         sums = Sums.blank(*chance.shape)
-        compiled.add_up(self.scores, self.held_out, odds, q, self.rows, *sums)
+        for e, some in self._held_out():
+            compiled.add_up(e, some, odds, q, self.rows, *sums)
         return Outcome(loss, sums)
 
     def loss(self, theta: Array, chance: Array) -> float:
         """Return the sum of -log P(label) over the held-out rows."""
-        odds = odds_of(theta)
-        loss = compiled.held_out_loss(self.scores, self.held_out, odds, chance, self.rows)
-        return float(loss)
+        losses = (loss_of(e, some, theta, chance, self.rows) for e, some in self._held_out())
+        return sum(losses, 0.0)
+
+    def _held_out(self) -> Iterator[tuple[Array, Array]]:
+        """Return exp(score) and the numbers of the held-out rows, in batches."""
+        for batch in batches(len(self.held_out), BATCH):
+            some = self.held_out[batch]
+            yield exp_of(self.scores[some]), some
 
     def trees(self) -> list[str]:
         """Return LightGBM's text of all trees."""
         return self.booster.grown()
+
+
+def loss_of(e: Array, some: Array, theta: Array, chance: Array, rows: compiled.Rows) -> float:
+    """Return the sum of -log P(label) over some rows; `e` is exp(score) of each."""
+    z = np.empty(len(some))
+    compiled.write_label_chances(e, some, odds_of(theta), chance, rows, z)
+    np.log(np.maximum(z, LEAST_CHANCE, out=z), out=z)
+    return -float((z * rows.weight[some]).sum())
 
 
 class Plan(NamedTuple):

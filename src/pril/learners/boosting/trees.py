@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MOST_KEPT = 200_000  # rows
+MOST_KEPT = 2_000_000  # rows
 PUSHED_ROWS = 1 << 16  # at once to LightGBM
 # The arrays of a tree, and of a forest.
 TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4", "leaf": "f8",
