@@ -25,6 +25,7 @@ from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
+from pril.learners.boosting.folds import InMemory
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -303,7 +304,7 @@ def fit_watched(
         if len(used) < len(features):
             features = features[used]
         rng = check_random_state(model.random_state)
-        training = Training(model, features, intervals, weight, rng, watch)
+        training = Training(model, InMemory(features), intervals, weight, rng, watch)
         del used, intervals  # memory is scarce
         model.__dict__.update(training.run())
     return model
