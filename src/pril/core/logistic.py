@@ -57,14 +57,23 @@ def at_most(scores: Array, thresholds: Array) -> Array:
     return chances
 
 
-def log_probabilities(scores: Array, cut: Array) -> Array:
-    """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each."""
-    below, above = cut[..., :-1], cut[..., 1:]
-    low, high = below - scores, above - scores
-    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-        width = np.log(-np.expm1(below - above))
-    logs: Array = log_expit(high) + log_expit(-low) + width
+def log_probabilities(scores: Array, cut: Array, widths: Array | None = None) -> Array:
+    """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
+
+    `widths` is what `log_widths` returns for the thresholds, if it is known.
+    """
+    low, high = cut[..., :-1] - scores, cut[..., 1:] - scores
+    if widths is None:
+        widths = log_widths(cut)
+    logs: Array = log_expit(high) + log_expit(-low) + widths
     return logs
+
+
+def log_widths(cut: Array) -> Array:
+    """Return the part of log P(y) that depends on the thresholds alone."""
+    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
+        widths: Array = np.log(-np.expm1(cut[..., :-1] - cut[..., 1:]))
+    return widths
 
 
 # --- One exponential a row, compiled ---

@@ -21,6 +21,7 @@ from pril.core.classifier import (
     unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
+from pril.core.one_row import RowStream
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
@@ -99,9 +100,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
     n_jobs : int, default=None
-        Number of boosters that are trained in parallel, in threads. None means all processors,
-        or what a :class:`joblib.parallel_config`, a worker of joblib or OMP_NUM_THREADS leaves of
-        them. The model is the same, bit for bit.
+        Number of threads, in which boosters are trained and many rows are rated. None means all
+        processors, or what a :class:`joblib.parallel_config`, a worker of joblib or
+        OMP_NUM_THREADS leaves of them. The model and its answers are the same, bit for bit.
     random_state : int, RandomState instance or None, default=None
         Seed for the choice of the folds.
     verbose : int, default=0
@@ -227,7 +228,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     @property
     def engine(self) -> ForestEngine:
         """How it rates, by its parameters."""
-        return ForestEngine("OrderedBoosting", self.categories_, self.decision == "mode")
+        is_mode = self.decision == "mode"
+        return ForestEngine("OrderedBoosting", self.categories_, is_mode, self.n_jobs)
 
     # --- Learning ---
 
@@ -261,6 +263,42 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         pairs = zip(self.memory_.ends.tolist(), self.memory_.chances.tolist(), strict=True)
         table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
         return Coarsening.of(**self.memory_.coarsening, table=table)
+
+    def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> RowStream:
+        """Predict one row at a time, in some ten microseconds.
+
+        Answers are those of `predict`, `predict_proba` and `latent`, bit for bit. A feature that a
+        dict lacks, or that is None or NaN, is missing; a category that `fit` has not seen counts as
+        missing, too. Threads may share a stream: they take turns. If the model is fitted again, the
+        stream goes on with what it has learned.
+
+        Parameters
+        ----------
+        unknown : {"error", "ignore"}, default="error"
+            What to do with features of a dict that the model does not know.
+
+        Returns
+        -------
+        stream : object
+            With the methods ``predict_one(x)``, ``predict_proba_one(x)`` and ``latent_one(x)``. A
+            row `x` is a dict of features by name, or a sequence or 1-D array in their order. Its
+            ``learn_one`` is refused: boosting learns all rows at once.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from pril import OrderedBoosting
+        >>> flats = pd.DataFrame({"size": range(40), "town": ["Oslo", "Rome"] * 20})
+        >>> flats["town"] = flats["town"].astype("category")
+        >>> model = OrderedBoosting(random_state=0).fit(flats, [1] * 20 + [2] * 20)
+        >>> stream = model.stream()
+        >>> stream.predict_one({"size": 35, "town": "Oslo"})
+        2
+        >>> stream.predict_one({"size": 3})
+        1
+        """
+        check_ready(self)
+        return RowStream(self, unknown)
 
     # --- Copies and files ---
 

@@ -171,6 +171,15 @@ class LoadedModel:
             )
         return [str(name) for name in names]
 
+    @property
+    def words(self) -> list[str]:
+        """Return the columns that it reads as words."""
+        if self.encoder is not None:
+            return [*self.encoder.words_, *self.encoder.ranks_]
+        categories = {} if self.steps else getattr(self.learner, "categories_", {})
+        texts = [k for k, own in categories.items() if any(isinstance(one, str) for one in own)]
+        return [self.columns[int(k)] for k in texts]
+
     def label_columns(self, names: tuple[str, ...]) -> LabelColumns:
         """Return how labels are read from columns, as when the model learned."""
         classes = self.learner.order_
@@ -282,7 +291,7 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        words = [*self.encoder.words_, *self.encoder.ranks_] if self.encoder else []
+        words = self.words
         table.read_as_words(words)
         log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
         if words:

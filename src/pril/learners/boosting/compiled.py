@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pril.core.code_cache import cached
+from pril.core.compiling import alone, as_numpy, part_of_loop
 from pril.core.logistic import write_chances
 
 compiled: Any = cached(nogil=True, error_model="numpy")
@@ -26,6 +27,8 @@ BIT_NUMBER = np.zeros(64, dtype=np.int64)
 BIT_NUMBER[[((int(SPREAD) << k) % 2**64) >> 58 for k in range(64)]] = np.arange(64)
 
 MISSING_RIGHT, MISSING_LEFT, SET = 0, 1, 2  # kinds of splits
+
+FEW_ROWS = 10  # walk down the trees: comparing many rows at once takes longer
 
 
 class Rows(NamedTuple):
@@ -205,23 +208,38 @@ class Forest(NamedTuple):
     words: Any  # category c is in a set if bit c % 32 of its word c // 32 is set
 
 
-@compiled
+# --- Scores of rows ---
+# The linear score is (x - mean) . slope; a missing value counts as the mean. Landmark l adds
+# similarity_l exp(-distance), the distance in absolute differences. Each tree adds a leaf. All ways
+# add the same numbers in the same order, so that their scores are the same, bit for bit.
+
+
+@as_numpy
 def _is_in_set(x, first, words):
     return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
+
+
+@as_numpy
+def _number_of(bit):
+    """Return the number of the only bit that is set."""
+    return BIT_NUMBER[(bit * SPREAD) >> np.uint64(58)]
 
 
 @compiled
 def scores_of(X, forest, scores):
     """Write the score of each row.
 
-    The linear score is (x - mean) . slope; a missing value counts as the mean. Landmark l adds
-    similarity_l exp(-distance), the distance in absolute differences. No row walks down a tree.
-    Each has a bit for every leaf. A split clears, in all rows that do not go left, the bits of the
-    leaves on its left; the first bit that is left is the row's leaf. So a split is one comparison
-    of many rows at once.
+    No row of many walks down a tree. Each has a bit for every leaf. A split clears, in all rows
+    that do not go left, the bits of the leaves on its left; the first bit that is left is the row's
+    leaf. So a split is one comparison of many rows at once.
     """
     mean, slope, width, landmarks, similarity = forest[:5]
     size, feature, value, kind, begin, end, leaf, words = forest[5:]
+    if len(X) < FEW_ROWS:
+        room = np.empty(X.shape[1])
+        for i in range(len(X)):
+            scores[i] = _walk(X[i], forest, _start(X[i], forest, room))
+        return
     n_words = 1 + (size.max() >> 6 if len(size) else 0)
     block = min(max((1 << 15) // (X.shape[1] + 1), 16), 512)
     cells, bits = np.empty((X.shape[1], block)), np.empty((n_words, block), np.uint64)
@@ -245,7 +263,7 @@ def scores_of(X, forest, scores):
                 out[i] += similarity[landmark] * exp(-distance[i])
         first = 0
         for tree in range(len(size)):
-            bits[:] = ALL_BITS
+            bits[: 1 + (size[tree] >> 6), :n] = ALL_BITS
             for split in range(first, first + size[tree]):
                 x, cut, its_kind = cells[feature[split]], value[split], kind[split]
                 for word in range(begin[split] >> 6, ((end[split] - 1) >> 6) + 1):
@@ -268,7 +286,140 @@ def scores_of(X, forest, scores):
                 word = 0
                 while bits[word, i] == NO_BITS:
                     word += 1
-                lowest = bits[word, i] & (~bits[word, i] + ONE)
-                number = (word << 6) + BIT_NUMBER[(lowest * SPREAD) >> np.uint64(58)]
+                number = (word << 6) + _number_of(bits[word, i] & (~bits[word, i] + ONE))
                 out[i] += leaf[first + tree + number]
             first += size[tree]
+
+
+@part_of_loop
+def _start(x, forest, scaled):
+    """Return the score of a row without the trees; `scaled` is room for its features."""
+    mean, slope, width, landmarks, similarity = forest[:5]
+    score = 0.0
+    for k in range(len(x)):
+        score += 0.0 if isnan(x[k]) else (x[k] - mean[k]) * slope[k]
+        scaled[k] = 0.0 if isnan(x[k]) or width[k] == 0.0 else (x[k] - mean[k]) * width[k]
+    for landmark in range(len(landmarks)):
+        distance = 0.0
+        for k in range(len(x)):
+            distance += abs(scaled[k] - landmarks[landmark, k])
+        score += similarity[landmark] * exp(-distance)
+    return score
+
+
+@part_of_loop
+def _walk(x, forest, score):
+    """Add the leaves to which a row goes, tree by tree.
+
+    Splits are in pre-order: the left child is next, the right one comes after all on the left.
+    """
+    size, feature, value, kind, begin, end, leaf, words = forest[5:]
+    first = 0
+    for tree in range(len(size)):
+        split, stop, number = first, first + size[tree], 0
+        while split < stop and begin[split] == number:  # else the leaf is reached
+            cell = x[feature[split]]
+            if kind[split] == SET:
+                goes_left = _is_in_set(cell, value[split], words)
+            elif kind[split] == MISSING_LEFT:
+                goes_left = not cell > value[split]
+            else:
+                goes_left = cell <= value[split]
+            if not goes_left:
+                number = end[split]
+                split += end[split] - begin[split]
+            elif end[split] - begin[split] == 1:
+                break
+            else:
+                split += 1
+        score += leaf[first + tree + number]
+        first = stop
+    return score
+
+
+class SortedSplits(NamedTuple):
+    """The splits of a forest by feature and kind, those of numbers ascending: for single rows.
+
+    A row goes right at the first splits of numbers, left at all others, so that one search finds
+    all leaves that it does not reach. Trees have at most 64 leaves.
+    """
+
+    feature: Any  # (groups,)
+    kind: Any  # (groups,)
+    start: Any  # (groups + 1,), the first split of each group
+    value: Any  # (splits,)
+    tree: Any  # (splits,)
+    keep: Any  # (splits,), bit i is 0 if leaf i of the tree is left of the split
+
+    @classmethod
+    def of(cls, forest: Forest) -> SortedSplits:
+        """Sort the splits of a forest."""
+        order = np.lexsort([forest.value, forest.kind, forest.feature])
+        feature, kind = forest.feature[order], forest.kind[order]
+        is_new = np.ones(len(order) + 1, dtype=bool)  # a group begins, or the splits end
+        is_new[1:-1] = (feature[1:] != feature[:-1]) | (kind[1:] != kind[:-1])
+        start = np.flatnonzero(is_new)
+        ends = zip(forest.begin.tolist(), forest.end.tolist(), strict=True)
+        left = np.array([(1 << end) - (1 << begin) for begin, end in ends], dtype=np.uint64)
+        return cls(
+            feature=feature[start[:-1]],
+            kind=kind[start[:-1]],
+            start=start,
+            value=forest.value[order],
+            tree=np.repeat(np.arange(len(forest.size)), forest.size)[order],
+            keep=~left[order],
+        )
+
+
+MOST_LEAVES = 64  # of a tree whose splits are sorted: down larger ones, walking is faster
+
+
+@alone
+def rate_row(x, largest, forest, splits, thresholds, scaled, bits, score):
+    """Write the score of a row, and return its rank; -1 if a number is too large.
+
+    `splits` is None if there are large trees. `scaled` and `bits` are room for its features and for
+    the leaves that it may reach, a word for each tree.
+    """
+    for k in range(len(x)):
+        if abs(x[k]) > largest:
+            return -1
+    total = _start(x, forest, scaled)
+    total = _walk(x, forest, total) if splits is None else _look_up(x, forest, splits, bits, total)
+    score[0] = total
+    rank = 0
+    while rank < len(thresholds) and thresholds[rank] <= total:
+        rank += 1
+    return rank
+
+
+@part_of_loop
+def _look_up(x, forest, splits, bits, score):
+    """Add the leaves to which a row goes: clear the bits of all others."""
+    size, leaf, words = forest.size, forest.leaf, forest.words
+    feature, kind, start, value, tree, keep = splits
+    for j in range(len(size)):
+        bits[j] = ALL_BITS
+    for group in range(len(feature)):
+        cell, first, stop = x[feature[group]], start[group], start[group + 1]
+        if kind[group] == SET:
+            for i in range(first, stop):
+                bits[tree[i]] &= ALL_BITS if _is_in_set(cell, value[i], words) else keep[i]
+            continue
+        if isnan(cell):
+            stop = first if kind[group] == MISSING_LEFT else stop
+        else:
+            low = first  # search for the first split with a value that is not below
+            while low < stop:
+                middle = (low + stop) >> 1
+                if value[middle] < cell:
+                    low = middle + 1
+                else:
+                    stop = middle
+        for i in range(first, stop):
+            bits[tree[i]] &= keep[i]
+    first = 0
+    for j in range(len(size)):
+        score += leaf[first + _number_of(bits[j] & (~bits[j] + ONE))]
+        first += size[j] + 1
+    return score
