@@ -18,9 +18,11 @@ from pril.core.classifier import (
     label_weights,
     naming_rows,
     read_weights,
+    rows_to_rate,
     unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
+from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
@@ -124,9 +126,11 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in what moves the score, trees and linear model together: by how
-        much the score of a row changes, on average over a sample of the rows, if the row is given
-        the feature's value of another row. They add up to 1, unless nothing moves the score.
+        Share of each feature in what moves the score: the mean size of its `contributions` over a
+        sample of the rows. They add up to 1, unless nothing moves the score.
+    background_ : ndarray of shape (n_background, n_features)
+        Up to 100 rows of the training set to which `contributions` compares others; a category is
+        its position among all. Files keep them too.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -146,8 +150,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     Where no label is exact, and `coarsening_` is at random, the classes at both ends cannot be told
     from their neighbours.
 
-    To see how the held-out loss falls, plot it: ``plt.plot(model.validation_loss_)``. For SHAP
-    values, explain the score: ``shap.Explainer(model.latent, X)(X)``.
+    To see how the held-out loss falls, use :func:`pril.plotting.plot_validation_loss`; to see what
+    moves the score of a row, :func:`pril.plotting.plot_contributions`.
 
     Examples
     --------
@@ -301,6 +305,53 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         pairs = zip(self.memory_.ends.tolist(), self.memory_.chances.tolist(), strict=True)
         table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
         return Coarsening.of(**self.memory_.coarsening, table=table)
+
+    @property
+    def background_(self) -> Array:
+        """Rows of the training set to which `contributions` compares others."""
+        check_ready(self)
+        return frozen(self.memory_.background)
+
+    def contributions(self, X: Any) -> Array:
+        """Return how much each feature adds to the score of each row.
+
+        They are Shapley values of the whole score: linear model, landmarks and trees, with their
+        categories and missing values. A row is compared to those of `background_`: a set of
+        features is worth the mean score of rows that have these features of the row, and all
+        others of a row of the background. What a set of features is worth more than its parts is
+        shared between them. In shap's terms, these are exact interventional values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        contributions : ndarray of shape (n_samples, n_features + 1)
+            What each feature adds and, in the last column, the base value: the mean score of
+            `background_`. Each row adds up to its score, ``latent(X)``.
+
+        See Also
+        --------
+        pril.plotting.plot_contributions : Draws them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pril import OrderedBoosting
+        >>> X = np.random.default_rng(0).normal(size=(200, 3))
+        >>> y = np.digitize(2.0 * X[:, 0] - X[:, 1], [-1.0, 1.0])
+        >>> model = OrderedBoosting(random_state=0).fit(X, y)
+        >>> found = model.contributions(X)
+        >>> np.allclose(found.sum(axis=1), model.latent(X))
+        True
+        >>> found[:, 0].std() > found[:, 1].std() > found[:, 2].std()
+        np.True_
+        """
+        rows = rows_to_rate(self, X)
+        found: Array = self.engine.contributions(self.memory_, rows)
+        return found
 
     # --- Copies and files ---
 

@@ -122,8 +122,15 @@ class Forest(NamedTuple):
 
 
 @compiled
-def _is_in_set(x, first, words):
+def is_in_set(x, first, words):
+    """Tell whether a category is in the set whose words begin at number `first`."""
     return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
+
+
+@compiled
+def lowest_bit(bits):
+    """Return the number of the lowest bit that is set."""
+    return BIT_NUMBER[((bits & (~bits + ONE)) * SPREAD) >> np.uint64(58)]
 
 
 @compiled
@@ -179,12 +186,10 @@ def scores_of(X, forest, scores):
                             row[i] &= keep if x[i] > cut else ALL_BITS
                     else:
                         for i in range(n):
-                            row[i] &= ALL_BITS if _is_in_set(x[i], cut, words) else keep
+                            row[i] &= ALL_BITS if is_in_set(x[i], cut, words) else keep
             for i in range(n):
                 word = 0
                 while bits[word, i] == NO_BITS:
                     word += 1
-                lowest = bits[word, i] & (~bits[word, i] + ONE)
-                number = (word << 6) + BIT_NUMBER[(lowest * SPREAD) >> np.uint64(58)]
-                out[i] += leaf[first + tree + number]
+                out[i] += leaf[first + tree + (word << 6) + lowest_bit(bits[word, i])]
             first += size[tree]

@@ -17,8 +17,8 @@ from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choos
 from pril.core.logistic import odds_of
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import Forest
+from pril.learners.boosting.contributions import background_of, importances, sample_size
 from pril.learners.boosting.forest_engine import BoostedTrees
-from pril.learners.boosting.importances import importances
 from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.starts import Starts
 from pril.learners.boosting.trees import FoldBooster, plant, prepare_booster
@@ -88,6 +88,7 @@ class Training:
             if knowledge.mechanism.name == "random" and starts.used_offsets:
                 starts = self._starts(pool, "random")  # what was assumed there was wrong
                 knowledge, mix, _ = self._choose(starts, "random")
+            sample = self.order[: sample_size(*self.X.shape)]
             del self.order  # memory is scarce
             self._warn_of_ends(knowledge.mechanism)
             self.scores, centre, linear = starts.mixed(mix)
@@ -115,11 +116,13 @@ class Training:
         trees = [text for booster in boosters for text in booster.grown()[:n_iter]]
         forest = plant(trees, model.categories_)
         forest["leaf"] /= self.n_boosters
-        forest = {**linear, **forest}
+        grown = Forest(**unscaled({**linear, **forest}, self.exponents))
+        rows = np.ldexp(self.X[sample].astype(np.float64), -self.exponents)
+        background = background_of(rows)
         return {
             "n_iter_": n_iter,
             "validation_loss_": np.array(losses),
-            "feature_importances_": importances(self.X, Forest(**forest)),
+            "feature_importances_": importances(rows, grown, background),
             "memory_": BoostedTrees(
                 thresholds=kept.theta + centre,
                 ends=self.rows.ends,
@@ -129,7 +132,8 @@ class Training:
                     "shares": kept.mechanism.shares,
                     "evidence": evidence,
                 },
-                forest=Forest(**unscaled(forest, self.exponents)),
+                forest=grown,
+                background=background,
             ),
         }
 

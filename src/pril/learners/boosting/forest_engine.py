@@ -14,6 +14,7 @@ from pril.core.scikit import validate_data
 from pril.errors import InputTypeError, RowError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.categories import encoded
+from pril.learners.boosting.contributions import contributions
 from pril.learners.boosting.scaling import LARGEST
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class BoostedTrees(NamedTuple):
     chances: Array  # (kinds, K), P(range | class); 1 for exact labels
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: compiled.Forest
+    background: Array  # (rows, features), rows of the training set, to which others are compared
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
@@ -91,6 +93,10 @@ class ForestEngine(NamedTuple):
         else:
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
+
+    def contributions(self, memory: BoostedTrees, rows: Dense) -> Array:
+        """Return what each feature adds to the score of each row, and the base, last."""
+        return contributions(rows.X, memory.forest, memory.background)
 
 
 def _too_large(features: Array, names: Array | None) -> RowError:
