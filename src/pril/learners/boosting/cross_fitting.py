@@ -14,11 +14,14 @@ import numpy as np
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
 from pril.core.logistic import odds_of
 from pril.core.threads import n_threads
+from pril.errors import InputError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import Forest
+from pril.learners.boosting.constraints import find_constraints
 from pril.learners.boosting.contributions import background_of, importances, sample_size
 from pril.learners.boosting.folds import Fold, Home, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees
+from pril.learners.boosting.groups import spread_groups
 from pril.learners.boosting.knowledge import Knowledge, Sums, relative
 from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.starts import Starts
@@ -110,6 +113,8 @@ class Training:
         Labels, as ranks.
     weight : ndarray of shape (n_samples,)
         Weights of the rows; their mean is 1.
+    groups : ndarray of shape (n_samples,) or None
+        The number of each row's group, from 0 on; None: each row is one.
     rng : RandomState
         Draws the folds.
     watch : callable or None
@@ -117,25 +122,47 @@ class Training:
     """
 
     def __init__(
-        self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any, watch: Watch | None
+        self,
+        model: Any,
+        X: Array,
+        intervals: Array,
+        weight: Array,
+        groups: Array | None,
+        rng: Any,
+        watch: Watch | None,
     ) -> None:
         n, n_classes = len(X), len(model.order_)
-        n_folds = (4 if n >= MANY_ROWS else 8) if model.n_folds == "auto" else model.n_folds
-        self.model, self.n_folds, self.watch = model, min(n_folds, n), watch
+        self.model, self.watch = model, watch
+        self.signs = find_constraints(model.monotonic_cst, model)
         self.X, self.exponents = scaled(X, getattr(model, "feature_names_in_", None))
         self.kinds, group = Kinds.of(intervals, n_classes)
         self.weights = np.bincount(group, weight)  # of the kinds
-        self.order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
-        fold[self.order] = np.arange(n) % self.n_folds
+        self.order = rng.permutation(n)
+        self.n_folds, fold = self._split(n, groups)
         self.rows = compiled.Rows(self.kinds.ends, group.astype(np.int16), weight, fold)
         known = intervals[intervals[:, 0] == intervals[:, 1], 0]
         trusted = np.bincount(known, minlength=n_classes) + model.trust
         self.doubt = np.divide(model.trust, trusted, out=np.ones(n_classes), where=trusted > 0)
-        if n < n_folds:
-            warnings.warn(
-                f"n_folds={n_folds}, but only {n} rows have a label: each is a fold",
-                stacklevel=4,
-            )
+
+    def _split(self, n: int, groups: Array | None) -> tuple[int, Array]:
+        """Return the number of folds, and the fold of each row."""
+        asked = self.model.n_folds
+        n_folds = (4 if n >= MANY_ROWS else 8) if asked == "auto" else asked
+        parts, found = n, f"only {n} rows have a label"
+        if groups is not None:
+            _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
+            parts = int(groups.max()) + 1
+            found = f"the rows with a label are of only {parts} groups"
+        if parts < 2:
+            raise InputError("groups: all rows with a label are of one group, and 2 are needed")
+        if parts < n_folds:
+            warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=5)
+            n_folds = parts
+        if groups is not None:
+            return n_folds, spread_groups(groups, n_folds, self.order)
+        fold = np.empty(n, dtype=np.int8)
+        fold[self.order] = np.arange(n) % n_folds
+        return n_folds, fold
 
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
@@ -155,7 +182,7 @@ class Training:
                 knowledge = knowledge.improved(self._sums(knowledge, mixed), self.doubt)
             scores, centre, linear = starts.mixed(mix)
             del starts, mixed
-            data, parameters = prepare_booster(model, self.X)
+            data, parameters = prepare_booster(model, self.X, self.signs)
             home.begin(lambda j: Fold(j, self.rows, data, parameters, scores[j]), self.n_folds)
             rounds, kept = self._grow(home, knowledge)
             trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
@@ -212,7 +239,7 @@ class Training:
             random_state=0,
         )
         categories = [int(k) for k in self.model.categories_]
-        return Starts(self.X, categories, self.rows, self.order, learner, home)
+        return Starts(self.X, categories, self.signs, self.rows, self.order, learner, home)
 
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():

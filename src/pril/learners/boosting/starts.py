@@ -45,6 +45,9 @@ class Starts:
         Features.
     categories : list of int
         Features that are no numbers.
+    signs : ndarray of shape (n_features,)
+        The sign that each slope must have, 0 if it may have any. Near landmarks, a score rises and
+        falls, so there are no landmarks if a sign is given.
     rows : Rows
         Labels, weights and folds.
     order : ndarray of shape (n_samples,)
@@ -59,12 +62,14 @@ class Starts:
         self,
         X: Array,
         categories: list[int],
+        signs: Array,
         rows: Rows,
         order: Array,
         learner: Callable[[], Any],
         home: Threads,
     ) -> None:
         self.rows, self.order, self.learner, self.home = rows, order, learner, home
+        self.signs = signs
         self.used_offsets = False  # whether a model took ranges to be made by offsets
         scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
@@ -87,7 +92,8 @@ class Starts:
         self.width = np.where(varies, GAMMA / max(varies.sum(), 1) / self.scale, 0.0)
         self.landmarks: LandmarkFeatures | None = None
         is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS
-        if is_small and rows.fold.max() < MOST_CROSSED and varies.any():
+        can_cross = rows.fold.max() < MOST_CROSSED
+        if is_small and can_cross and varies.any() and not signs.any():
             Z = standardised(np.arange(len(X)))
             self.landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
             self.landmarks.fit(Z[order])  # the order of the rows must not matter
@@ -114,8 +120,12 @@ class Starts:
         def learn(left_out: tuple[int, ...]) -> tuple[Array, Array]:
             """Return slopes and thresholds of a model that has not seen some folds."""
             some = self.order[~np.isin(fold[self.order], left_out)]
-            model = self.learner()
-            model.fit(learned(some), self.rows.ends[group[some]], self.rows.weight[some])
+            model, features = self.learner(), learned(some)
+            labels, weight = self.rows.ends[group[some]], self.rows.weight[some]
+            model.fit(features, labels, weight)
+            while self.signs.any() and (is_wrong := self.signs * model.coef_ < 0.0).any():
+                features[:, is_wrong] = 0.0  # which makes their slopes 0
+                model.fit(features, labels, weight)
             self.used_offsets |= model.coarsening_.mechanism != "random"
             return model.coef_ / scale, model.thresholds_
 

@@ -22,7 +22,7 @@ TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4
          "words": "u4"}  # fmt: skip
 
 
-def prepare_booster(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
+def prepare_booster(model: Any, X: Array, signs: Array) -> tuple[Any, dict[str, Any]]:
     """Return LightGBM's form of the features, None if it can split none, and its parameters."""
     try:
         import lightgbm
@@ -47,6 +47,10 @@ def prepare_booster(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
         "num_threads": 1,  # so that threads change no bit
         "verbosity": -1,
     }
+    if signs.any():
+        parameters["monotone_constraints"] = signs.tolist()
+        # With "advanced", trees of LightGBM 4.6 rise and fall; "basic" has no more error.
+        parameters["monotone_constraints_method"] = "basic"
     categorical = [int(k) for k in model.categories_]
     data = lightgbm.Dataset(X, categorical_feature=categorical, params=parameters).construct()
     # LightGBM fails if it can split no feature: all are constant, or the rows are too few.
