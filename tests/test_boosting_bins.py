@@ -68,7 +68,7 @@ def test_lightgbm_keeps_every_bin():
     )
     X[rng.random(X.shape) < 0.05] = np.nan
     bins = Bins.of(X, [])
-    parameters = trees.parameters_of(OrderedBoosting())
+    parameters = trees.parameters_of(OrderedBoosting(), np.zeros(3))
     data = trees.dataset(bins.codes(X), [], parameters, len(X), None)
     found = [len(np.unique(codes[~np.isnan(codes)])) for codes in bins.codes(X).T]
     assert [data.feature_num_bin(k) - 1 for k in range(3)] == found  # one is for missing values

@@ -74,6 +74,7 @@ class Numbers(Struct, frozen=True):
     low: float = -math.inf
     finite: bool = True
     any_order: bool = False
+    missing: bool = False  # whether NaN may stand for a missing value
 
     def check(self, value: Any, at: str, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray):
@@ -86,7 +87,11 @@ class Numbers(Struct, frozen=True):
             raise InputError(f"{at} must be {self.dtypes} of shape {expected}, {found}")
         if not (self.any_order or value.flags.c_contiguous):
             raise InputError(f"{at} must be in C order")
-        if np.isnan(value).any() or (self.finite and not np.isfinite(value).all()):
+        is_missing = np.isnan(value)
+        known = value[~is_missing] if self.missing else value
+        if (is_missing.any() and not self.missing) or (
+            self.finite and not np.isfinite(known).all()
+        ):
             raise InputError(f"{at} must be finite")
         if (value < self.low).any():
             raise InputError(f"{at} must be at least {self.low}")
@@ -256,6 +261,7 @@ COARSENING = {
 
 
 def _check_boosting(learner: Any, at: str) -> None:
+    from pril.learners.boosting.contributions import check_background
     from pril.learners.boosting.trees import check_forest
 
     cut, n_features = learner.thresholds_, learner.n_features_in_
@@ -269,6 +275,7 @@ def _check_boosting(learner: Any, at: str) -> None:
     if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
         raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(learner.memory_.forest, learner.categories_)
+    check_background(learner.memory_.background, learner.categories_)
 
 
 def _learner(name: str, module: str, learned: Any = LEARNED, check: Any = _check_learner) -> Type:
@@ -342,6 +349,7 @@ TYPES = {
                     "chances": Numbers("ranges classes", low=0),
                     "coarsening": COARSENING,
                     "forest": FOREST,
+                    "background": Numbers("background features", missing=True),
                 },
             },
             _check_boosting,

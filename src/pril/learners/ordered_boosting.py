@@ -18,16 +18,19 @@ from pril.core.classifier import (
     label_weights,
     naming_rows,
     read_weights,
+    rows_to_rate,
     unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
 from pril.core.one_row import RowStream
+from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
 from pril.learners.boosting.folds import InMemory
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
+from pril.learners.boosting.groups import read_groups
 from pril.learners.ordered_logit import MOST_CLASSES
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     models, one of the features and one of :class:`LandmarkFeatures`, weighted by how well they
     predict held-out labels; else from one of the features alone.
 
+    With `monotonic_cst`, they start from a linear model of the features whose slopes have the right
+    signs.
+
     Features need no scaling; numbers beyond 1e150 are refused. Missing values and categories are
     used as they are.
 
@@ -79,7 +85,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         L2 penalty that shrinks the values of the leaves towards zero.
     n_folds : int or "auto", default="auto"
         Number of folds and of boosters. "auto": 8 below 10,000 rows, 4 from there on. If there are
-        fewer rows than folds, it is lowered.
+        fewer rows or groups than folds, it is lowered.
     n_iter_no_change : int, default=20
         Stop when the held-out loss has not improved for this many rounds. The best round is kept.
     trust : float, default=30.0
@@ -96,6 +102,10 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Which features are categorical: columns of a DataFrame with a categorical dtype
         ("from_dtype"), or a mask, indices or names of features; None: no feature. A category that
         `fit` has not seen counts as missing.
+    monotonic_cst : array-like of shape (n_features,), dict or None, default=None
+        Features in which the score may only rise (1) or only fall (-1), by position or, in a dict,
+        by name; 0 and features that a dict leaves out are not constrained. It holds for all
+        numbers of the feature, not for missing values. Categorical features cannot be constrained.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -127,9 +137,11 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in what moves the score, trees and linear model together: by how
-        much the score of a row changes, on average over a sample of the rows, if the row is given
-        the feature's value of another row. They add up to 1, unless nothing moves the score.
+        Share of each feature in what moves the score: the mean size of its `contributions` over a
+        sample of the rows. They add up to 1, unless nothing moves the score.
+    background_ : ndarray of shape (n_background, n_features)
+        Up to 100 rows of the training set to which `contributions` compares others; a category is
+        its position among all. Files keep them too.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -149,8 +161,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     Where no label is exact, and `coarsening_` is at random, the classes at both ends cannot be told
     from their neighbours.
 
-    To see how the held-out loss falls, plot it: ``plt.plot(model.validation_loss_)``. For SHAP
-    values, explain the score: ``shap.Explainer(model.latent, X)(X)``.
+    To see how the held-out loss falls, use :func:`pril.plotting.plot_validation_loss`; to see what
+    moves the score of a row, :func:`pril.plotting.plot_contributions`.
 
     Examples
     --------
@@ -179,6 +191,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         "trust": [Interval(Real, 0, None, closed="left")],
         "coarsening": [StrOptions({"auto", "random", "offsets"})],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "monotonic_cst": ["array-like", dict, None],
         "decision": [StrOptions({"median", "mode"})],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -203,6 +216,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         trust: float = 30.0,
         coarsening: Literal["auto", "random", "offsets"] = "auto",
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
+        monotonic_cst: ArrayLike | dict[str, int] | None = None,
         decision: Literal["median", "mode"] = "median",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -220,6 +234,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         self.trust = trust
         self.coarsening = coarsening
         self.categorical_features = categorical_features
+        self.monotonic_cst = monotonic_cst
         self.decision = decision
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -234,7 +249,13 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     # --- Learning ---
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Learn from scratch.
 
         Parameters
@@ -248,13 +269,17 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         sample_weight : array-like of shape (n_samples,), default=None
             How much each row counts, relative to the mean of all. A row of weight 0 is left out.
             None: all weights are 1.
+        groups : array-like of shape (n_samples,), default=None
+            The group of each row, such as a patient; rows of one group are always in one fold, so
+            that held-out rows are of groups that a booster has not seen. None: each row is one.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        return fit_watched(self, X, y, sample_weight, print_rounds() if self.verbose else None)
+        watch = print_rounds() if self.verbose else None
+        return fit_watched(self, X, y, sample_weight, watch, groups)
 
     @property
     def coarsening_(self) -> Coarsening:
@@ -300,6 +325,53 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         check_ready(self)
         return RowStream(self, unknown)
 
+    @property
+    def background_(self) -> Array:
+        """Rows of the training set to which `contributions` compares others."""
+        check_ready(self)
+        return frozen(self.memory_.background)
+
+    def contributions(self, X: Any) -> Array:
+        """Return how much each feature adds to the score of each row.
+
+        They are Shapley values of the whole score: linear model, landmarks and trees, with their
+        categories and missing values. A row is compared to those of `background_`: a set of
+        features is worth the mean score of rows that have these features of the row, and all
+        others of a row of the background. What a set of features is worth more than its parts is
+        shared between them. In shap's terms, these are exact interventional values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        contributions : ndarray of shape (n_samples, n_features + 1)
+            What each feature adds and, in the last column, the base value: the mean score of
+            `background_`. Each row adds up to its score, ``latent(X)``.
+
+        See Also
+        --------
+        pril.plotting.plot_contributions : Draws them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pril import OrderedBoosting
+        >>> X = np.random.default_rng(0).normal(size=(200, 3))
+        >>> y = np.digitize(2.0 * X[:, 0] - X[:, 1], [-1.0, 1.0])
+        >>> model = OrderedBoosting(random_state=0).fit(X, y)
+        >>> found = model.contributions(X)
+        >>> np.allclose(found.sum(axis=1), model.latent(X))
+        True
+        >>> found[:, 0].std() > found[:, 1].std() > found[:, 2].std()
+        np.True_
+        """
+        rows = rows_to_rate(self, X)
+        found: Array = self.engine.contributions(self.memory_, rows)
+        return found
+
     # --- Copies and files ---
 
     def __getstate__(self) -> Any:
@@ -332,17 +404,23 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
 
 
 def fit_watched(
-    model: OrderedBoosting, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None
+    model: OrderedBoosting,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    watch: Watch | None,
+    groups: ArrayLike | None = None,
 ) -> OrderedBoosting:
     """Learn from scratch, as `OrderedBoosting.fit` does, and call a function after each round."""
     with unchanged_on_failure(model):
         model.categories_ = find_categories(model.categorical_features, X)
         features = model.engine.read(model, X, reset=True, min_rows=1).X
         used, intervals, weight = _read_labels(model, y, sample_weight, len(features))
+        of_groups = None if groups is None else read_groups(groups, len(features))[used]
         if len(used) < len(features):
             features = features[used]
         rng = check_random_state(model.random_state)
-        training = Training(model, InMemory(features), intervals, weight, rng, watch)
+        training = Training(model, InMemory(features), intervals, weight, of_groups, rng, watch)
         del used, intervals  # memory is scarce
         model.__dict__.update(training.run())
     return model

@@ -215,14 +215,15 @@ class Forest(NamedTuple):
 
 
 @as_numpy
-def _is_in_set(x, first, words):
+def is_in_set(x, first, words):
+    """Tell whether a category is in the set whose words begin at number `first`."""
     return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
 
 
 @as_numpy
-def _number_of(bit):
-    """Return the number of the only bit that is set."""
-    return BIT_NUMBER[(bit * SPREAD) >> np.uint64(58)]
+def lowest_bit(bits):
+    """Return the number of the lowest bit that is set."""
+    return BIT_NUMBER[((bits & (~bits + ONE)) * SPREAD) >> np.uint64(58)]
 
 
 @compiled
@@ -281,13 +282,12 @@ def scores_of(X, forest, scores):
                             row[i] &= keep if x[i] > cut else ALL_BITS
                     else:
                         for i in range(n):
-                            row[i] &= ALL_BITS if _is_in_set(x[i], cut, words) else keep
+                            row[i] &= ALL_BITS if is_in_set(x[i], cut, words) else keep
             for i in range(n):
                 word = 0
                 while bits[word, i] == NO_BITS:
                     word += 1
-                number = (word << 6) + _number_of(bits[word, i] & (~bits[word, i] + ONE))
-                out[i] += leaf[first + tree + number]
+                out[i] += leaf[first + tree + (word << 6) + lowest_bit(bits[word, i])]
             first += size[tree]
 
 
@@ -320,7 +320,7 @@ def _walk(x, forest, score):
         while split < stop and begin[split] == number:  # else the leaf is reached
             cell = x[feature[split]]
             if kind[split] == SET:
-                goes_left = _is_in_set(cell, value[split], words)
+                goes_left = is_in_set(cell, value[split], words)
             elif kind[split] == MISSING_LEFT:
                 goes_left = not cell > value[split]
             else:
@@ -404,7 +404,7 @@ def _look_up(x, forest, splits, bits, score):
         cell, first, stop = x[feature[group]], start[group], start[group + 1]
         if kind[group] == SET:
             for i in range(first, stop):
-                bits[tree[i]] &= ALL_BITS if _is_in_set(cell, value[i], words) else keep[i]
+                bits[tree[i]] &= ALL_BITS if is_in_set(cell, value[i], words) else keep[i]
             continue
         if isnan(cell):
             stop = first if kind[group] == MISSING_LEFT else stop
@@ -420,6 +420,6 @@ def _look_up(x, forest, splits, bits, score):
             bits[tree[i]] &= keep[i]
     first = 0
     for j in range(len(size)):
-        score += leaf[first + _number_of(bits[j] & (~bits[j] + ONE))]
+        score += leaf[first + lowest_bit(bits[j])]
         first += size[j] + 1
     return score

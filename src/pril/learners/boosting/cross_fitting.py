@@ -14,12 +14,15 @@ import numpy as np
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
 from pril.core.logistic import exp_of, odds_of
 from pril.core.threads import n_threads
+from pril.errors import InputError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.compiled import Forest
+from pril.learners.boosting.constraints import find_constraints
+from pril.learners.boosting.contributions import background_of, importances, sample_size
 from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, loss_of
 from pril.learners.boosting.forest_engine import BoostedTrees
-from pril.learners.boosting.importances import importances
+from pril.learners.boosting.groups import spread_groups
 from pril.learners.boosting.knowledge import Knowledge, Sums, relative
 from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.starts import Mixed, Starts
@@ -133,6 +136,8 @@ class Training:
         Labels, as ranks.
     weight : ndarray of shape (n_samples,)
         Weights of the rows; their mean is 1.
+    groups : ndarray of shape (n_samples,) or None
+        The number of each row's group, from 0 on; None: each row is one.
     rng : RandomState
         Draws the folds.
     watch : callable or None
@@ -145,16 +150,16 @@ class Training:
         source: Source,
         intervals: Array,
         weight: Array,
+        groups: Array | None,
         rng: Any,
         watch: Watch | None,
     ) -> None:
         n, n_classes = source.n_rows, len(model.order_)
-        n_folds = (4 if n >= MANY_ROWS else 8) if model.n_folds == "auto" else model.n_folds
         self.model, self.source, self.watch = model, source, watch
-        self.n_folds = min(n_folds, n)
+        self.signs = find_constraints(model.monotonic_cst, model)
         self.kinds, group = Kinds.of(intervals, n_classes)
-        order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
-        fold[order] = np.arange(n) % self.n_folds
+        order = rng.permutation(n)
+        self.n_folds, fold = self._split(order, groups)
         self.rows = compiled.Rows(
             self.kinds.ends, group.astype(np.int16), weight.astype(np.float32), fold
         )
@@ -163,11 +168,26 @@ class Training:
         known = intervals[intervals[:, 0] == intervals[:, 1], 0]
         trusted = np.bincount(known, minlength=n_classes) + model.trust
         self.doubt = np.divide(model.trust, trusted, out=np.ones(n_classes), where=trusted > 0)
-        if n < n_folds:
-            warnings.warn(
-                f"n_folds={n_folds}, but only {n} rows have a label: each is a fold",
-                stacklevel=4,
-            )
+
+    def _split(self, order: Array, groups: Array | None) -> tuple[int, Array]:
+        """Return the number of folds, and the fold of each row."""
+        n, asked = len(order), self.model.n_folds
+        n_folds = (4 if n >= MANY_ROWS else 8) if asked == "auto" else asked
+        parts, found = n, f"only {n} rows have a label"
+        if groups is not None:
+            _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
+            parts = int(groups.max()) + 1
+            found = f"the rows with a label are of only {parts} groups"
+        if parts < 2:
+            raise InputError("groups: all rows with a label are of one group, and 2 are needed")
+        if parts < n_folds:
+            warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=5)
+            n_folds = parts
+        if groups is not None:
+            return n_folds, spread_groups(groups, n_folds, order)
+        fold = np.empty(n, dtype=np.int8)
+        fold[order] = np.arange(n) % n_folds
+        return n_folds, fold
 
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
@@ -180,10 +200,13 @@ class Training:
         forest = plan.bins.unbinned(plant(trees, model.categories_))
         forest["leaf"] /= self.n_folds
         whole = Forest(**start.arrays, **forest)
+        few = self.sample.order[: sample_size(*self.sample.X.shape)]
+        sample = self.sample.X[few].astype(np.float64)
+        background = background_of(sample)
         return {
             "n_iter_": rounds.best,
             "validation_loss_": np.array(rounds.losses),
-            "feature_importances_": importances(self.sample.X, whole),
+            "feature_importances_": importances(sample, whole, background),
             "memory_": BoostedTrees(
                 thresholds=kept.theta + start.centre,
                 ends=self.rows.ends,
@@ -194,6 +217,7 @@ class Training:
                     "evidence": evidence,
                 },
                 forest=whole,
+                background=background,
             ),
         }
 
@@ -218,7 +242,7 @@ class Training:
         bins = Bins.of(self.sample.X, categorical)
         plan = Plan(
             rows=self.rows,
-            parameters=parameters_of(model),
+            parameters=parameters_of(model, self.signs),
             bins=bins,
             categorical=categorical,
             sample=bins.codes(self.sample.X),
@@ -257,7 +281,8 @@ class Training:
             coarsening=coarsening,
             random_state=0,
         )
-        return Starts(X, categorical, self.sample.rows, self.sample.order, learner, home)
+        rows, order, signs = self.sample.rows, self.sample.order, self.signs
+        return Starts(X, categorical, signs, rows, order, self.n_folds, learner, home)
 
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():

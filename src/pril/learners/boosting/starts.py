@@ -55,10 +55,15 @@ class Starts:
         Features.
     categories : list of int
         Features that are no numbers.
+    signs : ndarray of shape (n_features,)
+        The sign that each slope must have, 0 if it may have any. Near landmarks, a score rises and
+        falls, so there are no landmarks if a sign is given.
     rows : Rows
         Labels, weights and folds.
     order : ndarray of shape (n_samples,)
         The order in which the models learn.
+    n_folds : int
+        Number of folds; a small one may have no row among these.
     learner : callable
         Makes an unfitted `OrderedLogit`.
     home : Threads
@@ -69,12 +74,15 @@ class Starts:
         self,
         X: Array,
         categories: list[int],
+        signs: Array,
         rows: Rows,
         order: Array,
+        n_folds: int,
         learner: Callable[[], Any],
         home: Threads,
     ) -> None:
         self.rows, self.order, self.learner, self.home = rows, order, learner, home
+        self.signs, self.n_folds = signs, n_folds
         self.used_offsets = False  # whether a model took ranges to be made by offsets
         scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
@@ -93,7 +101,8 @@ class Starts:
         self.width = np.where(varies, GAMMA / max(varies.sum(), 1) / self.scale, 0.0)
         self.landmarks: LandmarkFeatures | None = None
         is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS
-        if is_small and rows.fold.max() < MOST_CROSSED and varies.any():
+        can_cross = n_folds <= MOST_CROSSED
+        if is_small and can_cross and varies.any() and not signs.any():
             Z = standardised(np.arange(len(X)))
             self.landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
             self.landmarks.fit(Z[order])  # the order of the rows must not matter
@@ -116,13 +125,17 @@ class Starts:
         what is left. So they are crossed: each row of another fold is scored by a model that has
         not seen this fold either.
         """
-        fold, group, n_folds = self.rows.fold, self.rows.group, int(self.rows.fold.max()) + 1
+        fold, group, n_folds = self.rows.fold, self.rows.group, self.n_folds
 
         def learn(left_out: tuple[int, ...]) -> tuple[Array, Array]:
             """Return slopes and thresholds of a model that has not seen some folds."""
             some = self.order[~np.isin(fold[self.order], left_out)]
-            model = self.learner()
-            model.fit(learned(some), self.rows.ends[group[some]], self.rows.weight[some])
+            model, features = self.learner(), learned(some)
+            labels, weight = self.rows.ends[group[some]], self.rows.weight[some]
+            model.fit(features, labels, weight)
+            while self.signs.any() and (is_wrong := self.signs * model.coef_ < 0.0).any():
+                features[:, is_wrong] = 0.0  # which makes their slopes 0
+                model.fit(features, labels, weight)
             self.used_offsets |= model.coarsening_.mechanism != "random"
             return model.coef_ / scale, model.thresholds_
 

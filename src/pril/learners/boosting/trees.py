@@ -26,9 +26,9 @@ TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4
          "words": "u4"}  # fmt: skip
 
 
-def parameters_of(model: Any) -> dict[str, Any]:
-    """Return LightGBM's parameters."""
-    return {
+def parameters_of(model: Any, signs: Array) -> dict[str, Any]:
+    """Return LightGBM's parameters; signs are those of `find_constraints`."""
+    parameters = {
         "objective": "none",
         "metric": "None",
         "learning_rate": float(model.learning_rate),
@@ -43,6 +43,11 @@ def parameters_of(model: Any) -> dict[str, Any]:
         "num_threads": 1,  # so that threads change no bit
         "verbosity": -1,
     }
+    if signs.any():
+        parameters["monotone_constraints"] = signs.tolist()
+        # With "advanced", trees of LightGBM 4.6 rise and fall; "basic" has no more error.
+        parameters["monotone_constraints_method"] = "basic"
+    return parameters
 
 
 def lightgbm() -> Any:
