@@ -14,10 +14,10 @@ import typer
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.errors import InputError, naming_file
-from pril.reporting.words import coarsening_of, count, evaluation_lines
+from pril.reporting.words import coarsening_of, count, evaluation_lines, rows_known
 
 if TYPE_CHECKING:
-    from pril.tables.model import LoadedModel
+    from pril.tables.model import LoadedModel, Source
 
 
 def _load(model: Path) -> LoadedModel:
@@ -85,11 +85,12 @@ def evaluate(
     """
     loaded = _load(model)
     opened = table.open(csv, loaded)
-    columns = labels.columns_for(loaded)
+    labelling = labels.labelling_for(loaded)
     with printer.progress() as progress:
-        evaluation = loaded.evaluate(opened, columns, progress)
+        evaluation = loaded.evaluate(opened, labelling, progress)
     result = evaluation.to_dict(loaded.learner.order_)
-    printer.result(result, evaluation_lines(result))
+    known = loaded.learned_from(opened)
+    printer.result(result | _learned_from(known), [*evaluation_lines(result), *_caution(known)])
 
 
 def report(
@@ -108,12 +109,23 @@ def report(
     """
     loaded = _load(model)
     opened = table.open(csv, loaded)
-    columns = labels.columns_for(loaded)
+    labelling = labels.labelling_for(loaded)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
+    known = loaded.learned_from(opened)
     with printer.progress() as progress:
-        result = loaded.report(opened, columns, output, progress)
-    lines = [*evaluation_lines(result), f"report {output}"]
-    printer.result({**result, "report": str(output)}, lines)
+        result = loaded.report(opened, labelling, output, progress, known)
+    lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
+    printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
+
+
+def _caution(known: Source | None) -> list[str]:
+    """Return what to say of a table that a model learned from; nothing of other tables."""
+    return [] if known is None else [f"note: {rows_known(known)}"]
+
+
+def _learned_from(known: Source | None) -> dict[str, Any]:
+    """Return the same as plain data: how many rows were learned, None for other tables."""
+    return {"learned_rows": None if known is None else known.learned_rows}
 
 
 def show(
@@ -305,16 +317,16 @@ def stream(
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
-        columns = labels.columns() or (loaded.labels if loaded.is_online else ())
+        labelling = labels.labelling(loaded if loaded.is_online else None)
         if half_life is not None:
             loaded.set_half_life(half_life)
         style, asked = csv.style(loaded), tuple(csv.given())
         options = StreamOptions(key, proba, on_error == "skip", style, asked)
-        if columns:
+        if labelling.names:
             loaded.check_learns()
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
-        lines = LineStream(loaded, columns, options)
+        lines = LineStream(loaded, labelling, options)
         run = StreamRun(lines, sys.stdout.buffer, _LossTable(printer), saved)
         try:
             done = run.run_into(output, sys.stdin.fileno(), format, half_life, again)
@@ -337,9 +349,9 @@ def _load_or_begin(
                 f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
                 "first"
             )
-        if not labels.columns():
+        if not (labelling := labels.labelling()).names:
             raise InputError(opt.NO_LABELS)
-        return blank_model(model, classes, labels.columns(), learner)
+        return blank_model(model, classes, labelling, learner)
     loaded = _load(model)
     known = tuple(map(str, loaded.learner.order_))
     if classes not in (None, known):

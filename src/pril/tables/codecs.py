@@ -315,7 +315,9 @@ class CsvCodec(Codec):
             raise TableError(f"{NAME}: the header is {error.reason}", error.hint) from None
         if len(set(names)) < len(names):
             raise TableError(f"{NAME}: the header names a column twice: {', '.join(names)}")
-        for name in (*self.features, *self._keys):
+        # A stream without labels is answered only; but a label needs all of its columns.
+        labels = self._labels if set(self._labels) & set(names) else ()
+        for name in (*self.features, *self._keys, *labels):
             if name not in names:
                 raise TableError(f"{NAME}: {no_column(name, names)}")
         self._names = tuple(names)

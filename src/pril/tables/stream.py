@@ -22,6 +22,7 @@ from pril.tables.codecs import NAME, USUAL, Answers, CsvCodec, JsonCodec, Stream
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, unchanged_on_failure
 from pril.tables.json_lines import split_lines
+from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import Cells, RowEncoder
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
@@ -51,19 +52,19 @@ class LineStream:
     """
 
     def __init__(
-        self, model: LoadedModel, names: tuple[str, ...], options: StreamOptions = USUAL
+        self, model: LoadedModel, labels: Labelling, options: StreamOptions = USUAL
     ) -> None:
         self.model = model
-        self.names = names
+        self.labels, self.names = labels, labels.names
         self.options = options
         self._codec: Any = None  # until the first lines have come
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         self._check_columns()
         self.use(model.model)
-        self._grows = bool(names) and grows(model)
+        self._grows = bool(self.names) and grows(model)
         if options.chances:
             model.check_probabilities()
-        if names:
+        if self.names:
             model.check_learns()
 
     def _check_columns(self) -> None:
@@ -80,7 +81,7 @@ class LineStream:
         """Go on with a model that has learned more."""
         self.model.use(model)
         self._encoder = RowEncoder(model)
-        self._labels = self.model.label_columns(self.names)
+        self._labels = self.model.label_columns(self.labels)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
 
     @property

@@ -126,14 +126,17 @@ class StreamRun:
         A run with a checkpoint that replaces its own model is never learned twice: if it is
         repeated after its end, it answers nothing, unless `again` is true.
         """
-        loaded, saved, labels = self.model, self.checkpoint, list(self.stream.names)
+        loaded, saved, labels = self.model, self.checkpoint, self.stream.labels
         options = self.stream.options
-        notes = {"labels": labels, **loaded.about.notes}
+        notes = labels.to_notes() | loaded.about.notes
         last = Finished.of(notes.pop("finished", None), loaded.path)
         # A model that begins with this stream has no file yet.
         content = loaded.path.read_bytes() if loaded.path.exists() else b""
         begun = {"checksum": sha256(content).hexdigest(), "streamed": notes.get("streamed", 0)}
-        origin: dict[str, Any] = {"model": begun, "labels": labels, "half-life": half_life}
+        origin: dict[str, Any] = {"model": begun, "half-life": half_life}
+        origin |= {"labels": list(labels.names), "trim": labels.trim}
+        if labels.range_texts:
+            origin["ranges"] = True
         if options.asked:
             origin["csv"] = options.style.to_note()
         if options.skip:  # blank lines count as rows
