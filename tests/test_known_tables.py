@@ -65,7 +65,7 @@ def test_other_tables_are_not_taken_for_it(good, tmp_path):
         out = good("evaluate", "m.pril", "flats.csv")
         assert note_of(out) == [], change
         out = json.loads(good("evaluate", "m.pril", "flats.csv", "--json"))
-        assert out["learned_rows"] is None
+        assert "learned_rows" not in out
     good("report", "m.pril", "flats.csv", "-o", "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "valid only if the model has not learned from these rows" in page

@@ -496,6 +496,7 @@ def checkpoint_in(
     folder: Path | None, every: int, output: Path | None
 ) -> Iterator[Checkpoint | None]:
     """Yield the checkpoint in a folder, None without a folder; remove it when the work is done."""
+    from pril.io.model_files import CHECKPOINT
     from pril.tables.checkpoints import Checkpoint
 
     if folder is None:
@@ -503,7 +504,7 @@ def checkpoint_in(
         return
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--checkpoint {folder} is a file: pass a folder")
-    checkpoint = Checkpoint(folder / "checkpoint.pril", every)
+    checkpoint = Checkpoint(folder / CHECKPOINT, every)
     if output and resolved(output) == resolved(checkpoint.path):
         raise InputError(f"{output} is the checkpoint itself: write the model to another file")
     with checkpoint.held():

@@ -369,6 +369,10 @@ class RowStream:
         engine = self._engine
         return not_finite_error(rows, engine.name, engine.feature_names, 0, np.array([weight]))
 
+    def metrics(self) -> dict[str, Any]:
+        """Return how good the last predictions were; a stream must be asked to keep that."""
+        raise InputError("this stream keeps no metrics: begin it with stream(metrics=1000)")
+
     # --- What some learners have ---
 
     @available_if(lambda self: hasattr(self._learner, "latent"))

@@ -45,7 +45,7 @@ N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
 def contents(
-    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any], known: str | None
+    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any], known: str | None = None
 ) -> dict[str, Any]:
     """Return all that the template shows, a None for a section that does not apply."""
     return {

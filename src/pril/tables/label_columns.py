@@ -94,9 +94,10 @@ class LabelColumns(NamedTuple):
             return cls(task.labels, True, task.classes).in_brackets(task.edges)
         kinds.update({name: "text" for name in as_words if kinds[name] == "number"})
         if "text" in kinds.values() and "number" in kinds.values():
+            both = "both" if len(kinds) == 2 else "all"
             raise TableError(
-                f"{table.name}: the columns {' and '.join(map(repr, kinds))} must all hold "
-                "numbers or all hold words"
+                f"{table.name}: the columns {' and '.join(map(repr, kinds))} must {both} hold "
+                f"numbers or {both} hold words"
             )
         return cls(task.labels, "text" in kinds.values(), task.classes, trim=task.trim)
 

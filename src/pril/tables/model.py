@@ -25,6 +25,7 @@ from pril.core.scikit import validate_params
 from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
+from pril.io.notes import USER
 from pril.ranges import rank_ranges
 from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
@@ -180,6 +181,16 @@ class LoadedModel:
             return msgspec.convert(self.about.notes, Source)
         except msgspec.ValidationError as error:
             raise InputError(f"{self.path} is damaged: its notes: {error}") from None
+
+    @property
+    def user_notes(self) -> dict[str, Any]:
+        """Return the notes that a user has saved with it."""
+        return model_files.user_notes(self.about.notes, self.path)
+
+    @property
+    def own_notes(self) -> dict[str, Any]:
+        """Return what this package has noted on how it was learned."""
+        return {name: note for name, note in self.about.notes.items() if name != USER}
 
     def learned_from(self, table: Table) -> Source | None:
         """Return what is known of a table if the model learned from it, else None."""
@@ -393,7 +404,7 @@ class LoadedModel:
                 return list(zip(places, cells_of(used, rows), strict=True))
 
             report.add(outcomes, describe)
-        notes = {name: note for name, note in self.about.notes.items() if name != "finished"}
+        notes = {name: note for name, note in self.own_notes.items() if name != "finished"}
         said = None if known is None else rows_known(known)
         return report.write(path, self.about.versions, notes, said)
 

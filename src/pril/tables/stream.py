@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,6 +42,7 @@ class Answered(NamedTuple):
     text: bytes  # what to write
     intervals: Array  # labels; none of a line that was refused
     rank: Array  # what the model said of each
+    note: str | float | None = None  # the last value of the column that is noted
 
 
 class LineStream:
@@ -74,6 +75,9 @@ class LineStream:
         key = self.options.key
         if key in {*self.names, *self.model.columns}:
             raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
+        note = self.options.note
+        if note in {*self.names, *self.model.columns}:
+            raise InputError(f"the column {note!r} cannot be noted: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
 
@@ -127,6 +131,7 @@ class LineStream:
             try:
                 with self._grown(part):
                     batch, keys = self._read(part)
+                    note = self._last_note(part)
                     answers = self._learn(batch, keys)
             except RowError as error:
                 if error.row:
@@ -142,7 +147,8 @@ class LineStream:
                     yield self._refused(part[0], row, str(error))
                 done, size = int(len(part) == 1), 1
             else:
-                yield Answered(part, self._codec.answer(answers), batch.intervals, answers.rank)
+                text = self._codec.answer(answers)
+                yield Answered(part, text, batch.intervals, answers.rank, note)
             at += done
 
     @contextmanager
@@ -153,7 +159,12 @@ class LineStream:
             return
         with unchanged_on_failure(self.model):
             self._check_lines(lines)
-            grow(self.model, self._codec, lines[0], {*self.names, self.options.key})
+            grow(
+                self.model,
+                self._codec,
+                lines[0],
+                {*self.names, self.options.key, self.options.note},
+            )
             yield
 
     def _refused(self, line: bytes, row: int, reason: str, hint: str | None = None) -> Answered:
@@ -161,7 +172,18 @@ class LineStream:
         if not self.options.skip:
             raise TableError(f"{NAME}, row {row + 1}: {reason}", hint) from None
         text = self._codec.refusal(line, self._codec.n_before + row + 1, reason)
-        return Answered([line], text, np.empty((0, 2), np.int64), np.empty(0, np.int64))
+        note = None
+        with suppress(ValueError, LookupError):
+            note = self._last_note([line])
+        return Answered([line], text, np.empty((0, 2), np.int64), np.empty(0, np.int64), note)
+
+    def _last_note(self, lines: list[bytes]) -> str | float | None:
+        """Return the last value of the column that is noted; it must be in every line."""
+        name = self.options.note
+        if name is None:
+            return None
+        notes: list[str | float] = [self._codec.note(line, name, t) for t, line in enumerate(lines)]
+        return notes[-1]
 
     def _read(self, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
