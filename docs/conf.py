@@ -91,9 +91,6 @@ html_theme_options = {
         "image_light": "_static/logo.svg",
         "image_dark": "_static/logo.svg",
     },
-    "icon_links": [  # until the repository has its place
-        {"name": "Source", "url": "https://example.org/pril", "icon": "fa-solid fa-code-branch"}
-    ],
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,

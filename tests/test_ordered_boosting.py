@@ -3,12 +3,16 @@
 import copy
 import ctypes
 import json
+import math
 import os
 import pickle
+import re
+import threading
 import zipfile
 from functools import partial
 from itertools import permutations
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -22,6 +26,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 import pril
 import reference
@@ -31,12 +36,18 @@ from pril import (
     OrderedLogit,
     PredictionRanges,
 )
+from pril.core.scikit import openmp_threads
+from pril.core.threads import n_threads
 from pril.labels import make_intervals
 from pril.learners.boosting import compiled, cross_fitting, starts, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
 QUICK = {"max_iter": 30, "random_state": 0}
+PROGRESS = (
+    r"round (?P<round>\d+) of at most \d+: held-out loss (?P<loss>[\d.]+), "
+    r"best (?P<lowest>[\d.]+) \(round (?P<best>\d+)\), (?P<rest>.*)"
+)
 
 
 def table(n=600, K=4, seed=0, kind=1):
@@ -276,9 +287,43 @@ def test_rows_without_label_or_weight_change_nothing():
 
 def test_threads_change_no_bit(model):
     X, _, ranges = table()
-    other = clone(model).set_params(n_jobs=2).fit(X, ranges)
-    np.testing.assert_array_equal(other.latent(X), model.latent(X))
-    np.testing.assert_array_equal(other.validation_loss_, model.validation_loss_)
+    for n_jobs in (1, 2, 5):
+        other = clone(model).set_params(n_jobs=n_jobs).fit(X, ranges)
+        np.testing.assert_array_equal(other.latent(X), model.latent(X))
+        np.testing.assert_array_equal(other.validation_loss_, model.validation_loss_)
+
+
+def test_all_processors_are_used_unless_others_need_them(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    there = openmp_threads()
+    assert n_threads(None) == there
+    assert n_threads(1) == 1
+    assert n_threads(-1) == joblib.effective_n_jobs(-1)
+    for asked in (1, 3):
+        with joblib.parallel_config(n_jobs=asked):
+            assert n_threads(None) == asked
+            assert n_threads(2) == 2
+    with threadpool_limits(1):  # as other boosters
+        assert n_threads(None) == 1
+    work = [joblib.delayed(n_threads)(None)] * 2
+    assert joblib.Parallel(2, backend="threading")(work) == [1, 1]
+    shares = joblib.Parallel(2, backend="loky")(work)
+    assert shares == [max(1, joblib.cpu_count() // 2)] * 2
+
+
+def test_one_thread_is_enough(monkeypatch):
+    """A limit is obeyed: with one thread, LightGBM is only ever called from that one."""
+    X, y, _ = table(60)
+    seen = set()
+    grow = trees.FoldBooster.grow
+
+    def watched(self, *arguments):
+        seen.add(threading.get_ident())
+        grow(self, *arguments)
+
+    monkeypatch.setattr(trees.FoldBooster, "grow", watched)
+    OrderedBoosting(max_iter=4, n_jobs=1, random_state=0).fit(X, y)
+    assert len(seen) == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the name of C's library is another")
@@ -595,7 +640,41 @@ def test_progress(capsys, monkeypatch):
     X, y, _ = table(100)
     OrderedBoosting(max_iter=3, random_state=0, verbose=1).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["round 1", "round 2", "round 3"]
+    said = [re.fullmatch(PROGRESS, line) for line in lines]
+    assert [int(line["round"]) for line in said] == [1, 2, 3]
+    assert [line["rest"] for line in said] == ["0 to 0 s left"] * 2 + ["done"]
+    monkeypatch.setattr(cross_fitting, "PROGRESS_SECONDS", math.inf)
+    model = OrderedBoosting(max_iter=40, learning_rate=1.0, random_state=0, verbose=1).fit(X, y)
+    first, last = (re.fullmatch(PROGRESS, line) for line in capsys.readouterr().out.splitlines())
+    assert (first["round"], first["best"]) == ("1", "1")
+    losses = model.validation_loss_
+    assert (int(last["round"]), int(last["best"])) == (len(losses), model.n_iter_)
+    assert float(last["loss"]) == pytest.approx(losses[-1], abs=1e-5)
+    assert float(last["lowest"]) == pytest.approx(losses.min(), abs=1e-5)
+
+
+def test_time_left_is_between_no_progress_and_the_last_round(monkeypatch):
+    clock = iter([0.0, *([30.0] * 9)])
+    monkeypatch.setattr(cross_fitting.time, "monotonic", lambda: next(clock))
+    rounds = cross_fitting.Rounds(most=100, patience=20)
+    for loss in (3.0, 2.0, 2.5):
+        rounds.add(loss)
+    assert rounds.seconds_left() == (19 * 10.0, 97 * 10.0)
+    assert str(rounds).endswith("best 2.00000 (round 2), 190 to 970 s left")
+
+
+def test_the_command_tells_rounds(call, tmp_path, monkeypatch):
+    X, y, _ = table(100)
+    pd.DataFrame(X).assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
+    code, _, err = call(
+        "fit", "rows.csv", "--label", "y", "--model", "boosting", "--set", "max_iter=3"
+    )
+    assert code == 0
+    said = [line for line in err.splitlines() if line.startswith("rounds: ")]
+    assert [line.split(", ")[0] for line in said] == [f"rounds: {k} of 3" for k in (1, 2, 3)]
+    assert all("held-out loss" in line for line in said)
+    assert said[0].endswith(" s left")
 
 
 # --- Files ---

@@ -140,3 +140,18 @@ def test_a_browser_opens_the_page(browser, page, width):
     assert (SITE / page).as_uri() in requested
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.close()
+
+
+@pytest.mark.parametrize(("width", "shown"), [(1280, "wide-only"), (400, "narrow-only")])
+def test_the_first_picture_fits_the_window(browser, width, shown):
+    """Letters of 10 points in the picture have at least 10 pixels on the screen."""
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto((SITE / "index.html").as_uri())
+    pictures = tab.locator("img.wide-only, img.narrow-only")
+    assert pictures.count() == 2
+    visible = [picture for picture in pictures.all() if picture.is_visible()]
+    assert [picture.get_attribute("class") for picture in visible] == [shown]
+    dots = {"wide-only": 100, "narrow-only": 200}[shown]  # an inch
+    wide, natural = visible[0].evaluate("image => [image.width, image.naturalWidth]")
+    assert 10 / 72 * dots * wide / natural >= 10
+    tab.close()

@@ -70,7 +70,7 @@ class Printer:
         return sys.stderr.isatty() and not (self.quiet or self.json)
 
     @contextmanager
-    def progress(self) -> Iterator[Callable[[str, int, int | None], None]]:
+    def progress(self) -> Iterator[Callable[..., None]]:
         """Yield a function that shows how much of some work is done.
 
         On a terminal that is a bar; elsewhere, for example in a log, a line every ten seconds.
@@ -79,26 +79,30 @@ class Printer:
             yield (lambda *_: None) if self.quiet or self.json else _progress_lines()
             return
         from rich.console import Console
-        from rich.progress import MofNCompleteColumn, Progress
+        from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-        columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+        note = TextColumn("{task.fields[note]}", markup=False)
+        columns = (*Progress.get_default_columns(), MofNCompleteColumn(), note)
         console, hidden = Console(stderr=True), not self.shows_progress
         with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-            task = bar.add_task("", total=None, visible=False)
+            task = bar.add_task("", total=None, visible=False, note="")
 
-            def update(name: str, done: int, total: int | None) -> None:
+            def update(name: str, done: int, total: int | None, note: str = "") -> None:
                 if bar.tasks[task].description != name:
                     bar.reset(task, description=name, visible=True)
-                bar.update(task, completed=done, total=total)
+                bar.update(task, completed=done, total=total, note=note)
 
             yield update
 
 
-def _progress_lines() -> Callable[[str, int, int | None], None]:
-    """Return a function that prints a line every ten seconds: rows, share and rows a second."""
+def _progress_lines() -> Callable[..., None]:
+    """Return a function that prints a line every ten seconds.
+
+    It has rows, their share and rows a second; or, of something else, a number and a note.
+    """
     printed, last_name, rows = time.monotonic(), "", 0
 
-    def update(name: str, done: int, total: int | None) -> None:
+    def update(name: str, done: int, total: int | None, note: str = "") -> None:
         nonlocal printed, last_name, rows
         rows, last_name = rows if name == last_name else 0, name
         seconds = time.monotonic() - printed
@@ -106,7 +110,12 @@ def _progress_lines() -> Callable[[str, int, int | None], None]:
             return
         share = f" ({done / total:.0%})" if total else ""
         speed = (done - rows) / max(seconds, 1e-9)
-        print(f"{name}: {count(done, 'row')}{share}, {speed:,.0f} rows/s", file=sys.stderr)
+        said = (
+            f"{done:,} of {total:,}, {note}"
+            if note
+            else f"{count(done, 'row')}{share}, {speed:,.0f} rows/s"
+        )
+        print(f"{name}: {said}", file=sys.stderr)
         printed, rows = time.monotonic(), done
 
     return update

@@ -44,7 +44,6 @@ def learn_batch(
     recording: bool = False,
 ) -> tuple[Batch, loop.Record | None]:
     """Do the work of `partial_fit`; return the batch and, if asked, what was predicted before."""
-    model.check_parameters()
     with unchanged_on_failure(model) as before:
         batch = prepare(model, X, y, classes, sample_weight)
         if len(batch) == 0 and not has_learned(model):
@@ -69,10 +68,10 @@ def prepare(
     Names and number of the features, and the classes, are set on the learner: from scratch if
     `reset`, else they must agree with those it has.
     """
+    if not reset:
+        model.check_parameters()
     engine = model.engine
     fitted = has_learned(model) and not reset
-    if fitted:
-        model.check_parameters()
     if not reset:
         engine.check_online()
     rows = engine.read(model, X, reset=not fitted, min_rows=1 if reset else 0)

@@ -42,11 +42,11 @@ from pril.core.compiling import (
     alone,
     any_order,
     entry,
+    inserted,
     on_type,
     own_function,
     part_of_loop,
     prefetch,
-    view_maker,
 )
 from pril.core.logistic import between, sides
 
@@ -1240,7 +1240,7 @@ def note(rule, model, record, i, rows, t, scores, lo, hi, before):
             record.cuts[i, k] = cut[k]
 
 
-@part_of_loop
+@inserted
 def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
     state, alpha = model.state, model.work.alpha
@@ -1330,20 +1330,20 @@ LATTICE, N_SCORES, FADING, PLACES = 3, 4, 5, 6
 N_COMMON = 6  # parts that every memory has
 
 
-@view_maker
+@inserted
 def part(memory, i):
     """Return a part of a memory."""
     integers = memory.integers
     return memory.numbers[integers[PLACES + i] : integers[PLACES + i + 1]]
 
 
-@view_maker
+@inserted
 def own_part(memory, i):
     """Return a part of a memory that the rule has declared."""
     return part(memory, N_COMMON + i)
 
 
-@part_of_loop
+@inserted
 def lay_out(memory):
     """Return the state of a memory."""
     weights, numbers, integers = memory
@@ -1378,7 +1378,7 @@ def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
-@part_of_loop
+@inserted
 def set_up(rule, geometry, memory, desk):
     """Return the model of a memory."""
     state, w, work = lay_out(memory), desk.w, desk.work

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
 from sklearn.utils._array_api import get_namespace
 from sklearn.utils._indexing import _get_column_indices
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import validate_data as _validate_data
@@ -26,6 +27,7 @@ __all__ = [
     "convert_to_numpy",
     "fit_context",
     "get_namespace",
+    "openmp_threads",
     "safe_indexing",
     "score_function",
     "validate_data",
@@ -36,6 +38,11 @@ __all__ = [
 validate_params = methodcaller("_validate_params")  # of an estimator
 validate_steps = methodcaller("_validate_steps")  # of a pipeline
 score_function = attrgetter("_score_func")  # of a scorer
+
+
+def openmp_threads() -> int:
+    """Return how many threads OpenMP may use: containers, OMP_NUM_THREADS, threadpoolctl count."""
+    return int(_openmp_effective_n_threads(only_physical_cores=False))
 
 
 def validate_data(*arguments: Any, **named: Any) -> Any:

@@ -24,7 +24,7 @@ from pril.core.coarsening import Coarsening
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
-from pril.learners.boosting.cross_fitting import Training
+from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -98,13 +98,14 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
     n_jobs : int, default=None
-        Number of boosters that are trained in parallel, in threads. None means one, unless a
-        :class:`joblib.parallel_config` says otherwise; -1 means all processors. The model is the
-        same, bit for bit.
+        Number of boosters that are trained in parallel, in threads. None means all processors,
+        or what a :class:`joblib.parallel_config`, a worker of joblib or OMP_NUM_THREADS leaves of
+        them. The model is the same, bit for bit.
     random_state : int, RandomState instance or None, default=None
         Seed for the choice of the folds.
     verbose : int, default=0
-        Whether to print a line of progress every ten seconds.
+        Whether to print progress every few seconds: rounds, held-out loss, and how long it takes
+        if no further round is better, and if all are.
 
     Attributes
     ----------
@@ -250,49 +251,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         self : object
             The fitted estimator.
         """
-        with unchanged_on_failure(self):
-            self.categories_ = find_categories(self.categorical_features, X)
-            features = self.engine.read(self, X, reset=True, min_rows=1).X
-            used, intervals, weight = self._read_labels(y, sample_weight, len(features))
-            if len(used) < len(features):
-                features = features[used]
-            rng = check_random_state(self.random_state)
-            training = Training(self, features, intervals, weight, rng)
-            del used, intervals  # memory is scarce
-            self.__dict__.update(training.run())
-        return self
-
-    def _read_labels(
-        self, y: Any, sample_weight: ArrayLike | None, n: int
-    ) -> tuple[Array, Array, Array]:
-        """Set the classes; return which rows have a label and a weight, and both."""
-        table = ranking.read(y)
-        ranking.check_length(table.values, range(n))
-        weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
-        used = np.flatnonzero(weight)
-        if len(used) == 0:
-            raise InputError("sample_weight is zero for every row: nothing to learn from")
-        with naming_rows(used):
-            self.order_, intervals = ranking.encode(table.take(used), self.classes)
-        weight = weight[used]
-        by_class = class_weights(self.class_weight, self.order_, intervals)
-        if by_class is not None:
-            weight = weight * label_weights(by_class, intervals)
-            if not weight.any():
-                raise InputError("class_weight is zero for every row: nothing to learn from")
-        counts = ranking.is_labelled(intervals) & (weight > 0.0)
-        used, intervals, weight = used[counts], intervals[counts], weight[counts]
-        n_classes = len(self.order_)
-        if n_classes > MOST_CLASSES:
-            raise InputError(
-                f"OrderedBoosting takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
-                "into bins, for example with pril.labels.from_bounds, or use PRIL"
-            )
-        if len(used) < 2:
-            raise InputError(
-                f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {len(used)}"
-            )
-        return used, intervals, weight / weight.mean()
+        return fit_watched(self, X, y, sample_weight, print_rounds() if self.verbose else None)
 
     @property
     def coarsening_(self) -> Coarsening:
@@ -328,3 +287,56 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         return tags
+
+
+# --- Learning ------------------------------------------------------------------------------------
+
+
+def fit_watched(
+    model: OrderedBoosting, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None
+) -> OrderedBoosting:
+    """Learn from scratch, as `OrderedBoosting.fit` does, and call a function after each round."""
+    with unchanged_on_failure(model):
+        model.categories_ = find_categories(model.categorical_features, X)
+        features = model.engine.read(model, X, reset=True, min_rows=1).X
+        used, intervals, weight = _read_labels(model, y, sample_weight, len(features))
+        if len(used) < len(features):
+            features = features[used]
+        rng = check_random_state(model.random_state)
+        training = Training(model, features, intervals, weight, rng, watch)
+        del used, intervals  # memory is scarce
+        model.__dict__.update(training.run())
+    return model
+
+
+def _read_labels(
+    model: OrderedBoosting, y: Any, sample_weight: ArrayLike | None, n: int
+) -> tuple[Array, Array, Array]:
+    """Set the classes; return which rows have a label and a weight, and both."""
+    table = ranking.read(y)
+    ranking.check_length(table.values, range(n))
+    weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
+    used = np.flatnonzero(weight)
+    if len(used) == 0:
+        raise InputError("sample_weight is zero for every row: nothing to learn from")
+    with naming_rows(used):
+        model.order_, intervals = ranking.encode(table.take(used), model.classes)
+    weight = weight[used]
+    by_class = class_weights(model.class_weight, model.order_, intervals)
+    if by_class is not None:
+        weight = weight * label_weights(by_class, intervals)
+        if not weight.any():
+            raise InputError("class_weight is zero for every row: nothing to learn from")
+    counts = ranking.is_labelled(intervals) & (weight > 0.0)
+    used, intervals, weight = used[counts], intervals[counts], weight[counts]
+    n_classes = len(model.order_)
+    if n_classes > MOST_CLASSES:
+        raise InputError(
+            f"OrderedBoosting takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
+            "into bins, for example with pril.labels.from_bounds, or use PRIL"
+        )
+    if len(used) < 2:
+        raise InputError(
+            f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {len(used)}"
+        )
+    return used, intervals, weight / weight.mean()

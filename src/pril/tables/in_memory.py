@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.learners.boosting.cross_fitting import Rounds
+from pril.learners.ordered_boosting import fit_watched
 from pril.tables.files import TableError
 from pril.tables.survey import row_numbers, select_rows
 from pril.tables.training import Check, Run
@@ -54,9 +56,13 @@ class InMemoryRun(Run):
             labels.append(y)
             weights.append(np.ones(len(part)) if own is None else own)
         with self.table.naming_rows(np.concatenate(places), self.task.labels):
-            self.model.fit(X, ranking.stack(labels), sample_weight=np.concatenate(weights))
+            y, weight = ranking.stack(labels), np.concatenate(weights)
+            fit_watched(self.model, X, y, weight, self._watch)
         self.phase = "done"
         del self.features
+
+    def _watch(self, rounds: Rounds) -> None:
+        self.progress("rounds", len(rounds), rounds.most, str(rounds))
 
     def _check(self) -> Check:
         self.row, check, recipe = 0, Check(), self.recipe

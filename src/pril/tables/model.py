@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -47,9 +47,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, "int | None"], None]  # what is done, rows done, rows in all
 ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
+
+
+class Progress(Protocol):
+    """Is told how far some work is."""
+
+    def __call__(self, name: str, done: int, total: int | None, note: str = "", /) -> None:
+        """Take what is done, how many rows of how many; with a note, what is counted is no rows."""
 
 
 def probability_columns(classes: Array) -> list[str]:

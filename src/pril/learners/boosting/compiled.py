@@ -17,6 +17,7 @@ from pril.core.logistic import write_chances
 compiled: Any = cached(nogil=True, error_model="numpy")
 
 LEAST_HESSIAN = 1e-6
+LEAST_CHANCE = 1e-300  # of a label, for its logarithm
 
 ALL_BITS, NO_BITS, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 # Multiplied by it, every single bit leaves another pattern in the top six: its number.
@@ -37,28 +38,44 @@ class Rows(NamedTuple):
 
 
 @compiled
-def fill_gradients(scores, left_out, odds, q, rows, gradient, hessian):
-    """Write the gradients of all rows; those of one fold are 0."""
+def fill_gradients(scores, left_out, odds, q, chance, rows, haste, gradient, hessian):
+    """Write the gradients of all rows, those of one fold as 0; return the loss of that fold.
+
+    Haste is what the learning rate is multiplied by and the l2 penalty divided by.
+    """
     ends, group, weight, fold = rows
-    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
+    below, p, loss = np.empty(len(odds)), np.empty(len(odds) - 1), 0.0
     for i in range(len(scores)):
         u = group[i]
         lo, hi = ends[u, 0], ends[u, 1]
         write_chances(scores[i], odds, lo, hi, below, p)
+        if fold[i] == left_out:
+            gradient[i] = hessian[i] = 0.0
+            loss += _loss_of(p, lo, hi, chance[u], weight[i])
+            continue
         z = g = h = 0.0
         for y in range(lo, hi + 1):
             a, b, r = below[y + 1], below[y], q[u, y] * p[y]
             z += r
             g += r * (1.0 - a - b)
             h += r * (a * (1.0 - a) + b * (1.0 - b))
-        w = 0.0 if fold[i] == left_out else weight[i]
-        gradient[i] = w * g / z
-        hessian[i] = w * max(h / z, LEAST_HESSIAN)
+        gradient[i] = weight[i] * haste * haste * g / z
+        hessian[i] = weight[i] * haste * max(h / z, LEAST_HESSIAN)
+    return loss
 
 
 @compiled
-def add_up(scores, odds, q, rows, table, slope, information):
-    """Add to the sums what an EM step needs.
+def _loss_of(p, lo, hi, chance, weight):
+    """Return -log P(range) of a row, times its weight."""
+    z = 0.0
+    for y in range(lo, hi + 1):
+        z += chance[y] * p[y]
+    return -weight * log(max(z, LEAST_CHANCE))
+
+
+@compiled
+def add_up(scores, some, odds, q, rows, table, slope, information):
+    """Add to the sums what an EM step needs of some rows, given by their numbers.
 
     table[u, y]: weight of the rows with range u that are of class y. slope, information: the
     gradient of the thresholds, and the upper half of their expected information.
@@ -66,7 +83,7 @@ def add_up(scores, odds, q, rows, table, slope, information):
     ends, group, weight, _ = rows
     n_classes = q.shape[1]
     below, p = np.empty(n_classes + 1), np.empty(n_classes)
-    for i in range(len(scores)):
+    for i in some:
         u, w = group[i], weight[i]
         lo, hi = ends[u, 0], ends[u, 1]
         write_chances(scores[i], odds, 0, n_classes - 1, below, p)
@@ -85,17 +102,14 @@ def add_up(scores, odds, q, rows, table, slope, information):
 
 
 @compiled
-def held_out_loss(scores, odds, chance, rows):
-    """Return the sum of -log P(range) over the rows."""
+def held_out_loss(scores, some, odds, chance, rows):
+    """Return the sum of -log P(range) over some rows, given by their numbers."""
     ends, group, weight, _ = rows
     below, p, loss = np.empty(len(odds)), np.empty(len(odds) - 1), 0.0
-    for i in range(len(scores)):
-        u, z = group[i], 0.0
-        lo, hi = ends[u, 0], ends[u, 1]
-        write_chances(scores[i], odds, lo, hi, below, p)
-        for y in range(lo, hi + 1):
-            z += chance[u, y] * p[y]
-        loss -= weight[i] * log(max(z, 1e-300))
+    for i in some:
+        u = group[i]
+        write_chances(scores[i], odds, ends[u, 0], ends[u, 1], below, p)
+        loss += _loss_of(p, ends[u, 0], ends[u, 1], chance[u], weight[i])
     return loss
 
 

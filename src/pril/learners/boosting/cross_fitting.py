@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import effective_n_jobs
-from threadpoolctl import threadpool_limits
 
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
 from pril.core.logistic import odds_of
+from pril.core.threads import n_threads
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import Forest
+from pril.learners.boosting.folds import Fold, Home, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees
 from pril.learners.boosting.importances import importances
+from pril.learners.boosting.knowledge import Knowledge, Sums, relative
 from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.starts import Starts
-from pril.learners.boosting.trees import FoldBooster, plant, prepare_booster
+from pril.learners.boosting.trees import plant, prepare_booster
 from pril.learners.ordered_logit import OrderedLogit
 
 if TYPE_CHECKING:
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-PROGRESS_SECONDS = 10.0
+PROGRESS_SECONDS = 2.0
 NO_FOLD = -1
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
 FIRST_STEPS = 5  # EM steps before the first round
-LARGEST_STEP = 0.5  # of a threshold in an EM step
 # Before the first round, EM steps also find the weights of the starts, till they move less.
 FEWEST_WEIGHTS_STEPS, MOST_WEIGHTS_STEPS, LEAST_MOVE, LARGEST_MOVE = 20, 60, 1e-3, 0.2
 # After so many rounds, boosters that still improve are half as careful: the learning rate is twice
@@ -42,32 +42,91 @@ FEWEST_WEIGHTS_STEPS, MOST_WEIGHTS_STEPS, LEAST_MOVE, LARGEST_MOVE = 20, 60, 1e-
 HALF_AS_CAREFUL = 50
 
 
-class Knowledge(NamedTuple):
-    """What is learned from held-out scores."""
+class Rounds:
+    """The rounds of a fit: their losses, the best one, and how long the others may take."""
 
-    theta: Array  # (K - 1,)
-    chance: Array  # (kinds, K), how often a row of a class is given a range
-    mechanism: Mechanism
+    def __init__(self, most: int, patience: int) -> None:
+        self.most, self.patience = most, patience
+        self.losses: list[float] = []
+        self.best, self.best_loss = 0, math.inf
+        self.began = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self.losses)
+
+    def add(self, loss: float) -> bool:
+        """Add a round; return whether it is better than all before it."""
+        self.losses.append(loss)
+        is_better = loss < self.best_loss - LEAST_GAIN
+        if is_better:
+            self.best, self.best_loss = len(self), loss
+        return is_better
 
     @property
-    def q(self) -> Array:
-        """The chances, divided by the largest of each range."""
-        relative: Array = self.chance / self.chance.max(axis=1, keepdims=True)
-        return relative
+    def are_over(self) -> bool:
+        """Whether there are as many rounds as allowed, or no improvement for too long."""
+        return len(self) >= min(self.most, self.best + self.patience)
+
+    def seconds_left(self) -> tuple[float, float]:
+        """Return how long it takes if no round is better any more, and if all are."""
+        each = (time.monotonic() - self.began) / max(len(self), 1)
+        fewest = max(min(self.best + self.patience, self.most) - len(self), 0)
+        return each * fewest, each * (self.most - len(self))
+
+    def __str__(self) -> str:
+        loss = f"held-out loss {self.losses[-1]:.5f}, best {self.best_loss:.5f} (round {self.best})"
+        if self.are_over:
+            return f"{loss}, done"
+        low, high = self.seconds_left()
+        return f"{loss}, {low:.0f} to {high:.0f} s left"
+
+
+Watch = Callable[[Rounds], None]  # is called after each round
+
+
+def print_rounds() -> Watch:
+    """Return a function that prints a line every few seconds, and one for the last round."""
+    printed = -math.inf
+
+    def watch(rounds: Rounds) -> None:
+        nonlocal printed
+        if rounds.are_over or time.monotonic() - printed >= PROGRESS_SECONDS:
+            print(f"round {len(rounds)} of at most {rounds.most}: {rounds}", flush=True)
+            printed = time.monotonic()
+
+    return watch
 
 
 class Training:
-    """The boosters of all folds, growing in step."""
+    """The boosters of all folds, growing in step.
 
-    def __init__(self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any) -> None:
+    Parameters
+    ----------
+    model : OrderedBoosting
+        The learner. It knows the classes and the categories.
+    X : ndarray of shape (n_samples, n_features)
+        Features.
+    intervals : ndarray of shape (n_samples, 2)
+        Labels, as ranks.
+    weight : ndarray of shape (n_samples,)
+        Weights of the rows; their mean is 1.
+    rng : RandomState
+        Draws the folds.
+    watch : callable or None
+        Is called after each round.
+    """
+
+    def __init__(
+        self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any, watch: Watch | None
+    ) -> None:
         n, n_classes = len(X), len(model.order_)
         n_folds = (4 if n >= MANY_ROWS else 8) if model.n_folds == "auto" else model.n_folds
-        self.model, self.n_boosters = model, min(n_folds, n)
+        self.model, self.n_folds, self.watch = model, min(n_folds, n), watch
         self.X, self.exponents = scaled(X, getattr(model, "feature_names_in_", None))
         self.kinds, group = Kinds.of(intervals, n_classes)
         self.weights = np.bincount(group, weight)  # of the kinds
         self.order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
-        fold[self.order] = np.arange(n) % self.n_boosters
+        fold[self.order] = np.arange(n) % self.n_folds
         self.rows = compiled.Rows(self.kinds.ends, group.astype(np.int16), weight, fold)
         known = intervals[intervals[:, 0] == intervals[:, 1], 0]
         trusted = np.bincount(known, minlength=n_classes) + model.trust
@@ -80,45 +139,30 @@ class Training:
 
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
-        model, n_jobs = self.model, min(effective_n_jobs(self.model.n_jobs), self.n_boosters)
-        # Threads of OpenMP and BLAS wait by spinning: it takes seconds where processors are busy.
-        with threadpool_limits(1), ThreadPoolExecutor(n_jobs) as pool:
-            starts = self._starts(pool, model.coarsening)
+        model = self.model
+        with Threads(min(n_threads(model.n_jobs), self.n_folds)) as home:
+            starts = self._starts(home, model.coarsening)
             knowledge, mix, evidence = self._choose(starts, model.coarsening)
             if knowledge.mechanism.name == "random" and starts.used_offsets:
-                starts = self._starts(pool, "random")  # what was assumed there was wrong
+                starts = self._starts(home, "random")  # what was assumed there was wrong
                 knowledge, mix, _ = self._choose(starts, "random")
             del self.order  # memory is scarce
             self._warn_of_ends(knowledge.mechanism)
-            self.scores, centre, linear = starts.mixed(mix)
-            del starts
+            mixed = (starts.held_out(self.rows.fold) @ mix).astype(np.float32)
             for _ in range(FIRST_STEPS):
-                knowledge = self._improved(knowledge, self.doubt, self._held_out())
+                knowledge = knowledge.improved(self._sums(knowledge, mixed), self.doubt)
+            scores, centre, linear = starts.mixed(mix)
+            del starts, mixed
             data, parameters = prepare_booster(model, self.X)
-            boosters = [FoldBooster(data, parameters, scores) for scores in self.scores]
-            losses: list[float] = []
-            best, n_iter, kept, said = math.inf, 0, knowledge, time.monotonic()
-            while len(losses) < model.max_iter and len(losses) - n_iter < model.n_iter_no_change:
-                grow = partial(self._grow, knowledge, 1.0 + len(losses) / HALF_AS_CAREFUL)
-                list(pool.map(grow, range(self.n_boosters), boosters))
-                scores = self._held_out()
-                knowledge = self._improved(knowledge, self.doubt, scores)
-                losses.append(self._loss(knowledge, scores))
-                if losses[-1] < best - LEAST_GAIN:
-                    best, n_iter, kept = losses[-1], len(losses), knowledge
-                if model.verbose and time.monotonic() - said >= PROGRESS_SECONDS:
-                    said = time.monotonic()
-                    print(
-                        f"round {len(losses)}: held-out loss {losses[-1]:.5f}, best {best:.5f} "
-                        f"after round {n_iter}"
-                    )
-        trees = [text for booster in boosters for text in booster.grown()[:n_iter]]
+            home.begin(lambda j: Fold(j, self.rows, data, parameters, scores[j]), self.n_folds)
+            rounds, kept = self._grow(home, knowledge)
+            trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
         forest = plant(trees, model.categories_)
-        forest["leaf"] /= self.n_boosters
+        forest["leaf"] /= self.n_folds
         forest = {**linear, **forest}
         return {
-            "n_iter_": n_iter,
-            "validation_loss_": np.array(losses),
+            "n_iter_": rounds.best,
+            "validation_loss_": np.array(rounds.losses),
             "feature_importances_": importances(self.X, Forest(**forest)),
             "memory_": BoostedTrees(
                 thresholds=kept.theta + centre,
@@ -133,7 +177,26 @@ class Training:
             ),
         }
 
-    def _starts(self, pool: ThreadPoolExecutor, coarsening: Any) -> Starts:
+    def _grow(self, home: Home, knowledge: Knowledge) -> tuple[Rounds, Knowledge]:
+        """Grow trees until no round is better; return the rounds, and what the best one knew."""
+        rounds, kept = Rounds(self.model.max_iter, self.model.n_iter_no_change), knowledge
+        weight = self.rows.weight.sum()
+        outcomes = home.each(Fold.learn, knowledge.theta, knowledge.chance, 1.0)
+        while not rounds.are_over:
+            knowledge = knowledge.improved(Sums.total(o.sums for o in outcomes), self.doubt)
+            table, n_grown = (knowledge.theta, knowledge.chance), len(rounds) + 1
+            if n_grown < rounds.most:  # folds say how good a round was when they begin the next
+                outcomes = home.each(Fold.learn, *table, 1.0 + n_grown / HALF_AS_CAREFUL)
+                losses = [outcome.loss for outcome in outcomes]
+            else:
+                losses = home.each(Fold.loss, *table)
+            if rounds.add(sum(losses) / weight):
+                kept = knowledge
+            if self.watch:
+                self.watch(rounds)
+        return rounds, kept
+
+    def _starts(self, home: Threads, coarsening: Any) -> Starts:
         """Return linear models to start from, which assume this of ranges."""
         learner = partial(
             OrderedLogit,
@@ -143,7 +206,7 @@ class Training:
             random_state=0,
         )
         categories = [int(k) for k in self.model.categories_]
-        return Starts(self.X, categories, self.rows, self.order, learner, pool)
+        return Starts(self.X, categories, self.rows, self.order, learner, home)
 
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():
@@ -154,21 +217,7 @@ class Training:
                 stacklevel=5,
             )
 
-    def _grow(self, knowledge: Knowledge, haste: float, j: int, booster: FoldBooster) -> None:
-        """Add a tree to a booster, learned from the rows outside its fold."""
-        gradient, hessian = np.empty((2, len(self.X)), dtype=np.float32)
-        odds = odds_of(knowledge.theta)
-        compiled.fill_gradients(self.scores[j], j, odds, knowledge.q, self.rows, gradient, hessian)
-        gradient *= haste**2  # the same as a rate times haste, and l2 divided by it
-        hessian *= haste
-        booster.grow(gradient, hessian)
-
-    def _held_out(self) -> Array:
-        """Return the score of each row by the booster that has not seen it."""
-        scores: Array = self.scores[self.rows.fold, np.arange(len(self.X))]
-        return scores
-
-    # --- What held-out scores show ---
+    # --- What the starts show of held-out rows ---
 
     def _choose(self, starts: Starts, asked: str) -> tuple[Knowledge, Array, float | None]:
         """Return what to start with, weights of the starts, and the evidence for offsets."""
@@ -191,9 +240,15 @@ class Training:
             found[name] = settled(name, certain if name == "random" else self.doubt)
             knowledge, mix = found[name]
             mixed = (scores @ mix).astype(np.float32)
-            counts, mechanism = self._sums(knowledge, mixed)[0], knowledge.mechanism
-            loss = self._loss(knowledge._replace(chance=mechanism.label_chances(counts)), mixed)
-            costs[name] = loss * self.weights.sum() + mechanism.n_parameters(counts)
+            counts, mechanism = self._sums(knowledge, mixed).counts, knowledge.mechanism
+            loss = compiled.held_out_loss(
+                mixed,
+                self._all_rows(),
+                odds_of(knowledge.theta),
+                mechanism.label_chances(counts),
+                self.rows,
+            )
+            costs[name] = loss + mechanism.n_parameters(counts)
         name, evidence = choose(asked, costs)
         return *(settled(name, self.doubt) if name == "random" else found[name]), evidence
 
@@ -205,9 +260,12 @@ class Training:
         gradient, hessian = np.empty((2, n), dtype=np.float32)
         for step in range(MOST_WEIGHTS_STEPS):
             mixed = (scores @ mix).astype(np.float32)
-            knowledge = self._improved(knowledge, doubt, mixed)
-            odds = odds_of(knowledge.theta)
-            compiled.fill_gradients(mixed, NO_FOLD, odds, knowledge.q, self.rows, gradient, hessian)
+            knowledge = knowledge.improved(self._sums(knowledge, mixed), doubt)
+            theta, chance, _ = knowledge
+            compiled.fill_gradients(
+                mixed, NO_FOLD, odds_of(theta), relative(chance), chance, self.rows, 1.0,
+                gradient, hessian,
+            )  # fmt: skip
             slope = scores.T @ gradient + ridge * (mix - prior)
             curvature = (scores * hessian[:, np.newaxis]).T @ scores + ridge * np.eye(n_starts)
             move = np.clip(-np.linalg.solve(curvature, slope), -LARGEST_MOVE, LARGEST_MOVE)
@@ -216,24 +274,12 @@ class Training:
                 break
         return knowledge, mix
 
-    def _improved(self, knowledge: Knowledge, doubt: Array, scores: Array) -> Knowledge:
-        """Take one EM step."""
-        theta = knowledge.theta
-        counts, slope, upper = self._sums(knowledge, scores)
-        mechanism = knowledge.mechanism.learn(counts)
-        information = upper + np.triu(upper, 1).T + 1e-3 * np.eye(len(theta))
-        step = np.clip(np.linalg.solve(information, slope), -LARGEST_STEP, LARGEST_STEP)
-        theta = np.maximum.accumulate(theta + step)
-        return Knowledge(theta, mechanism.chance(counts, doubt), mechanism)
-
-    def _sums(self, knowledge: Knowledge, scores: Array) -> tuple[Array, Array, Array]:
-        """Return expected counts; gradient and expected information of the thresholds."""
-        theta = knowledge.theta
-        counts, slope, upper = np.zeros_like(self.kinds.inside), 0.0 * theta, np.diag(0.0 * theta)
-        compiled.add_up(scores, odds_of(theta), knowledge.q, self.rows, counts, slope, upper)
-        return counts, slope, upper
-
-    def _loss(self, knowledge: Knowledge, scores: Array) -> float:
+    def _sums(self, knowledge: Knowledge, scores: Array) -> Sums:
+        """Return the sums of all rows, which are scored by starts that have not seen them."""
+        sums, q = Sums.blank(*knowledge.chance.shape), relative(knowledge.chance)
         odds = odds_of(knowledge.theta)
-        loss = compiled.held_out_loss(scores, odds, knowledge.chance, self.rows)
-        return float(loss / self.rows.weight.sum())
+        compiled.add_up(scores, self._all_rows(), odds, q, self.rows, *sums)
+        return sums
+
+    def _all_rows(self) -> Array:
+        return np.arange(len(self.X), dtype=np.int32)

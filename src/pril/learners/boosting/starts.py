@@ -14,11 +14,10 @@ from pril.features import LandmarkFeatures
 from pril.learners.boosting.trees import MOST_KEPT
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from numpy.typing import NDArray
 
     from pril.learners.boosting.compiled import Rows
+    from pril.learners.boosting.folds import Threads
 
     Array = NDArray[Any]
 
@@ -52,7 +51,7 @@ class Starts:
         The order in which the models learn.
     learner : callable
         Makes an unfitted `OrderedLogit`.
-    pool : ThreadPoolExecutor
+    home : Threads
         Learns several models at once.
     """
 
@@ -63,9 +62,9 @@ class Starts:
         rows: Rows,
         order: Array,
         learner: Callable[[], Any],
-        pool: ThreadPoolExecutor,
+        home: Threads,
     ) -> None:
-        self.rows, self.order, self.learner, self.pool = rows, order, learner, pool
+        self.rows, self.order, self.learner, self.home = rows, order, learner, home
         self.used_offsets = False  # whether a model took ranges to be made by offsets
         scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
@@ -121,14 +120,14 @@ class Starts:
             return model.coef_ / scale, model.thresholds_
 
         few = len(fold) <= MOST_KEPT  # each model copies its rows
-        every = (self.pool.map if few else map)(learn, ((j,) for j in range(n_folds)))
+        every = (self.home.map if few else map)(learn, ((j,) for j in range(n_folds)))
         slopes, cuts = map(np.array, zip(*every, strict=True))
         centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
         scores = np.empty((n_folds, len(fold)), dtype=np.float32)
         for batch in batches(len(fold), 1 << 16):
             scores[:, batch] = (scored(batch) @ slopes.T - centres).T
         pairs = list(combinations(range(n_folds), 2)) if cross and n_folds > 2 else []
-        for pair, (slope, cut) in zip(pairs, self.pool.map(learn, pairs), strict=True):
+        for pair, (slope, cut) in zip(pairs, self.home.map(learn, pairs), strict=True):
             centre = cut.sum() / max(len(cut), 1)
             for one, other in (pair, pair[::-1]):
                 some = np.flatnonzero(fold == other)
