@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
 from pril.core.spellings import Scale
+from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
@@ -201,18 +202,10 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     array([[4, 4],
            [2, 4]])
     """
-    _check_share("trim", trim, "between 0 and 0.5", lambda share: 0.0 <= share <= 0.5)
+    wanted = f"between 0 and {MOST_TRIMMED}"
+    _check_share("trim", trim, wanted, lambda share: 0.0 <= share <= MOST_TRIMMED)
     order, ranks = _ranked_votes(votes, classes)
-    # Votes that were cast come first, in order; this many are left out at each end.
-    ranks = np.sort(ranks, axis=1)
-    n_votes = np.sum(ranks < len(order), axis=1)
-    skipped = np.floor(trim * np.maximum(n_votes - 1, 0)).astype(np.int64)
-    rows = np.arange(len(ranks))
-    lower = ranks[rows, skipped]
-    upper = ranks[rows, np.maximum(n_votes - 1 - skipped, 0)]
-    intervals = np.column_stack([lower, upper])
-    intervals[n_votes == 0] = ranking.NO_LABEL
-    return _spell(intervals, order)
+    return _spell(between_votes(ranks, len(order), trim), order)
 
 
 def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
@@ -221,11 +214,7 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
     order = ranking.find_classes(table, classes, name="votes")
-    ranks: Array = np.empty(table.values.shape, dtype=np.int64)
-    for rater in range(ranks.shape[1]):
-        column = table._replace(values=table.values[:, [rater]])
-        ranks[:, rater] = ranking.to_intervals(column, order, name="votes")[:, 0]
-    return order, np.where(table.missing(), len(order), ranks)
+    return order, rank_votes(table, order)
 
 
 def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
@@ -537,14 +526,6 @@ def _column(column: Any, name: str) -> Iterable[Any]:
     return cells
 
 
-def _texts(column: Any, name: str) -> list[str]:
-    """Return a column as text, empty where it is missing."""
-    return [
-        "" if ranking.is_missing(cell) else " ".join(str(cell).split())
-        for cell in _column(column, name)
-    ]
-
-
 def from_strings(y: Any, classes: Any) -> Array:
     """Turn ranges written as text into intervals.
 
@@ -584,19 +565,8 @@ def from_strings(y: Any, classes: Any) -> Array:
            [None, None]], dtype=object)
     """
     order = ranking.check_classes(classes)
-    scale = Scale(order)
-    texts = _texts(y, "y")
-    read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
-    ranks = np.empty((len(texts), 2), dtype=np.int64)
-    for t, text in enumerate(texts):
-        if text not in read:
-            interval = scale.interval(text)
-            if interval is None:
-                reason = f"{shown(text)} is neither one of the classes {ranking.named(order)}"
-                raise RowError("y", t, f"{reason} nor a range of them")
-            read[text] = interval
-        ranks[t] = read[text]
-    return _spell(ranks, order)
+    texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
+    return _spell(Scale(order).intervals(texts), order)
 
 
 def make_intervals(

@@ -372,6 +372,10 @@ class RowStream:
             return self._codes[i].get(value, nan)
         return nan if isnan(self._absent) and is_missing(value) else value
 
+    def metrics(self) -> dict[str, Any]:
+        """Return how good the last predictions were; a stream must be asked to keep that."""
+        raise InputError("this stream keeps no metrics: begin it with stream(metrics=1000)")
+
     # --- What some learners have ---
 
     @available_if(lambda self: hasattr(self._learner, "latent"))

@@ -45,13 +45,14 @@ N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
 def contents(
-    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any]
+    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any], known: str | None = None
 ) -> dict[str, Any]:
     """Return all that the template shows, a None for a section that does not apply."""
     return {
         "title": f"{type(report.learner).__name__} on {report.source}",
         "numbers": report.numbers,
         "evaluation": evaluation_lines(report.numbers),
+        "known": known,
         "counting": report.counting,
         "verdict": _verdict(report),
         "scores": _scores(report),

@@ -36,7 +36,7 @@ class Uses(NamedTuple):
 class Task:
     """What to learn and how. The model depends on this and on the table alone."""
 
-    labels: tuple[str, ...]  # one column, or the lower and the upper end
+    labels: tuple[str, ...]  # one column, the lower and the upper end, or one for each rater
     classes: tuple[str, ...] | None = None
     model: str = "ordered-logit"
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +57,8 @@ class Task:
     edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
     brackets: bool = False  # labels are brackets as people write them, not numbers
     no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
+    trim: float | None = None  # not None: labels are votes; the share left out at each end
+    range_texts: bool = False  # labels are ranges of classes, as people write them
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -153,6 +153,7 @@ class Run:
         table.read_as_words(task.text)
         for name in task.labels if task.brackets else ():
             table.read_as_brackets(name)
+        table.read_as_words(task.labels if task.range_texts else ())
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
@@ -381,6 +382,7 @@ class Run:
             options["spelling"] = self.labels.spelling._asdict()
         return {
             "table": self.table.name,
+            "contents": self.table.contents(),
             "csv": self.table.style_note,
             "labels": list(task.labels),
             "rows": self.survey.rows,
