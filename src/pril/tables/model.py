@@ -26,7 +26,7 @@ from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.io.notes import USER
-from pril.ranges import rank_ranges
+from pril.ranges import is_by_column, ranges_of
 from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
@@ -306,6 +306,11 @@ class LoadedModel:
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
         class, lowest first.
         """
+        if self.ranges and is_by_column(self.ranges):
+            raise InputError(
+                f"the ranges of {self.path} depend on the column {self.ranges.by!r}: predict them "
+                "in Python"
+            )
         if proba:
             self.check_probabilities()
         chances = probability_columns(self.learner.order_) if proba else []
@@ -329,7 +334,7 @@ class LoadedModel:
                 added = {"prediction": self._labels(rank)}
                 added["score"] = pa.array(pick_scores(rank, scores))
                 if self.ranges:
-                    ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
+                    ends = ranges_of(self.ranges, rank, scores, cut)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 if proba:
                     columns = np.exp(log_probabilities(scores, cut)).T
