@@ -22,6 +22,7 @@ from pril.core.classifier import (
     unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
+from pril.core.groups import read_groups
 from pril.core.one_row import RowStream
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
@@ -30,7 +31,6 @@ from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
 from pril.learners.boosting.folds import InMemory
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
-from pril.learners.boosting.groups import read_groups
 from pril.learners.ordered_logit import MOST_CLASSES
 
 if TYPE_CHECKING:
@@ -416,7 +416,7 @@ def fit_watched(
         model.categories_ = find_categories(model.categorical_features, X)
         features = model.engine.read(model, X, reset=True, min_rows=1).X
         used, intervals, weight = _read_labels(model, y, sample_weight, len(features))
-        of_groups = None if groups is None else read_groups(groups, len(features))[used]
+        of_groups = None if groups is None else read_groups(groups, len(features)).code[used]
         if len(used) < len(features):
             features = features[used]
         rng = check_random_state(model.random_state)
