@@ -1,15 +1,18 @@
 """The bins that boosting learns from, and samples that they are found in."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
+import pril
 from pril import OrderedBoosting
 from pril.learners.boosting import cross_fitting, folds, starts, trees
 from pril.learners.boosting.bins import MOST_BINS, Bins
+from pril.tables import in_memory
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -137,3 +140,57 @@ def test_more_bins_than_a_feature_may_have_are_shared():
     counts = np.bincount(codes.astype(int))
     assert len(counts) == MOST_BINS
     assert counts.max() - counts.min() <= 8
+
+
+# --- Tables ---
+
+
+@pytest.mark.parametrize("options", [(), ("--class-weight=balanced",), ("--weight", "w")])
+def test_a_large_table_teaches_what_its_rows_in_memory_teach(
+    options, sampled, monkeypatch, good, tmp_path
+):
+    """Words, gaps, rows without a label or weight; a sample and blocks that cut it anywhere."""
+    rng = np.random.default_rng(0)
+    X, y = table(900)
+    words = np.array(["red", "green", "blue", None], dtype=object)[rng.integers(0, 4, 900)]
+    label = np.where(rng.random(900) < 0.1, None, y.astype(object))
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
+        colour=words, y=pd.array(label, dtype="Int64"), w=rng.integers(0, 3, 900)
+    )
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=100)
+    fit = ["fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", *options]
+    fit += ["--set=max_iter=9", "--overwrite", "-o"]
+    sampled(400)
+    monkeypatch.setattr(in_memory, "MOST_SAMPLED", 10**6)
+    good(*fit, "whole.pril")
+    monkeypatch.setattr(in_memory, "MOST_SAMPLED", 400)
+    for rows in (64, 1000):
+        monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", rows)
+        good(*fit, "bins.pril")
+        whole, bins = (pril.load(tmp_path / f"{name}.pril") for name in ("whole", "bins"))
+        np.testing.assert_array_equal(
+            bins.predict_proba(frame.drop(columns="y")),
+            whole.predict_proba(frame.drop(columns="y")),
+        )
+        np.testing.assert_array_equal(bins[-1].validation_loss_, whole[-1].validation_loss_)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [("a", np.inf, "not finite"), ("a", 1e200, "too large"), ("y", 7, "7")],
+)
+def test_a_bad_cell_of_a_large_table_is_named(
+    column, value, reason, sampled, monkeypatch, bad, tmp_path
+):
+    X, y = table(900)
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(y=y.astype(float))
+    frame.loc[777, column] = value
+    frame.to_parquet(tmp_path / "t.parquet")
+    sampled(400)
+    monkeypatch.setattr(in_memory, "MOST_SAMPLED", 400)
+    said = bad(
+        "fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", "--holdout=0"
+    )
+    assert "row 778" in said
+    assert reason in said
+    assert not list(tmp_path.glob("*.pril"))
