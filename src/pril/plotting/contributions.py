@@ -169,10 +169,11 @@ class ContributionsDisplay:
         for k in place[:-1]:  # where a bar begins, the one below it ends
             line = [ends[k + 1]] * 2
             self.ax_.plot(line, [k + 0.3, k + 0.7], color="black", linewidth=0.6)
-        for at, name in ((base, "base"), (score, "score")):
-            self.ax_.axvline(at, color="black", linewidth=0.8, linestyle=":", label=name)
+        # The base value meets the lowest bar, the score the highest one.
+        for at, line in ((base, [len(sizes) - 0.7, len(sizes)]), (score, [-0.3, -1.0])):
+            self.ax_.plot([at, at], line, color="black", linewidth=0.8, linestyle=":")
         self.ax_.set_yticks(place, names)
-        self.ax_.invert_yaxis()
+        self.ax_.set_ylim(len(sizes), -1.0)
         self.ax_.set_xlabel(f"score, from {base:.2f} on average to {score:.2f} of this row")
 
     def _draw_rows(self, largest: Any) -> None:
