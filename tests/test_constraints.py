@@ -66,6 +66,22 @@ def test_the_score_only_rises_or_falls(signs, seed, leaves, n):
             assert (signs[k] * np.diff(below, axis=0) <= 0.0).all()
 
 
+def test_large_trees_only_rise():
+    """With LightGBM's other methods, some of these fall."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(1500, 5))
+    X[:, 1] += 2.0 * X[:, 0]
+    score = np.exp(X[:, 0] / 2) + np.tanh(X[:, 2]) * (X[:, 3] > 0) - 0.2 * X[:, 1] + abs(X[:, 4])
+    y = np.digitize(score + 0.5 * rng.logistic(size=1500), np.quantile(score, [0.2, 0.5, 0.8]))
+    model = OrderedBoosting(monotonic_cst=[1, 1, 1, 0, 0], max_iter=15, random_state=0).fit(X, y)
+    grid = np.sort(X[::3, 0])
+    for k in range(3):
+        for row in X[:20]:
+            rows = np.tile(row, (len(grid), 1))
+            rows[:, k] = grid
+            assert (np.diff(model.latent(rows)) >= 0.0).all()
+
+
 def test_constraints_cost_nothing_where_they_hold_and_keep_noise_out():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2500, 3))
@@ -158,6 +174,11 @@ def test_groups_stay_together_in_folds_of_about_one_size(sizes, n_folds, seed):
     assert filled.min() > 0
     # When the last group came to the fullest fold, no other fold had fewer rows.
     assert filled.max() - filled.min() <= max(sizes)
+
+
+def test_large_groups_come_first():
+    fold = grouping.spread_groups(np.array([0, 1, 2, 3, 4, 4, 4, 4]), 2, np.arange(8))
+    assert np.bincount(fold).tolist() == [4, 4]
 
 
 def test_rows_of_one_group_are_never_seen_by_their_own_booster():

@@ -2,14 +2,18 @@
 
 import copy
 import pickle
+from itertools import pairwise
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 import pril
 import reference
-from pril import OrderedBoosting
+from pril import PRIL, ColumnEncoder, OrderedBoosting, Pipeline
 from pril.learners.boosting import compiled, contributions, starts
+from pril.plotting import plot_contributions, plot_validation_loss
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -191,3 +195,104 @@ def test_contributions_of_a_damaged_file_are_harmless(tmp_path):
         else:
             again.contributions(X[:20])
     assert 5 < refused < 55
+
+
+# --- Pictures ---
+
+
+@pytest.fixture
+def ax():
+    figure, ax = plt.subplots()
+    yield ax
+    plt.close(figure)
+
+
+def frame(n=200):
+    X, y = table(n)
+    X = pd.DataFrame(X, columns=["size", "age", "cost", "town"])
+    return X.assign(town=X["town"].map(lambda c: "Rome" if c < 3 else "Oslo").astype("category")), y
+
+
+@pytest.mark.parametrize("top", [2, 4])
+def test_bars_lead_from_the_base_value_to_the_score(top, ax):
+    X, y = frame()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    row = X[7:8].assign(size=0.5, age=-1.25, cost=np.nan)
+    plot_contributions(model, row, top=top, ax=ax)
+    values = model.contributions(row)[0]
+    (bars,) = ax.containers
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
+    assert ends[-1][0] == pytest.approx(values[-1])
+    assert ends[0][1] == pytest.approx(model.latent(row)[0])
+    for above, below in pairwise(ends):
+        assert above[0] == pytest.approx(below[1])
+    order = np.argsort(-np.abs(values[:-1]))[:top]
+    texts = {"size": "size = 0.5", "age": "age = -1.25", "cost": "cost = missing",
+             "town": f"town = {row['town'].iloc[0]}"}  # fmt: skip
+    names = [texts[X.columns[k]] for k in order] + ["2 other features"] * (top == 2)
+    assert [label.get_text() for label in ax.get_yticklabels()] == names
+    widths = [bar.get_width() for bar in bars]
+    np.testing.assert_allclose(widths[:top], values[order])
+    edges = [patch.get_x() for patch in ax.patches if patch not in bars][1:]
+    np.testing.assert_allclose(edges, model.thresholds_)
+
+
+def test_many_rows_are_points_in_the_order_of_what_they_add(ax):
+    X, y = frame()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    plot_contributions(model, X, ["one", "two", "three", "four"], ax=ax)
+    values = model.contributions(X)[:, :-1]
+    order = np.argsort(-np.abs(values).mean(axis=0))
+    names = np.array(["one", "two", "three", "four"])[order]
+    assert [label.get_text() for label in ax.get_yticklabels()] == names.tolist()
+    grey, coloured = ax.collections[::2], ax.collections[1::2]
+    for k, *drawn in zip(order, grey, coloured, strict=True):
+        points = np.concatenate([part.get_offsets() for part in drawn])
+        np.testing.assert_allclose(np.sort(points[:, 0]), np.sort(values[:, k]))
+        is_number = X.iloc[:, k].notna() & (X.columns[k] != "town")
+        assert len(drawn[1].get_offsets()) == is_number.sum()
+        assert np.ptp(points[:, 1]) < 1.0  # lines of points do not meet
+
+
+def test_names_and_bars_of_many_features_do_not_cover_each_other():
+    X, y = table(d=35, categories=False)
+    names = [f"$a very long name of a column, number {k}" for k in range(35)]
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    for rows in (X[:1], X):
+        ax = plot_contributions(model, rows, names, top=35)
+        ax.figure.canvas.draw()
+        boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+        assert all(above.y0 >= below.y1 for above, below in pairwise(boxes))
+        assert min(box.x0 for box in boxes) >= 0
+        plt.close(ax.figure)
+
+
+def test_words_are_drawn_as_they_were_in_the_table(ax):
+    pytest.importorskip("pyarrow", reason="pip install 'pril[cli]'")
+    X, y = frame()
+    X["town"] = X["town"].astype(str)
+    model = Pipeline([("encode", ColumnEncoder(codes=True)), ("model", OrderedBoosting(**QUICK))])
+    plot_contributions(model.fit(X, y), X[:1], ax=ax)
+    assert "town = " + X["town"][0] in [label.get_text() for label in ax.get_yticklabels()]
+
+
+def test_what_cannot_be_drawn_is_refused():
+    X, y = frame()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    with pytest.raises(ValueError, match="names has 1 names, but there are 4 features"):
+        plot_contributions(model, X, ["size"])
+    linear = PRIL(random_state=0).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(TypeError, match="PRIL does not say what each feature adds"):
+        plot_contributions(linear, [[0.0]])
+    with pytest.raises(TypeError, match="PRIL has no held-out loss to draw"):
+        plot_validation_loss(linear)
+
+
+def test_the_held_out_loss_is_drawn_with_the_kept_round(ax):
+    X, y = frame()
+    model = OrderedBoosting(**QUICK).fit(X, y)
+    plot_validation_loss(model, ax=ax)
+    line, kept = ax.lines[:2]
+    np.testing.assert_array_equal(line.get_xdata(), np.arange(1, len(model.validation_loss_) + 1))
+    np.testing.assert_array_equal(line.get_ydata(), model.validation_loss_)
+    assert kept.get_xydata().tolist() == [[model.n_iter_, model.validation_loss_.min()]]
