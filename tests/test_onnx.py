@@ -245,7 +245,8 @@ def test_the_command_exports_landmarks_and_ranges(tmp_path, good, landmarks):
     else:
         table.to_csv(tmp_path / "rows.csv", index=False)
         fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "-o", "model.pril"]
-        good(*fit, "--classes", "poor,fair,good,great", "--coverage", "0.9", "--drop", "id")
+        fit += ["--coverage", "0.9", "--guarantee", "contain"]
+        good(*fit, "--classes", "poor,fair,good,great", "--drop", "id")
     said = good("export", "model.pril", "-o", "model.onnx")
     assert said.splitlines()[-1].split()[-2:] == ["lower,", "upper"]
     model = pril.load(tmp_path / "model.pril")

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learners import linear
 from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit, PredictionRanges
-from pril.labels import make_intervals
+from pril.labels import from_votes, make_intervals
 from pril.ranges import calibration_scores, conformal_margin, rank_ranges
 
 CLASSES = [1, 2, 3, 4]
@@ -439,6 +439,7 @@ def uneven(n, rng):
     return X, y, ends
 
 
+@pytest.mark.filterwarnings("ignore:rows with an exact label are easier")
 @pytest.mark.parametrize(
     ("guarantee", "by"), [("exact", "class"), ("contain", "class"), ("contain", 3), ("touch", 3)]
 )
@@ -465,6 +466,65 @@ def test_coverage_is_as_promised_in_each_group(guarantee, by):
     errors = np.hypot(errors, [math.sqrt(0.16 / np.sum(own)) for own in [*groups, new[:, 0] < 9]])
     assert (means >= 0.8 - 3 * errors).all()
     assert np.mean(shares[None], axis=0).min() < 0.72  # without `by`, some group has far less
+
+
+# --- Labels that are ranges of votes -------------------------------------------------------------
+
+
+def rated(n, rng, raters=5):
+    """Rows, the votes of raters, and that of one more rater."""
+    X = rng.normal(size=(n, 3))
+    quality = X @ [1.5, -1.0, 0.5] + rng.logistic(scale=0.5, size=n)
+    seen = quality[:, None] + rng.logistic(scale=0.7, size=(n, raters + 1))
+    votes = np.digitize(seen, [-2.5, -1.0, 0.5, 2.0])
+    return X, votes[:, :-1], votes[:, -1]
+
+
+def test_exact_labels_that_are_unanimous_votes_are_warned_of():
+    rows, votes, _ = rated(1500, np.random.default_rng(0))
+    y = from_votes(votes, classes=range(5))
+    learner = OrderedLogit(classes=range(5), random_state=0)
+    with pytest.warns(
+        UserWarning, match=r"easier .* in [6-9]\d% of the pairs.* one vote of each"
+    ) as caught:
+        PredictionRanges(learner, random_state=0).fit(rows, y)
+    assert caught[0].filename == __file__  # the line of the user
+    PredictionRanges(learner, guarantee="contain", random_state=0).fit(rows, y)
+    fitted = FrozenEstimator(learner.fit(rows[:900], y[:900]))
+    PredictionRanges(fitted).fit(rows[900:], votes[900:, 0])
+    PredictionRanges(fitted).fit(rows[900:], from_votes(votes[900:], trim=0.5))
+
+
+def test_exact_labels_at_random_are_not_warned_of():
+    """The test of Mann and Whitney would fail once in a thousand times."""
+    fitted = FrozenEstimator(FITTED)
+    for seed in range(100):
+        rows, _, labels = draw(200, np.random.default_rng(seed))
+        PredictionRanges(fitted).fit(rows, labels)
+
+
+def test_one_vote_and_the_median_vote_have_the_coverage_asked_for():
+    """A range calibrated with one vote of each row holds the vote of a new rater."""
+    rng = np.random.default_rng(0)
+    rows, votes, _ = rated(900, rng)
+    y = from_votes(votes, classes=range(5))
+    fitted = FrozenEstimator(OrderedLogit(classes=range(5), random_state=0).fit(rows, y))
+    new, theirs, next_vote = rated(4000, rng)
+    median = np.median(theirs, axis=1)
+    shares = []
+    for _ in range(40):
+        rows, votes, _ = rated(300, rng)
+        one = PredictionRanges(fitted).fit(rows, votes[:, 0]).predict_range(new).T
+        middle = PredictionRanges(fitted).fit(rows, np.median(votes, axis=1).astype(int))
+        low, high = middle.predict_range(new).T
+        shares.append([
+            np.mean((one[0] <= next_vote) & (next_vote <= one[1])),
+            np.mean((low <= median) & (median <= high)),
+        ])  # fmt: skip
+    mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / math.sqrt(40)
+    slack = 3 * np.hypot(error, math.sqrt(0.09 / 4000))
+    assert (mean >= 0.9 - slack).all()
+    assert (mean <= 0.9 + 1 / 301 + slack).all()
 
 
 # --- What is refused, and warned of --------------------------------------------------------------

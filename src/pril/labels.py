@@ -192,6 +192,9 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     raters it is a little worse a label than the median, with nine clearly worse:
     `benchmarks/votes.py` measures it.
 
+    A label is exact if all raters agree. These are the easy rows: do not calibrate
+    `PredictionRanges` with them, but with the median or one vote of each row.
+
     Examples
     --------
     >>> from pril.labels import from_votes

@@ -42,6 +42,8 @@ def __dir__() -> list[str]:
 
 
 GUARANTEES = ("exact", "contain", "touch")
+FEWEST_TO_COMPARE = 20  # rows with an exact label, and with a range, to tell which are easier
+RARE, EASIER = 0.001, 0.55  # p-value, and share of pairs, from which they are
 CLASS = "class"  # what ranges are by if not by a column
 
 
@@ -75,7 +77,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         What is guaranteed for that share of the rows:
 
         - "exact": the predicted range contains the true class. Only rows with exact labels are
-          used for calibration, and whether a label is exact must not depend on the row;
+          used for calibration, and whether a label is exact must not depend on the row. Ranges of
+          votes are exact where a row is easy: `fit` warns of that, if it shows;
         - "contain": it contains the whole label, and so the true class if the label does;
         - "touch": it shares at least one class with the label.
     by : "class", str or int, default=None
@@ -410,6 +413,8 @@ class Calibration(NamedTuple):
     distance: Array  # of the score from the label
     first: Array  # the first and the last of the groups that the row is in
     last: Array
+    depth: Array  # of the score from the nearest threshold
+    others: Array  # the same of rows that cannot calibrate, because their label is a range
 
     @classmethod
     def of(
@@ -418,16 +423,21 @@ class Calibration(NamedTuple):
         """Use the rows that the guarantee is about; `code` is the group of each by a column."""
         used = calibrates(intervals, ranges.guarantee)
         distance = calibration_scores(scores, cut, intervals, ranges.guarantee)
+        depth = np.full(len(scores), np.inf)
+        for threshold in cut[1:-1]:
+            depth = np.minimum(depth, np.abs(scores[:, 0] - threshold))
+        depths = depth[used], depth[ranking.is_labelled(intervals) & ~used]
         if ranges.by == CLASS:
-            return cls(distance, *intervals[used].T)
+            lo, hi = intervals[used].T
+            return cls(distance, lo, hi, *depths)
         group = np.zeros(len(distance), dtype=np.int64) if code is None else code[used]
-        return cls(distance, group, group)
+        return cls(distance, group, group, *depths)
 
     @classmethod
     def none(cls) -> Calibration:
         """Return no rows."""
         group = np.empty(0, dtype=np.int64)
-        return cls(np.empty(0), group, group)
+        return cls(np.empty(0), group, group, np.empty(0), np.empty(0))
 
     def merge(self, other: Calibration) -> Calibration:
         """Return the rows of both."""
@@ -458,7 +468,33 @@ def calibrated(
         ranges.groups_ = groups
     ranges.margin_, ranges.n_calibration_ = margin, size
     ranges.estimator_ = estimator
+    if ranges.by != CLASS:  # by class, exact labels may be more frequent in easy classes
+        _warn_if_easier(rows)
     return ranges
+
+
+def _warn_if_easier(rows: Calibration) -> None:
+    """Warn if rows with exact labels are easier than rows whose labels are ranges.
+
+    If whether a label is exact does not depend on the row, the scores of both have the same
+    distribution, and the test of Mann and Whitney fails once in a thousand times.
+    """
+    n_pairs = len(rows.depth) * len(rows.others)
+    if min(len(rows.depth), len(rows.others)) < FEWEST_TO_COMPARE:
+        return
+    from scipy.stats import mannwhitneyu
+
+    test = mannwhitneyu(rows.depth, rows.others, alternative="greater", method="asymptotic")
+    share = test.statistic / n_pairs
+    if test.pvalue < RARE and share > EASIER:
+        warnings.warn(
+            "rows with an exact label are easier than those whose label is a range: the score is "
+            f"farther from all thresholds in {share:.0%} of the pairs. guarantee='exact' then "
+            "holds for rows like those with an exact label, and for fewer of the others. If the "
+            "labels are ranges of votes, calibrate with the median or one vote of each row; or use "
+            "guarantee='contain'",
+            stacklevel=5,
+        )
 
 
 def _margin(ranges: PredictionRanges, distance: Array) -> float:
