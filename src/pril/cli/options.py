@@ -315,6 +315,10 @@ class FitOptions(TaskOptions):
             help="What the guarantee covers: the true class, the whole label, or any part of it."
         ),
     ] = "exact"
+    by: Annotated[
+        Literal["class"] | None,
+        typer.Option(help="Let the guarantee hold for each class, not only for all rows together."),
+    ] = None
     seed: SeedOption = 0
 
 

@@ -107,7 +107,7 @@ def load_notes(
     path : str or path-like
         A file that `save` or the command wrote.
     checkpoint : str or path-like, default=None
-        The folder that ``pril stream --checkpoint`` uses to update this model. If it holds a
+        The folder in which the command `pril stream` keeps checkpoints of this model. If it holds a
         checkpoint, because a run was killed, return the notes of that: the same command goes on
         from there.
 

@@ -71,7 +71,8 @@ def learning_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if ranges := learned["ranges"]:
         calibrated = f"calibrated on {count(ranges['calibration_rows'], 'row')}"
-        facts.append(("coverage", f"{ranges['coverage']:g} ({ranges['guarantee']}), {calibrated}"))
+        promise = ranges["guarantee"] + (" for each class" if ranges.get("by") else "")
+        facts.append(("coverage", f"{ranges['coverage']:g} ({promise}), {calibrated}"))
     if learned["holdout"]:
         lines = evaluation_lines(learned["holdout"])
         facts += [("" if k else "held out", line) for k, line in enumerate(lines)]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.core import learning
+from pril.core.linear import LinearMixin
 from pril.core.parts import model_name
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
@@ -49,7 +50,7 @@ def grows(model: LoadedModel) -> bool:
     """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
     encoder = model.encoder
     is_plain = encoder is not None and not encoder.ranks_
-    is_linear = len(model.steps or ()) == 1 and hasattr(model.learner, "stream")
+    is_linear = len(model.steps or ()) == 1 and isinstance(model.learner, LinearMixin)
     return model.about.notes.get(GROWS) is True and is_plain and is_linear
 
 

@@ -26,7 +26,7 @@ from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.io.notes import USER
-from pril.ranges import rank_ranges
+from pril.ranges import is_by_column, ranges_of
 from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
@@ -220,6 +220,15 @@ class LoadedModel:
             )
         return [str(name) for name in names]
 
+    @property
+    def words(self) -> list[str]:
+        """Return the columns that it reads as words."""
+        if self.encoder is not None:
+            return [*self.encoder.words_, *self.encoder.ranks_]
+        categories = {} if self.steps else getattr(self.learner, "categories_", {})
+        texts = [k for k, own in categories.items() if any(isinstance(one, str) for one in own)]
+        return [self.columns[int(k)] for k in texts]
+
     def label_columns(self, labels: Labelling) -> LabelColumns:
         """Return how labels are read from columns, as when the model learned."""
         classes, names = self.learner.order_, labels.names
@@ -297,6 +306,11 @@ class LoadedModel:
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
         class, lowest first.
         """
+        if self.ranges and is_by_column(self.ranges):
+            raise InputError(
+                f"the ranges of {self.path} depend on the column {self.ranges.by!r}: predict them "
+                "in Python"
+            )
         if proba:
             self.check_probabilities()
         chances = probability_columns(self.learner.order_) if proba else []
@@ -320,7 +334,7 @@ class LoadedModel:
                 added = {"prediction": self._labels(rank)}
                 added["score"] = pa.array(pick_scores(rank, scores))
                 if self.ranges:
-                    ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
+                    ends = ranges_of(self.ranges, rank, scores, cut)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 if proba:
                     columns = np.exp(log_probabilities(scores, cut)).T
@@ -337,7 +351,7 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        words = [*self.encoder.words_, *self.encoder.ranks_] if self.encoder else []
+        words = self.words
         table.read_as_words(words)
         log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
         if words:

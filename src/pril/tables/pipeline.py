@@ -48,7 +48,8 @@ class Pipeline(pipeline.Pipeline):
         """Predict and learn one row at a time, without the cost of a table of one row.
 
         The steps before the learner must be fitted, and stay as they are. The learner goes on
-        learning in place. Threads may share a stream: they take turns.
+        learning in place; `OrderedBoosting` only predicts. Threads may share a stream: they take
+        turns.
 
         Parameters
         ----------

@@ -13,11 +13,13 @@ import pyarrow as pa
 from pril.core import learning, ranking
 from pril.core.classifier import rate_rows, rows_to_rate
 from pril.core.evaluation import pick_scores
+from pril.core.linear import LinearMixin
 from pril.core.logistic import log_probabilities
 from pril.core.loop import Dense
 from pril.core.passes import Batch
 from pril.core.rows import frozen
 from pril.errors import InputError, RowError
+from pril.tables.cells import TEXT
 from pril.tables.codecs import NAME, USUAL, Answers, CsvCodec, JsonCodec, StreamOptions
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, unchanged_on_failure
@@ -192,7 +194,7 @@ class LineStream:
         keys = self._codec.keys(cells)
         rows, intervals = self._features(cells), self._intervals(cells)
         learner: Any = self.model.learner
-        if hasattr(learner, "stream") and isinstance(rows, np.ndarray):
+        if isinstance(learner, LinearMixin) and isinstance(rows, np.ndarray):
             engine = learner.engine
             rows = Dense(frozen(np.ascontiguousarray(rows)), engine.constant)
             engine.inspect_rows(rows)
@@ -217,11 +219,17 @@ class LineStream:
         model = self.model
         if model.encoder is not None:
             return self._encoder.features(cells, self._codec.numbers)
-        n = len(self._codec.features)
-        numbers = self._codec.numbers([row[:n] for row in cells], model.columns)
-        if model.steps is None and hasattr(model.learner, "stream"):
-            return numbers
-        batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), model.columns)
+        codec, words = self._codec, model.words
+        numbers = [j for j, name in enumerate(model.columns) if name not in words]
+        names = [model.columns[j] for j in numbers]
+        matrix = codec.numbers([tuple([row[j] for j in numbers]) for row in cells], names)
+        if model.steps is None and isinstance(model.learner, LinearMixin):
+            return matrix
+        columns = dict(zip(names, map(pa.array, matrix.T), strict=True))
+        for j, name in enumerate(model.columns):
+            if name in words:
+                columns[name] = codec.column([row[j] for row in cells], name, TEXT)
+        batch = pa.RecordBatch.from_pydict(columns)
         return model.features(batch, batch.schema)
 
     def _intervals(self, cells: Cells) -> Array:
