@@ -103,6 +103,7 @@ def report(
     csv: opt.CsvOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
@@ -117,7 +118,7 @@ def report(
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
-        result = loaded.report(opened, labelling, output, progress, known)
+        result = loaded.report(opened, labelling, output, progress, known, title)
     lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
     printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
 
@@ -196,10 +197,12 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
     if loaded.intercept is not None and loaded.intercept.any():
         lines.append(f"intercept   {'  '.join(f'{part:.4g}' for part in loaded.intercept.ravel())}")
-    width = max((len(name) for name, _ in weights), default=0)
-    for k, (name, weight) in enumerate(weights):
-        numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
-        lines.append(f"{'' if k else _weights_are(learner):<12}{name:<{width}}{numbers}")
+    named = _grouped(weights, loaded.word_columns)
+    width = max((len(name) for name, _ in named), default=0)
+    for k, (name, weight) in enumerate(named):
+        numbers = "" if weight is None else " ".join(f"{part:>11.4g}" for part in weight.ravel())
+        line = f"{'' if k else _weights_are(learner):<12}{name:<{width}}{numbers}"
+        lines.append(line.rstrip())
     if weights and learner.n_features_in_ > len(weights):
         lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
     if hasattr(learner, "dual_coef_"):
@@ -218,6 +221,23 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     lines += [f"{'' if k else 'notes':<12}{note}" for k, note in enumerate(notes)]
     written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
     return [*lines, f"written by  {written}"]
+
+
+def _grouped(
+    weights: list[tuple[str, Any]], words: dict[str, tuple[str, str]]
+) -> list[tuple[str, Any]]:
+    """Return weights, with those of words below the name of their column, which has none."""
+    groups: dict[tuple[bool, str], list[tuple[str, Any]]] = {}
+    for name, weight in weights:
+        column, word = words.get(name, (name, ""))
+        groups.setdefault((name in words, column), []).append((word, weight))
+    named: list[tuple[str, Any]] = []
+    for (is_worded, column), own in groups.items():
+        if is_worded:
+            named += [(column, None), *((f"  {word}", weight) for word, weight in own)]
+        else:
+            named += [(column, weight) for _, weight in own]
+    return named
 
 
 def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:

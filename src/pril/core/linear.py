@@ -83,7 +83,7 @@ class LinearMixin(ABC):
             What to do with features that a fitted model does not know. A model that has not
             learned yet takes new ones as they come: each starts as if it had been zero so far.
         metrics : int, default=None
-            Predict each row before it is learned, which takes twice as long, and keep how far the
+            Predict each row before it is learned, which takes 3 µs more, and keep how far the
             last rows with a label, so many of them, were off: ``stream.metrics()`` returns it.
 
         Returns

@@ -12,6 +12,7 @@ from pril.core.classifier import by_class
 from pril.core.logistic import log_probabilities
 from pril.core.parts import model_name
 from pril.errors import shown
+from pril.metrics import N_BINS, bins_for
 from pril.plotting import (
     IntervalConfusionDisplay,
     ReliabilityDisplay,
@@ -49,7 +50,7 @@ def contents(
 ) -> dict[str, Any]:
     """Return all that the template shows, a None for a section that does not apply."""
     return {
-        "title": f"{type(report.learner).__name__} on {report.source}",
+        "title": report.title or f"{type(report.learner).__name__} on {report.source}",
         "numbers": report.numbers,
         "evaluation": evaluation_lines(report.numbers),
         "known": known,
@@ -215,7 +216,13 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     )
     if len(report.classes) > N_WEIGHTS:
         ax.get_legend().remove()  # type: ignore[union-attr]
-    return {"n_exact": len(exact), "figure": ax.figure, "error": display.error}
+    return {
+        "n_exact": len(exact),
+        "n_bins": bins_for(len(exact)),
+        "is_small": bins_for(len(exact)) < N_BINS,
+        "figure": ax.figure,
+        "error": display.error,
+    }
 
 
 def _coverage(report: Report) -> dict[str, Any] | None:

@@ -404,6 +404,7 @@ class LoadedModel:
         path: Path,
         progress: Progress,
         known: Source | None = None,
+        title: str | None = None,
     ) -> dict[str, Any]:
         """Write a page on how good the model is on a table; return the numbers of the verdict.
 
@@ -412,7 +413,7 @@ class LoadedModel:
         from pril.reporting.model_report import Report, cells_of  # which imports Matplotlib
 
         counting = "Rows are counted from 1, without a header."
-        report = Report(self.model, table.name, counting, self.feature_names)
+        report = Report(self.model, table.name, counting, self.feature_names, title)
         for first, block, outcomes in self.outcomes(table, labels, progress):
             used = block.select(self.columns)
 
@@ -442,6 +443,12 @@ class LoadedModel:
                 f"{self.learner.n_features_in_}"
             )
         return names
+
+    @property
+    def word_columns(self) -> dict[str, tuple[str, str]]:
+        """Return the column and the word of each feature that stands for a word."""
+        words = self.encoder.words_ if self.encoder else {}
+        return {f"{name}={word}": (name, word) for name, own in words.items() for word in own}
 
     @property
     def intercept(self) -> Any:
