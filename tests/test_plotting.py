@@ -99,7 +99,6 @@ def test_displays_of_pipelines_and_of_predictions_are_the_same():
     matrix = IntervalConfusionDisplay.from_estimator(model, X, y).matrix
     predicted = IntervalConfusionDisplay.from_predictions(y, model.predict(X))
     np.testing.assert_array_equal(predicted.matrix, matrix)
-    plt.close("all")
 
 
 def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
@@ -169,7 +168,6 @@ def test_of_many_classes_less_is_written():
             np.arange(K), range(K), thresholds=np.arange(K - 1) + 0.5, classes=range(K)
         ).ax_
         assert [text.get_text() for text in ax.texts] == [f"{k}{share}" for k in range(K)]
-    plt.close("all")
 
 
 def test_long_names_are_cut_in_the_middle(ax):
@@ -189,7 +187,6 @@ def test_ten_weights_are_drawn_unless_others_are_asked_for(ax):
         (plot_model(model, top=12), 12),
     ):
         assert names_on(drawn.yaxis) == largest[:n]
-    plt.close("all")
 
 
 @pytest.mark.parametrize("K", [4, 12, 60])
@@ -202,7 +199,6 @@ def test_names_of_classes_do_not_cover_each_other(K):
         assert len(boxes) >= min(K, 12)
         assert not [1 for one, other in combinations(boxes, 2) if one.overlaps(other)]
         assert min(box.y0 for box in boxes) >= ax.get_window_extent().y1  # above the axes
-    plt.close("all")
 
 
 @pytest.mark.parametrize("K", [1, 2, 3, 40])
