@@ -26,7 +26,7 @@ from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
-from pril.learners.boosting.folds import InMemory, Source
+from pril.learners.boosting.folds import Home, InMemory, Source
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -328,10 +328,12 @@ def learn(
     intervals: Array,
     weight: Array,
     watch: Watch | None,
+    home: Home | None = None,
 ) -> None:
     """Learn from rows of known intervals and weights; `source` has those that a mask chooses.
 
-    The model must know its classes, its categories and the number of its features.
+    The folds live in threads of this process, if there is no other home for them. The model must
+    know its classes, its categories and the number of its features.
     """
     by_class = class_weights(model.class_weight, model.order_, intervals)
     if by_class is not None:
@@ -355,6 +357,7 @@ def learn(
         weight / weight.mean(),
         check_random_state(model.random_state),
         watch,
+        home,
     )
     del intervals, weight, counts  # memory is scarce
     model.__dict__.update(training.run())
