@@ -231,14 +231,17 @@ def test_fewer_groups_than_folds():
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        ([1, 2, 3], r"groups has the shape \(3,\), but X has 4 rows"),
-        ([[1, 2, 3, 4]], r"groups has the shape \(1, 4\), but X has 4 rows"),
-        (1, r"groups has the shape \(\), but X has 4 rows"),
-        ([1.0, np.nan, 2.0, 2.0], "groups, row 1: is missing"),
-        (["a", "b", None, "b"], "groups, row 2: is missing"),
-        (pd.Series([pd.NA, 1, 2, 3], dtype="Int64"), "groups, row 0: is missing"),
+        ([1, 2, 3], "groups has 3 values, expected one for each of 4 rows"),
+        ([[1, 2, 3, 4]], r"groups should be a 1d array of labels, got an array of shape \(1, 4\)"),
+        (1, "groups should be a 1d array of labels, got 1"),
+        ([1.0, np.nan, 2.0, 2.0], "groups, row 1: the group is missing"),
+        (["a", "b", None, "b"], "groups, row 2: the group is missing"),
+        (pd.Series([pd.NA, 1, 2, 3], dtype="Int64"), "groups, row 0: the group is missing"),
         ([7, 7, 7, 7], "groups: all rows with a label are of one group"),
-        (pd.Series([{}, 1, 2, 3], dtype=object), "groups, row 0: a dict cannot name a group"),
+        (
+            pd.Series([{}, 1, 2, 3], dtype=object),
+            "groups, row 0: labels must be all numbers or all strings, got {} of",
+        ),
     ],
 )
 def test_groups_that_make_no_sense_are_refused(groups, message):

@@ -277,6 +277,22 @@ def test_probabilities_and_ranges_are_measured(guarantee, tmp_path):
     shown = {int(line[0].split()[0]): line[2] for line in lines}
     assert shown == {width: f"{np.mean(hits):.1%}" for width, hits in holds.items()}
     assert len(shown) > 1
+    by_class = model.coverage_report(X[400:], y[400:], by="class")["groups"]
+    kind = "exact_rows" if guarantee == "exact" else "rows"
+    assert page.tables["Do they hold for each class?"][1:] == [
+        [name, str(by_class[name][kind]), f"{by_class[name][guarantee]:.1%}"] for name in GRADES
+    ]
+    assert "The guarantee is for all rows together." in text
+
+
+def test_ranges_by_class_are_told_so(tmp_path):
+    X, y = survey(600)
+    logit = pril.OrderedLogit(classes=GRADES, random_state=0)
+    model = pril.PredictionRanges(logit, coverage=0.5, by="class", random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "report.html")
+    text = " ".join(read(tmp_path / "report.html").texts)
+    assert "The guarantee is for each class." in text
+    assert "The guarantee is for all rows together." not in text
 
 
 def test_a_model_that_learned_nothing_is_told_so(tmp_path):

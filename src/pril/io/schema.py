@@ -140,6 +140,16 @@ class LabelArray(Struct, frozen=True):
             raise wrong(at, f"{size} labels", found)
 
 
+class PerGroup(Struct, frozen=True):
+    """An array with an entry for each group, or one value if there are no groups."""
+
+    array: Numbers
+    value: Any
+
+    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+        check_kind(self.array if "groups" in sizes else self.value, value, at, sizes)
+
+
 class Step:
     """An estimator, or what stands for none in a pipeline."""
 
@@ -234,6 +244,17 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
     """Return an estimator with the parameters that it learned with, if they are right."""
     parameters = {**estimator.get_params(deep=False), **estimator.learned_with_}
     return build(type(estimator), parameters)
+
+
+def _check_ranges(ranges: Any, at: str) -> None:
+    if not hasattr(ranges, "margin_"):
+        return
+    groups: Any = getattr(ranges, "groups_", None)
+    if (groups is None) != (ranges.by is None):
+        raise InputError(f"{at}.groups must be there if ranges are by a class or a column")
+    is_same = ranges.by != "class" or np.array_equal(groups, ranges.order_)
+    if not is_same:
+        raise InputError(f"{at}.groups must be the classes, lowest first")
 
 
 FOREST = {
@@ -401,7 +422,13 @@ TYPES = {
         Type(
             "PredictionRanges",
             "pril.ranges",
-            {"estimator_": Step(), "margin_": Annotated[float, Meta(ge=0)], "n_calibration_": Size},
+            {
+                "estimator_": Step(),
+                "groups_": LabelArray("groups"),
+                "margin_": PerGroup(Numbers("groups", low=0), Annotated[float, Meta(ge=0)]),
+                "n_calibration_": PerGroup(Numbers("groups", dtypes="int64", low=1), Size),
+            },
+            check=_check_ranges,
         ),
         Type(
             "Pipeline",  # of scikit-learn, or ours

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,13 +23,15 @@ from pril.core.classifier import (
     unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
+from pril.core.groups import read_groups
+from pril.core.one_row import RowStream
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
+from pril.learners.boosting.folds import InMemory, Source
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
-from pril.learners.boosting.groups import read_groups
 from pril.learners.ordered_logit import MOST_CLASSES
 
 if TYPE_CHECKING:
@@ -59,6 +62,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
 
     With `monotonic_cst`, they start from a linear model of the features whose slopes have the right
     signs.
+
+    From a sample of at most 200,000 rows, `fit` learns the linear models, and where to cut each
+    feature into at most 126 bins. The trees learn from the bins of all rows.
 
     Features need no scaling; numbers beyond 1e150 are refused. Missing values and categories are
     used as they are.
@@ -108,9 +114,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
     n_jobs : int, default=None
-        Number of boosters that are trained in parallel, in threads. None means all processors,
-        or what a :class:`joblib.parallel_config`, a worker of joblib or OMP_NUM_THREADS leaves of
-        them. The model is the same, bit for bit.
+        Number of threads, in which boosters are trained and many rows are rated. None means all
+        processors, or what a :class:`joblib.parallel_config`, a worker of joblib or
+        OMP_NUM_THREADS leaves of them. The model and its answers are the same, bit for bit.
     random_state : int, RandomState instance or None, default=None
         Seed for the choice of the folds.
     verbose : int, default=0
@@ -154,7 +160,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     `fit` needs LightGBM: ``pip install 'pril[boosting]'``. A fitted model does not.
 
     The learning rate grows with each round, and regularisation shrinks: in round t, the rate is
-    1 + t / 50 times `learning_rate`, and `l2_regularization` is divided by the same number.
+    1 + t / 50 times `learning_rate`, and `l2_regularization` is divided by the same number. From
+    100,000 rows on, both begin with 1.5 times that.
 
     Where no label is exact, and `coarsening_` is at random, the classes at both ends cannot be told
     from their neighbours.
@@ -241,7 +248,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     @property
     def engine(self) -> ForestEngine:
         """How it rates, by its parameters."""
-        return ForestEngine("OrderedBoosting", self.categories_, self.decision == "mode")
+        is_mode = self.decision == "mode"
+        return ForestEngine("OrderedBoosting", self.categories_, is_mode, self.n_jobs)
 
     # --- Learning ---
 
@@ -285,6 +293,42 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         pairs = zip(self.memory_.ends.tolist(), self.memory_.chances.tolist(), strict=True)
         table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
         return Coarsening.of(**self.memory_.coarsening, table=table)
+
+    def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> RowStream:
+        """Predict one row at a time, in some ten microseconds.
+
+        Answers are those of `predict`, `predict_proba` and `latent`, bit for bit. A feature that a
+        dict lacks, or that is None or NaN, is missing; a category that `fit` has not seen counts as
+        missing, too. Threads may share a stream: they take turns. If the model is fitted again, the
+        stream goes on with what it has learned.
+
+        Parameters
+        ----------
+        unknown : {"error", "ignore"}, default="error"
+            What to do with features of a dict that the model does not know.
+
+        Returns
+        -------
+        stream : object
+            With the methods ``predict_one(x)``, ``predict_proba_one(x)`` and ``latent_one(x)``. A
+            row `x` is a dict of features by name, or a sequence or 1-D array in their order. Its
+            ``learn_one`` is refused: boosting learns all rows at once.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from pril import OrderedBoosting
+        >>> flats = pd.DataFrame({"size": range(40), "town": ["Oslo", "Rome"] * 20})
+        >>> flats["town"] = flats["town"].astype("category")
+        >>> model = OrderedBoosting(random_state=0).fit(flats, [1] * 20 + [2] * 20)
+        >>> stream = model.stream()
+        >>> stream.predict_one({"size": 35, "town": "Oslo"})
+        2
+        >>> stream.predict_one({"size": 3})
+        1
+        """
+        check_ready(self)
+        return RowStream(self, unknown)
 
     @property
     def background_(self) -> Array:
@@ -376,45 +420,59 @@ def fit_watched(
     with unchanged_on_failure(model):
         model.categories_ = find_categories(model.categorical_features, X)
         features = model.engine.read(model, X, reset=True, min_rows=1).X
-        used, intervals, weight = _read_labels(model, y, sample_weight, len(features))
-        of_groups = None if groups is None else read_groups(groups, len(features))[used]
-        if len(used) < len(features):
-            features = features[used]
-        rng = check_random_state(model.random_state)
-        training = Training(model, features, intervals, weight, of_groups, rng, watch)
-        del used, intervals  # memory is scarce
-        model.__dict__.update(training.run())
+        n, table = len(features), ranking.read(y)
+        ranking.check_length(table.values, range(n))
+        weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
+        used = np.flatnonzero(weight)
+        if len(used) == 0:
+            raise InputError("sample_weight is zero for every row: nothing to learn from")
+        with naming_rows(used):
+            model.order_, intervals = ranking.encode(table.take(used), model.classes)
+
+        def source(counts: Array) -> InMemory:
+            rows = used[counts]
+            return InMemory(features if len(rows) == n else features[rows])
+
+        code = None if groups is None else read_groups(groups, n).code[used]
+        learn(model, source, intervals, weight[used], watch, code)
     return model
 
 
-def _read_labels(
-    model: OrderedBoosting, y: Any, sample_weight: ArrayLike | None, n: int
-) -> tuple[Array, Array, Array]:
-    """Set the classes; return which rows have a label and a weight, and both."""
-    table = ranking.read(y)
-    ranking.check_length(table.values, range(n))
-    weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
-    used = np.flatnonzero(weight)
-    if len(used) == 0:
-        raise InputError("sample_weight is zero for every row: nothing to learn from")
-    with naming_rows(used):
-        model.order_, intervals = ranking.encode(table.take(used), model.classes)
-    weight = weight[used]
+def learn(
+    model: OrderedBoosting,
+    source: Callable[[Array], Source],
+    intervals: Array,
+    weight: Array,
+    watch: Watch | None,
+    groups: Array | None = None,
+) -> None:
+    """Learn from rows of known intervals and weights; `source` has those that a mask chooses.
+
+    The model must know its classes, its categories and the number of its features.
+    """
     by_class = class_weights(model.class_weight, model.order_, intervals)
     if by_class is not None:
         weight = weight * label_weights(by_class, intervals)
         if not weight.any():
             raise InputError("class_weight is zero for every row: nothing to learn from")
     counts = ranking.is_labelled(intervals) & (weight > 0.0)
-    used, intervals, weight = used[counts], intervals[counts], weight[counts]
-    n_classes = len(model.order_)
+    n_classes, n = len(model.order_), int(counts.sum())
     if n_classes > MOST_CLASSES:
         raise InputError(
             f"OrderedBoosting takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
             "into bins, for example with pril.labels.from_bounds, or use PRIL"
         )
-    if len(used) < 2:
-        raise InputError(
-            f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {len(used)}"
-        )
-    return used, intervals, weight / weight.mean()
+    if n < 2:
+        raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
+    weight = weight[counts]
+    training = Training(
+        model,
+        source(counts),
+        intervals[counts],
+        weight / weight.mean(),
+        None if groups is None else groups[counts],
+        check_random_state(model.random_state),
+        watch,
+    )
+    del intervals, weight, counts  # memory is scarce
+    model.__dict__.update(training.run())

@@ -178,12 +178,19 @@ class Report:
         self._blocks.append(block.take(ranking.is_labelled(block.intervals)))
 
     def write(
-        self, path: str | PathLike[str], versions: Mapping[str, str], notes: Mapping[str, Any]
+        self,
+        path: str | PathLike[str],
+        versions: Mapping[str, str],
+        notes: Mapping[str, Any],
+        known: str | None = None,
     ) -> dict[str, Any]:
-        """Write the page, with what is known of the model's origin; return the evaluation."""
+        """Write the page, with what is known of the model's origin; return the evaluation.
+
+        `known` says that the model learned from these rows.
+        """
         if not self.evaluation.rows:
             raise InputError(f"{self.source}: no row has a label, so there is nothing to report")
-        html = template("report.html").render(contents(self, versions, notes))
+        html = template("report.html").render(contents(self, versions, notes, known))
         with model_files.replace_file(path) as file:
             file.write(html.encode(errors="backslashreplace"))
         return self.numbers
