@@ -192,19 +192,25 @@ class LineStream:
         self._check_lines(lines)
         cells = self._codec.read(lines)
         keys = self._codec.keys(cells)
-        rows, intervals = self._features(cells), self._intervals(cells)
+        features, intervals = self._features(cells), self._intervals(cells)
+        rows, weights = self._rows(features), None
+        if self.names:
+            intervals, weights = learning.weigh(self.model.learner, intervals)
+        return Batch(rows, intervals, weights), keys
+
+    def _rows(self, features: Any) -> Any:
+        """Return features as the learner's engine takes them."""
         learner: Any = self.model.learner
-        if isinstance(learner, LinearMixin) and isinstance(rows, np.ndarray):
-            engine = learner.engine
-            rows = Dense(frozen(np.ascontiguousarray(rows)), engine.constant)
-            engine.inspect_rows(rows)
-        elif self.names:
-            order = learner.order_
-            unlabelled = ranking.Labels(np.full((len(cells), 1), -1), order.dtype, order)
-            rows = learning.prepare(learner, rows, unlabelled).rows
-        else:
-            return Batch(rows_to_rate(learner, rows), intervals), keys
-        return Batch(rows, *learning.weigh(learner, intervals)), keys
+        if isinstance(learner, LinearMixin) and isinstance(features, np.ndarray):
+            # The cells were checked: scikit-learn's checks would take longer than all the rest.
+            rows = Dense(frozen(np.ascontiguousarray(features)), learner.engine.constant)
+            learner.engine.inspect_rows(rows)
+            return rows
+        if not self.names:
+            return rows_to_rate(learner, features)
+        order = learner.order_
+        unlabelled = ranking.Labels(np.full((features.shape[0], 1), -1), order.dtype, order)
+        return learning.prepare(learner, features, unlabelled).rows
 
     def _check_lines(self, lines: list[bytes]) -> None:
         if len(lines[0]) > LONGEST_ROW:
