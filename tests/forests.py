@@ -101,7 +101,8 @@ class RandomForest:
         check_forest(forest, model.categories_)
         nothing = {"mechanism": "random", "shares": np.empty(0), "evidence": None}
         ends, chances = np.empty((0, 2), dtype=np.int64), np.empty((0, n_classes))
-        model.memory_ = BoostedTrees(self.thresholds, ends, chances, nothing, forest)
+        background = np.zeros((1, len(self.sizes)))
+        model.memory_ = BoostedTrees(self.thresholds, ends, chances, nothing, forest, background)
         return model
 
     def rows(self, n):

@@ -1,6 +1,9 @@
 """Weights of classes are weights of rows."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
@@ -88,6 +91,26 @@ def test_a_file_keeps_them(tmp_path):
 def test_wrong_weights_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
         PRIL(class_weight=weights).fit(X, EXACT)
+
+
+def test_balanced_weights_of_a_fitted_model_leave_a_stream_to_predict(tmp_path, call, feed):
+    """Weights are for learning: only rows with a label are refused."""
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = PRIL(class_weight="balanced", random_state=0).fit(frame, EXACT)
+    expected, lines = model.predict(frame[:3]).tolist(), frame[:3].to_dict("records")
+    stream = model.stream()
+    assert [stream.predict_one(row) for row in lines] == expected
+    with pytest.raises(ValueError, match="needs all rows at once"):
+        stream.learn_one(lines[0], 1)
+    assert model.t_ == model.n_iter_ * len(X)
+    pril.save(model, tmp_path / "model.pril")
+    feed("".join(json.dumps(row) + "\n" for row in lines).encode())
+    code, out, _ = call("stream", "model.pril")
+    assert (code, [json.loads(line)["prediction"] for line in out.splitlines()]) == (0, expected)
+    feed(json.dumps({**lines[0], "y": 1}).encode())
+    code, out, err = call("stream", "model.pril", "--label", "y")
+    assert (code, out) == (2, "")
+    assert "needs all rows at once" in err
 
 
 def test_balanced_needs_all_rows():

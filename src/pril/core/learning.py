@@ -125,12 +125,18 @@ def weights_of_classes(
     model: OnlineClassifier, order: Array, intervals: Array | None
 ) -> Array | None:
     """Return the weights of the classes, None if they have none; intervals are of all rows."""
-    if isinstance(model.class_weight, str) and intervals is None:
+    if intervals is None:
+        refuse_balanced(model)
+    return class_weights(model.class_weight, order, intervals)
+
+
+def refuse_balanced(model: OnlineClassifier) -> None:
+    """Refuse to learn some rows with balanced weights, which depend on all rows."""
+    if isinstance(model.class_weight, str):
         raise InputError(
             "class_weight='balanced' needs all rows at once: use fit, or pass the weights of the "
             "classes as a dict"
         )
-    return class_weights(model.class_weight, order, intervals)
 
 
 def _read_intervals(

@@ -111,9 +111,13 @@ class RowStream:
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
         self._answers = self._classes.tolist()
+        # A fitted model with balanced weights predicts; only `learn_one` refuses them.
+        self._is_balanced = learning.has_learned(model) and isinstance(model.class_weight, str)
+        self._class_weights = None
         if self._is_online:
             learning.agreed_classes(model, ranking.read([]), None)
-            self._class_weights = learning.weights_of_classes(model, self._classes, None)
+            if not self._is_balanced:
+                self._class_weights = learning.weights_of_classes(model, self._classes, None)
 
     @property
     def _is_online(self) -> bool:
@@ -210,6 +214,8 @@ class RowStream:
         """Learn from any row: check everything."""
         self._check_learns()
         self._follow_model()
+        if self._is_balanced:
+            learning.refuse_balanced(self._learner)
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
         lo, hi = self._read_label(None if weight == 0.0 else y)
@@ -371,6 +377,10 @@ class RowStream:
         if i in self._codes:
             return self._codes[i].get(value, nan)
         return nan if isnan(self._absent) and is_missing(value) else value
+
+    def metrics(self) -> dict[str, Any]:
+        """Return how good the last predictions were; a stream must be asked to keep that."""
+        raise InputError("this stream keeps no metrics: begin it with stream(metrics=1000)")
 
     # --- What some learners have ---
 

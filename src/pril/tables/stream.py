@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from pril.tables.codecs import NAME, USUAL, Answers, CsvCodec, JsonCodec, Stream
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, unchanged_on_failure
 from pril.tables.json_lines import split_lines
+from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import Cells, RowEncoder
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
@@ -43,6 +44,7 @@ class Answered(NamedTuple):
     text: bytes  # what to write
     intervals: Array  # labels; none of a line that was refused
     rank: Array  # what the model said of each
+    note: str | float | None = None  # the last value of the column that is noted
 
 
 class LineStream:
@@ -53,19 +55,19 @@ class LineStream:
     """
 
     def __init__(
-        self, model: LoadedModel, names: tuple[str, ...], options: StreamOptions = USUAL
+        self, model: LoadedModel, labels: Labelling, options: StreamOptions = USUAL
     ) -> None:
         self.model = model
-        self.names = names
+        self.labels, self.names = labels, labels.names
         self.options = options
         self._codec: Any = None  # until the first lines have come
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         self._check_columns()
         self.use(model.model)
-        self._grows = bool(names) and grows(model)
+        self._grows = bool(self.names) and grows(model)
         if options.chances:
             model.check_probabilities()
-        if names:
+        if self.names:
             model.check_learns()
 
     def _check_columns(self) -> None:
@@ -75,6 +77,9 @@ class LineStream:
         key = self.options.key
         if key in {*self.names, *self.model.columns}:
             raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
+        note = self.options.note
+        if note in {*self.names, *self.model.columns}:
+            raise InputError(f"the column {note!r} cannot be noted: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
 
@@ -82,7 +87,7 @@ class LineStream:
         """Go on with a model that has learned more."""
         self.model.use(model)
         self._encoder = RowEncoder(model)
-        self._labels = self.model.label_columns(self.names)
+        self._labels = self.model.label_columns(self.labels)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
 
     @property
@@ -128,6 +133,7 @@ class LineStream:
             try:
                 with self._grown(part):
                     batch, keys = self._read(part)
+                    note = self._last_note(part)
                     answers = self._learn(batch, keys)
             except RowError as error:
                 if error.row:
@@ -143,7 +149,8 @@ class LineStream:
                     yield self._refused(part[0], row, str(error))
                 done, size = int(len(part) == 1), 1
             else:
-                yield Answered(part, self._codec.answer(answers), batch.intervals, answers.rank)
+                text = self._codec.answer(answers)
+                yield Answered(part, text, batch.intervals, answers.rank, note)
             at += done
 
     @contextmanager
@@ -154,7 +161,12 @@ class LineStream:
             return
         with unchanged_on_failure(self.model):
             self._check_lines(lines)
-            grow(self.model, self._codec, lines[0], {*self.names, self.options.key})
+            grow(
+                self.model,
+                self._codec,
+                lines[0],
+                {*self.names, self.options.key, self.options.note},
+            )
             yield
 
     def _refused(self, line: bytes, row: int, reason: str, hint: str | None = None) -> Answered:
@@ -162,26 +174,43 @@ class LineStream:
         if not self.options.skip:
             raise TableError(f"{NAME}, row {row + 1}: {reason}", hint) from None
         text = self._codec.refusal(line, self._codec.n_before + row + 1, reason)
-        return Answered([line], text, np.empty((0, 2), np.int64), np.empty(0, np.int64))
+        note = None
+        with suppress(ValueError, LookupError):
+            note = self._last_note([line])
+        return Answered([line], text, np.empty((0, 2), np.int64), np.empty(0, np.int64), note)
+
+    def _last_note(self, lines: list[bytes]) -> str | float | None:
+        """Return the last value of the column that is noted; it must be in every line."""
+        name = self.options.note
+        if name is None:
+            return None
+        notes: list[str | float] = [self._codec.note(line, name, t) for t, line in enumerate(lines)]
+        return notes[-1]
 
     def _read(self, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
         self._check_lines(lines)
         cells = self._codec.read(lines)
         keys = self._codec.keys(cells)
-        rows, intervals = self._features(cells), self._intervals(cells)
+        features, intervals = self._features(cells), self._intervals(cells)
+        rows, weights = self._rows(features), None
+        if self.names:
+            intervals, weights = learning.weigh(self.model.learner, intervals)
+        return Batch(rows, intervals, weights), keys
+
+    def _rows(self, features: Any) -> Any:
+        """Return features as the learner's engine takes them."""
         learner: Any = self.model.learner
-        if isinstance(learner, LinearMixin) and isinstance(rows, np.ndarray):
-            engine = learner.engine
-            rows = Dense(frozen(np.ascontiguousarray(rows)), engine.constant)
-            engine.inspect_rows(rows)
-        elif self.names:
-            order = learner.order_
-            unlabelled = ranking.Labels(np.full((len(cells), 1), -1), order.dtype, order)
-            rows = learning.prepare(learner, rows, unlabelled).rows
-        else:
-            return Batch(rows_to_rate(learner, rows), intervals), keys
-        return Batch(rows, *learning.weigh(learner, intervals)), keys
+        if isinstance(learner, LinearMixin) and isinstance(features, np.ndarray):
+            # The cells were checked: scikit-learn's checks would take longer than all the rest.
+            rows = Dense(frozen(np.ascontiguousarray(features)), learner.engine.constant)
+            learner.engine.inspect_rows(rows)
+            return rows
+        if not self.names:
+            return rows_to_rate(learner, features)
+        order = learner.order_
+        unlabelled = ranking.Labels(np.full((features.shape[0], 1), -1), order.dtype, order)
+        return learning.prepare(learner, features, unlabelled).rows
 
     def _check_lines(self, lines: list[bytes]) -> None:
         if len(lines[0]) > LONGEST_ROW:

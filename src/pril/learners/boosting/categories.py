@@ -57,7 +57,11 @@ def encoded(X: Any, categories: dict[str, list[Any]]) -> NDArray[Any]:
             continue
         try:
             features[:, k] = check_array(
-                column, dtype=np.float64, ensure_2d=False, ensure_all_finite=False
+                column,
+                dtype=np.float64,
+                ensure_2d=False,
+                ensure_all_finite=False,
+                ensure_min_samples=0,
             )
         except (TypeError, ValueError) as error:
             reason = f"X, feature {k}: {error}; make it a number or a categorical column"

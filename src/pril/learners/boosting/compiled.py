@@ -6,7 +6,7 @@ thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[
 
 from __future__ import annotations
 
-from math import exp, isnan, log
+from math import exp, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from pril.core.logistic import write_chances
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 
+MOST_EDGES = 127  # between the bins of a feature; one less than a power of two
 LEAST_HESSIAN = 1e-6
-LEAST_CHANCE = 1e-300  # of a label, for its logarithm
 
 ALL_BITS, NO_BITS, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 # Multiplied by it, every single bit leaves another pattern in the top six: its number.
@@ -40,80 +40,150 @@ class Rows(NamedTuple):
     fold: Any  # (n,)
 
 
-@compiled
-def fill_gradients(scores, left_out, odds, q, chance, rows, haste, gradient, hessian):
-    """Write the gradients of all rows, those of one fold as 0; return the loss of that fold.
+# --- Features ---
 
-    Haste is what the learning rate is multiplied by and the l2 penalty divided by.
+
+@compiled
+def last_of_bins(counts, most):
+    """Cut sorted distinct values, given how often each occurs, into at most so many bins.
+
+    Returns the position of the last value of each bin but the last one. A value that occurs more
+    often than a bin of average size has one to itself; the others share the rest evenly.
+    """
+    n, ends, n_ends = len(counts), np.empty(most, dtype=np.int64), 0
+    if n <= most:
+        return np.arange(n - 1)
+    average = counts.sum() / most
+    is_large = counts >= average
+    rows, bins = counts[~is_large].sum(), most - is_large.sum()
+    average, inside = rows / max(bins, 1), 0
+    for i in range(n - 1):
+        inside += counts[i]
+        if not is_large[i]:
+            rows -= counts[i]
+        is_half_full = is_large[i + 1] and inside >= max(1.0, average / 2.0)
+        if is_large[i] or inside >= average or is_half_full:
+            ends[n_ends] = i
+            n_ends += 1
+            if n_ends == most - 1:
+                break
+            if not is_large[i]:
+                bins -= 1
+                average = rows / max(bins, 1)
+            inside = 0
+    return ends[:n_ends]
+
+
+@compiled
+def write_codes(X, edges, is_number, codes):
+    """Write how many edges are below each value; missing values and categories as they are."""
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            x = X[i, k]
+            if isnan(x) or not is_number[k]:
+                codes[i, k] = x
+                continue
+            at, step = 0, (MOST_EDGES + 1) // 2
+            while step > 0:
+                at += step if edges[k, at + step - 1] < x else 0
+                step //= 2
+            codes[i, k] = at
+
+
+@compiled
+def write_linear_scores(X, mean, slopes, centres, scores):
+    """Write the scores of rows by several linear models; a missing value counts as the mean.
+
+    Unlike a product of matrices, it is the same, bit for bit, however the rows are cut.
+    """
+    for j in range(len(slopes)):
+        for i in range(len(X)):
+            score = -centres[j]
+            for k in range(X.shape[1]):
+                x = X[i, k]
+                score += 0.0 if isnan(x) else (x - mean[k]) * slopes[j, k]
+            scores[j, i] = score
+
+
+# --- Gradients and sums ---
+
+
+@compiled
+def fill_gradients(e, start, left_out, odds, q, rows, haste, gradient, hessian):
+    """Write the gradients of rows, those of one fold as 0.
+
+    The rows begin at number `start`; `e` is exp(score) of each. Haste is what the learning rate is
+    multiplied by and the l2 penalty divided by.
     """
     ends, group, weight, fold = rows
-    below, p, loss = np.empty(len(odds)), np.empty(len(odds) - 1), 0.0
-    for i in range(len(scores)):
+    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
+    for t in range(len(e)):
+        i = start + t
         u = group[i]
         lo, hi = ends[u, 0], ends[u, 1]
-        write_chances(scores[i], odds, lo, hi, below, p)
-        if fold[i] == left_out:
-            gradient[i] = hessian[i] = 0.0
-            loss += _loss_of(p, lo, hi, chance[u], weight[i])
-            continue
-        z = g = h = 0.0
-        for y in range(lo, hi + 1):
-            a, b, r = below[y + 1], below[y], q[u, y] * p[y]
-            z += r
-            g += r * (1.0 - a - b)
-            h += r * (a * (1.0 - a) + b * (1.0 - b))
-        gradient[i] = weight[i] * haste * haste * g / z
-        hessian[i] = weight[i] * haste * max(h / z, LEAST_HESSIAN)
-    return loss
+        if lo == hi:  # most rows: no sums
+            a, b = 1.0 / (1.0 + e[t] * odds[lo + 1]), 1.0 / (1.0 + e[t] * odds[lo])
+            g, h = 1.0 - a - b, a * (1.0 - a) + b * (1.0 - b)
+        else:
+            write_chances(e[t], odds, lo, hi, below, p)
+            z = g = h = 0.0
+            for y in range(lo, hi + 1):
+                a, b, r = below[y + 1], below[y], q[u, y] * p[y]
+                z += r
+                g += r * (1.0 - a - b)
+                h += r * (a * (1.0 - a) + b * (1.0 - b))
+            g, h = g / z, h / z
+        w = 0.0 if fold[i] == left_out else weight[i] * haste
+        gradient[i] = w * haste * g
+        hessian[i] = w * max(h, LEAST_HESSIAN)
 
 
 @compiled
-def _loss_of(p, lo, hi, chance, weight):
-    """Return -log P(range) of a row, times its weight."""
-    z = 0.0
-    for y in range(lo, hi + 1):
-        z += chance[y] * p[y]
-    return -weight * log(max(z, LEAST_CHANCE))
-
-
-@compiled
-def add_up(scores, some, odds, q, rows, table, slope, information):
+def add_up(e, some, odds, q, rows, table, slope, information):
     """Add to the sums what an EM step needs of some rows, given by their numbers.
 
-    table[u, y]: weight of the rows with range u that are of class y. slope, information: the
-    gradient of the thresholds, and the upper half of their expected information.
+    `e` is exp(score) of each. table[u, y]: weight of the rows with range u that are of class y.
+    slope, information: the gradient of the thresholds, and the upper half of their expected
+    information.
     """
     ends, group, weight, _ = rows
     n_classes = q.shape[1]
     below, p = np.empty(n_classes + 1), np.empty(n_classes)
-    for i in some:
+    for t in range(len(some)):
+        i = some[t]
         u, w = group[i], weight[i]
         lo, hi = ends[u, 0], ends[u, 1]
-        write_chances(scores[i], odds, 0, n_classes - 1, below, p)
+        write_chances(e[t], odds, 0, n_classes - 1, below, p)
         z = last = 0.0
         for y in range(lo, hi + 1):
             z += q[u, y] * p[y]
         for y in range(lo, hi + 1):
             table[u, y] += w * q[u, y] * p[y] / z
-        for k in range(n_classes - 1):
+        for k in range(max(lo - 1, 0), min(hi + 1, n_classes - 1)):  # elsewhere q does not change
             d = below[k + 1] * (1.0 - below[k + 1])
             slope[k] += w * d * (q[u, k] - q[u, k + 1]) / z
-            information[k, k] += w * d * d * (1.0 / p[k] + 1.0 / p[k + 1])
+        inverse = 1.0 / p[0]
+        for k in range(n_classes - 1):
+            d, next_inverse = below[k + 1] * (1.0 - below[k + 1]), 1.0 / p[k + 1]
+            information[k, k] += w * d * d * (inverse + next_inverse)
             if k > 0:
-                information[k - 1, k] -= w * last * d / p[k]
-            last = d
+                information[k - 1, k] -= w * last * d * inverse
+            last, inverse = d, next_inverse
 
 
 @compiled
-def held_out_loss(scores, some, odds, chance, rows):
-    """Return the sum of -log P(range) over some rows, given by their numbers."""
-    ends, group, weight, _ = rows
-    below, p, loss = np.empty(len(odds)), np.empty(len(odds) - 1), 0.0
-    for i in some:
-        u = group[i]
-        write_chances(scores[i], odds, ends[u, 0], ends[u, 1], below, p)
-        loss += _loss_of(p, ends[u, 0], ends[u, 1], chance[u], weight[i])
-    return loss
+def write_label_chances(e, some, odds, chance, rows, z):
+    """Write P(range) of some rows; the arguments are those of `add_up`."""
+    ends, group, _, _ = rows
+    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
+    for t in range(len(some)):
+        u, z[t] = group[some[t]], 0.0
+        write_chances(e[t], odds, ends[u, 0], ends[u, 1], below, p)
+        for y in range(ends[u, 0], ends[u, 1] + 1):
+            z[t] += chance[u, y] * p[y]
+
+
+# --- Scores ---
 
 
 class Forest(NamedTuple):
@@ -145,14 +215,15 @@ class Forest(NamedTuple):
 
 
 @as_numpy
-def _is_in_set(x, first, words):
+def is_in_set(x, first, words):
+    """Tell whether a category is in the set whose words begin at number `first`."""
     return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
 
 
 @as_numpy
-def _number_of(bit):
-    """Return the number of the only bit that is set."""
-    return BIT_NUMBER[(bit * SPREAD) >> np.uint64(58)]
+def lowest_bit(bits):
+    """Return the number of the lowest bit that is set."""
+    return BIT_NUMBER[((bits & (~bits + ONE)) * SPREAD) >> np.uint64(58)]
 
 
 @compiled
@@ -211,13 +282,12 @@ def scores_of(X, forest, scores):
                             row[i] &= keep if x[i] > cut else ALL_BITS
                     else:
                         for i in range(n):
-                            row[i] &= ALL_BITS if _is_in_set(x[i], cut, words) else keep
+                            row[i] &= ALL_BITS if is_in_set(x[i], cut, words) else keep
             for i in range(n):
                 word = 0
                 while bits[word, i] == NO_BITS:
                     word += 1
-                number = (word << 6) + _number_of(bits[word, i] & (~bits[word, i] + ONE))
-                out[i] += leaf[first + tree + number]
+                out[i] += leaf[first + tree + (word << 6) + lowest_bit(bits[word, i])]
             first += size[tree]
 
 
@@ -250,7 +320,7 @@ def _walk(x, forest, score):
         while split < stop and begin[split] == number:  # else the leaf is reached
             cell = x[feature[split]]
             if kind[split] == SET:
-                goes_left = _is_in_set(cell, value[split], words)
+                goes_left = is_in_set(cell, value[split], words)
             elif kind[split] == MISSING_LEFT:
                 goes_left = not cell > value[split]
             else:
@@ -334,7 +404,7 @@ def _look_up(x, forest, splits, bits, score):
         cell, first, stop = x[feature[group]], start[group], start[group + 1]
         if kind[group] == SET:
             for i in range(first, stop):
-                bits[tree[i]] &= ALL_BITS if _is_in_set(cell, value[i], words) else keep[i]
+                bits[tree[i]] &= ALL_BITS if is_in_set(cell, value[i], words) else keep[i]
             continue
         if isnan(cell):
             stop = first if kind[group] == MISSING_LEFT else stop
@@ -350,6 +420,6 @@ def _look_up(x, forest, splits, bits, score):
             bits[tree[i]] &= keep[i]
     first = 0
     for j in range(len(size)):
-        score += leaf[first + _number_of(bits[j] & (~bits[j] + ONE))]
+        score += leaf[first + lowest_bit(bits[j])]
         first += size[j] + 1
     return score

@@ -19,6 +19,7 @@ from pril.core.threads import n_threads
 from pril.errors import InputTypeError, RowError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.categories import codes_of, encoded
+from pril.learners.boosting.contributions import contributions
 from pril.learners.boosting.scaling import LARGEST
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class BoostedTrees(NamedTuple):
     chances: Array  # (kinds, K), P(range | class); 1 for exact labels
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: compiled.Forest
+    background: Array  # (rows, features), rows of the training set, to which others are compared
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
@@ -117,6 +119,10 @@ class ForestEngine(NamedTuple):
     def one_row(self, memory: BoostedTrees) -> ForestRow:
         """Return what rates one row at a time."""
         return ForestRow(self, memory)
+
+    def contributions(self, memory: BoostedTrees, rows: Dense) -> Array:
+        """Return what each feature adds to the score of each row, and the base, last."""
+        return contributions(rows.X, memory.forest, memory.background)
 
 
 class ForestRow:
