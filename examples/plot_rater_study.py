@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pril import OrderedLogit
 from pril.evaluate import bootstrap
-from pril.labels import from_votes, krippendorff_alpha
+from pril.labels import from_votes, krippendorff_alpha, krippendorff_interval
 from pril.plotting import plot_bootstrap
 
 GRADES = ["normal", "mild", "moderate", "severe"]
@@ -40,7 +40,9 @@ votes.head()
 # How well do they agree?
 # -----------------------
 
-print(f"Krippendorff's alpha: {krippendorff_alpha(votes, classes=GRADES):.2f}")
+alpha = krippendorff_alpha(votes, classes=GRADES)
+lower, upper = krippendorff_interval(votes, classes=GRADES, random_state=0)
+print(f"Krippendorff's alpha: {alpha:.2f}, 95 % interval {lower:.2f} to {upper:.2f}")
 
 # %%
 # What drives the grade?
@@ -52,15 +54,15 @@ print(f"Krippendorff's alpha: {krippendorff_alpha(votes, classes=GRADES):.2f}")
 
 y = from_votes(votes, classes=GRADES)
 model = make_pipeline(StandardScaler(), OrderedLogit(classes=GRADES, random_state=0)).fit(scans, y)
-table = bootstrap(model, scans, y, random_state=0)
-table[table["term"] == "weight"].round(2)
+result = bootstrap(model, scans, y, random_state=0)
+print(result)
 
 # %%
 # The weights, per standard deviation of a feature, and the probability of each grade by the size of
 # the lesion.
 
 figure, axes = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
-plot_bootstrap(table, ax=axes[0])
+plot_bootstrap(result, per="sd", ax=axes[0])
 axes[0].set_title("weights, 95 % intervals")
 sizes = np.linspace(1, 30, 100)
 new = pd.DataFrame({"lesion_mm": sizes, "density": 0.0, "age": 60.0})

@@ -6,6 +6,7 @@ the number of classes K, and returns the prediction before each round and the mo
 
 import math
 from decimal import Decimal, localcontext
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -632,3 +633,18 @@ def shuffled(n, rng):
             drawn += 1
         order[bound - 1], order[place] = order[place], order[bound - 1]
     return order, drawn
+
+
+def shapley(worth, n_features):
+    """Return Shapley values from their definition: what a feature adds, in the mean of all orders.
+
+    `worth` is a function of a set of features.
+    """
+    every = range(n_features)
+    known = {some: worth(some) for r in range(n_features + 1) for some in combinations(every, r)}
+    values, orders = np.zeros(n_features), list(permutations(every))
+    for order in orders:
+        for at, feature in enumerate(order):
+            before = tuple(sorted(order[:at]))
+            values[feature] += known[tuple(sorted((*before, feature)))] - known[before]
+    return values / len(orders)

@@ -405,6 +405,37 @@ def test_ranges(good, bad, tmp_path, kind):
     assert "calibrated ranges" in bad("stream", "t.pril")
 
 
+def test_ranges_that_hold_for_each_class(good, bad, tmp_path):
+    rows = make_rows(600)
+    write(tmp_path / "t.csv", rows)
+    contain = ["--guarantee", "contain", "--by", "class"]
+    out = good("fit", "t.csv", *RANGES, "--coverage", 0.8, *contain)
+    assert re.search(r"coverage +0.8 \(contain for each class\), calibrated on \d+ rows", out)
+    good("predict", "t.pril", "t.csv", "-o", "out.csv")
+    said = [[row["lower"], row["upper"]] for row in read_table(tmp_path / "out.csv")]
+    model = pril.load("t.pril")
+    assert said == model.predict_range(pd.DataFrame(rows)).tolist()
+    assert model.groups_.tolist() == model.order_.tolist()
+    few = bad("fit", "t.csv", *RANGES, "--coverage", 0.99, *contain)
+    assert "needs at least 99 rows with a label for each class to calibrate with: 'poor' has" in few
+    assert "need a coverage" in bad("fit", "t.csv", *RANGES, *contain)
+    touch = bad("fit", "t.csv", *RANGES, "--coverage", 0.8, "--by=class", "--guarantee=touch")
+    assert "choose 'exact' or 'contain'" in touch
+
+
+def test_ranges_that_depend_on_a_column_are_predicted_in_python(bad, tmp_path):
+    rows = make_rows(600)
+    write(tmp_path / "t.csv", rows)
+    frame, y = pd.DataFrame(rows), features_and_labels(rows)[1]
+    frame = frame.assign(town=frame["town"].fillna("nowhere"))
+    steps = pril.Pipeline(
+        [("columns", pril.ColumnEncoder()), ("model", pril.OrderedLogit(classes=GRADES))]
+    )
+    model = pril.PredictionRanges(steps, coverage=0.3, guarantee="contain", by="town")
+    pril.save(model.fit(frame[["size", "age", "town"]], y), "t.pril")
+    assert "depend on the column 'town'" in bad("predict", "t.pril", "t.csv")
+
+
 def test_a_model_with_landmarks_serves_tables(good, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)

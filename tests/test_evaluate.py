@@ -3,11 +3,20 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 
-from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit
+from pril import MPRIL, PRIL, ColumnEncoder, MulticlassPerceptron, OrderedLogit
 from pril.datasets import make_synthetic
 from pril.evaluate import bootstrap, progressive
 from pril.labels import make_intervals
@@ -93,12 +102,12 @@ def test_the_bootstrap_is_the_spread_of_models_of_resampled_rows():
     y = np.vstack([y, [[np.nan, np.nan]]])  # a row without a label is never drawn
     X = np.vstack([X, [[9.0, 9.0]]])
     model = make_pipeline(StandardScaler(), OrderedLogit(random_state=0))
-    table = bootstrap(model, X, y, n=5, level=0.5, random_state=3)
+    table = bootstrap(model, X, y, n=5, level=0.5, random_state=3).to_frame()
 
     def numbers(fitted):
         scaler, learner = fitted[0], fitted[1]
-        effects = learner.marginal_effects(scaler.transform(X))  # a row for each feature
-        return [*learner.coef_, *learner.thresholds_, *effects.ravel()]
+        effects = learner.marginal_effects(scaler.transform(X)).T / scaler.scale_
+        return [*learner.coef_ / scaler.scale_, *learner.thresholds_, *effects.T.ravel()]
 
     rng, samples = np.random.RandomState(3), []
     for _ in range(5):
@@ -118,13 +127,13 @@ def test_the_table_of_the_bootstrap_names_its_terms_from_the_lowest_class_on():
     words = np.array(["poor", "fair", "good", "great", "best"], dtype=object)
     model = OrderedLogit(classes=words, random_state=0)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    table = bootstrap(model, frame, words[y - 1], n=2, random_state=0)
+    table = bootstrap(model, frame, words[y - 1], n=2, random_state=0).to_frame()
     assert table["feature"].tolist() == [*"ab", *[None] * 4, *["a"] * 5, *["b"] * 5]
     assert table["class"].tolist() == [None, None, *words[:4], *words, *words]
     model.fit(frame, words[y - 1])
     effects = pd.DataFrame(model.marginal_effects(frame), columns=model.classes_)[words]
     np.testing.assert_array_equal(table["estimate"][6:], effects.to_numpy().ravel())
-    assert bootstrap(OrderedLogit(), X, y, n=2)["feature"][:2].tolist() == ["0", "1"]
+    assert [term[1] for term in bootstrap(OrderedLogit(), X, y, n=2).terms[:2]] == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -136,12 +145,217 @@ def test_the_table_of_the_bootstrap_names_its_terms_from_the_lowest_class_on():
         ({"level": "most"}, "level must be above 0 and below 1, got 'most'"),
         ({"level": 1.0}, "level must be above 0 and below 1, got 1.0"),
         ({"estimator": PRIL()}, "estimator must be an OrderedLogit.* got PRIL"),
+        ({"groups": [1, 2, 3]}, "groups has 3 values, expected one for each of 20 rows"),
+        ({"groups": ["a"] * 20}, "groups must name at least 2 groups of rows to draw from, got 1"),
+        ({"groups": ["a", "b"] * 9 + [None] * 2}, "groups, row 18: the group is missing"),
+        ({"groups": [1.0, np.nan] * 10}, "groups, row 1: the group is missing"),
+        ({"groups": np.ones((20, 2))}, "groups should be a 1d array"),
+        ({"groups": ["a", 1] * 10}, "groups, row 1: labels must be all numbers or all strings"),
+        (
+            {"estimator": OrderedLogit(classes=[1, 2]), "y": [None] * 20},
+            "there is no row with a label",
+        ),
+        (
+            {"groups": [1, 2] * 10, "y": [np.nan, 3] * 10, "estimator": OrderedLogit(classes=[3])},
+            "got 1",
+        ),
+        ({"sample_weight": [1.0] * 3}, r"sample_weight has shape \(3,\), expected \(20,\)"),
+        ({"sample_weight": [1.0] * 19 + [-1.0]}, "sample_weight, row 19: -1.0 is not a weight"),
+        ({"sample_weight": [np.nan] * 20}, "sample_weight, row 0: nan is not a weight"),
+        ({"sample_weight": [0.0] * 20}, "sample_weight is zero for every row"),
+        ({"sample_weight": [1.0] + [0.0] * 19}, "sample . of 200 .*sample_weight is zero for"),
     ],
 )
 def test_the_bootstrap_refuses(arguments, message):
     X, y = make_synthetic(20, random_state=0)
     with pytest.raises((ValueError, TypeError), match=message):
         bootstrap(**{"estimator": OrderedLogit(), "X": X, "y": y, **arguments})
+
+
+# --- Rows that belong together, and rows of different weight ---
+
+
+def ordered_logit_by_newton(X, y, weights, n_classes):
+    """The maximum of the likelihood, the scores of its rows, and minus its second derivatives.
+
+    Parameters are the weights and the thresholds; derivatives are taken numerically.
+    """
+    d = X.shape[1]
+
+    def log_likelihoods(parameters):
+        cut = np.concatenate([[-np.inf], parameters[d:], [np.inf]])
+        score = X @ parameters[:d]
+        above, below = expit(cut[y + 1] - score), expit(cut[y] - score)
+        return weights * np.log(above - below)
+
+    def scores(parameters, step=1e-5):
+        moves = step * np.eye(len(parameters))
+        return np.column_stack([
+            (log_likelihoods(parameters + move) - log_likelihoods(parameters - move)) / (2 * step)
+            for move in moves
+        ])  # fmt: skip
+
+    parameters = np.concatenate([np.zeros(d), np.linspace(-1.0, 1.0, n_classes - 1)])
+    for _ in range(25):
+        moves = 1e-4 * np.eye(len(parameters))
+        information = -np.array([
+            (scores(parameters + move) - scores(parameters - move)).sum(axis=0) / 2e-4
+            for move in moves
+        ])  # fmt: skip
+        parameters = parameters + np.linalg.solve(information, scores(parameters).sum(axis=0))
+    return parameters, scores(parameters), information
+
+
+def households(n_groups=80, size=6):
+    """Rows of households: one feature is shared by a household, and so is half of the noise."""
+    rng = np.random.default_rng(5)
+    household = np.repeat(np.arange(n_groups), size)
+    shared = rng.normal(size=n_groups)[household]
+    own = rng.normal(size=len(household))
+    latent = shared + 0.5 * own + rng.logistic(size=n_groups)[household] * 1.5
+    y = np.digitize(latent + rng.logistic(size=len(household)), [-1.0, 1.0])
+    weights = rng.uniform(0.5, 2.0, len(household))
+    return np.column_stack([shared, own]), y, household, weights
+
+
+def test_groups_and_weights_give_the_cluster_robust_standard_errors():
+    """The bootstrap estimates what the sandwich formula (CR0) of maximum likelihood does."""
+    X, y, household, weights = households()
+    best, scores, information = ordered_logit_by_newton(X, y, weights, 3)
+    bread = np.linalg.inv(information)
+
+    def sandwich(scores):
+        return np.sqrt(np.diag(bread @ scores.T @ scores @ bread))[:2]
+
+    by_household = np.array([scores[household == g].sum(axis=0) for g in np.unique(household)])
+    clustered, robust = sandwich(by_household), sandwich(scores)
+    assert clustered[0] > 1.7 * robust[0]  # the shared feature has fewer independent values
+    model = OrderedLogit(max_iter=200, random_state=0)
+    options = {"sample_weight": weights, "n": 60, "random_state": 0}
+    result = bootstrap(model, X, y, groups=household, **options)
+    # It learns online, and comes near the maximum, by a fraction of a standard error.
+    np.testing.assert_allclose(result.estimate[:4], best, atol=0.3 * clustered.min())
+    np.testing.assert_allclose(result.std_error[:2], clustered, rtol=0.3)
+    alone = bootstrap(model, X, y, **options)
+    np.testing.assert_allclose(alone.std_error[:2], robust, rtol=0.3)
+
+
+def test_statsmodels_finds_the_same_on_exact_labels():
+    ordinal_model = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
+    X, y, _, _ = households()
+    fitted = ordinal_model.OrderedModel(y, X, distr="logit")
+    plain = fitted.fit(method="bfgs", disp=False)
+    best, _, information = ordered_logit_by_newton(X, y, np.ones(len(y)), 3)
+    np.testing.assert_allclose(plain.params[:2], best[:2], rtol=1e-4)
+    cuts = fitted.transform_threshold_params(plain.params)[1:-1]
+    np.testing.assert_allclose(cuts, best[2:], rtol=1e-4)
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    np.testing.assert_allclose(plain.bse[:2], errors[:2], rtol=1e-3)
+    result = bootstrap(OrderedLogit(max_iter=200, random_state=0), X, y, n=2, random_state=0)
+    np.testing.assert_allclose(result.estimate[:2], plain.params[:2], atol=0.2 * errors[:2].min())
+
+
+def test_groups_of_one_row_are_rows():
+    X, y = make_synthetic(60, random_state=1)
+    model = OrderedLogit(random_state=0)
+    rows = bootstrap(model, X, y, n=3, random_state=0)
+    single = bootstrap(model, X, y, groups=np.arange(60), n=3, random_state=0)
+    np.testing.assert_array_equal(rows.samples, single.samples)
+
+
+@pytest.mark.filterwarnings("ignore:[0-9]+ of 4 samples have no label of a class")
+def test_a_group_is_drawn_as_a_whole_or_not_at_all():
+    X, exact = make_synthetic(40, random_state=1)
+    y = np.column_stack([exact, exact]).astype(float)
+    y[::5] = np.nan
+    names = np.array(["b", "a", "d", "c"])[np.arange(40) // 10]
+    model = OrderedLogit(classes=range(1, 6), random_state=0)
+    result = bootstrap(model, X, y, groups=names, n=4, random_state=0)
+    rng = np.random.RandomState(0)
+    for sample in result.samples:
+        drawn = np.array(["a", "b", "c", "d"])[rng.choice(4, size=4)]
+        rows = np.concatenate([np.flatnonzero(names == name) for name in drawn])
+        rows = rows[~np.isnan(y[rows, 0])]
+        again = clone(model).fit(X[rows], y[rows])
+        np.testing.assert_array_equal(sample[:6], [*again.coef_, *again.thresholds_])
+    assert str(result).startswith("4 samples of 32 rows in 4 groups, 0.95 intervals\n")
+
+
+def test_weights_reach_the_learner_of_a_pipeline_and_the_mean_effects():
+    X, y = make_synthetic(60, random_state=1)
+    weights = np.random.default_rng(0).uniform(size=60)
+    model = make_pipeline(make_pipeline(StandardScaler(), OrderedLogit(random_state=0)))
+    result = bootstrap(model, X, y, sample_weight=weights, n=2, random_state=0)
+    scaler = StandardScaler().fit(X)
+    learner = OrderedLogit(random_state=0).fit(scaler.transform(X), y, weights)
+    each = [learner.marginal_effects(scaler.transform(X[[t]])) for t in range(60)]
+    effects = np.average(each, axis=0, weights=weights) / scaler.scale_[:, np.newaxis]
+    expected = [*learner.coef_ / scaler.scale_, *learner.thresholds_, *effects.ravel()]
+    np.testing.assert_allclose(result.estimate, expected)
+    mean = np.average(X, axis=0, weights=weights)
+    variance = np.average((X - mean) ** 2, axis=0, weights=weights)
+    np.testing.assert_allclose(result.sd[:2], np.sqrt(variance))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [StandardScaler()],
+        [StandardScaler(with_std=False)],
+        [MinMaxScaler(), RobustScaler()],
+        [MaxAbsScaler(), "passthrough"],
+        [make_column_transformer((StandardScaler(), ["b"]), ("drop", ["word"]), ("passthrough", ["a"]))],
+        [make_column_transformer(
+            (make_pipeline(SimpleImputer(), StandardScaler()), ["a", "b"]),
+            (OneHotEncoder(), ["word"]),
+        )],
+        [ColumnEncoder()],
+        [ColumnEncoder(scale=False)],
+        [ColumnEncoder(), StandardScaler(with_mean=False)],
+    ],
+)  # fmt: skip
+def test_weights_are_per_unit_of_the_table_and_per_standard_deviation(steps):
+    """A unit more of a column moves the score of a row by its weight; nothing else is scaled."""
+    X, y = make_synthetic(60, random_state=1)
+    frame = pd.DataFrame(X * [1.0, 50.0], columns=["a", "b"]).assign(word=["x", "y"] * 30)
+    if not isinstance(steps[0], ColumnTransformer | ColumnEncoder):
+        frame = frame[["a", "b"]]
+    model = make_pipeline(*steps, OrderedLogit(random_state=0))
+    result = bootstrap(model, frame, y, n=2, random_state=0)
+    model.fit(frame, y)
+    for column in "ab":
+        (term,) = [t for t, (kind, name, _) in enumerate(result.terms)
+                   if kind == "weight" and str(name).rpartition("__")[2] == column]  # fmt: skip
+        moved = frame.assign(**{column: frame[column] + 1.0})
+        scores = [model[-1].latent(model[:-1].transform(part)) for part in (frame, moved)]
+        np.testing.assert_allclose(scores[1] - scores[0], result.estimate[term])
+        np.testing.assert_allclose(result.sd[term], frame[column].std(ddof=0))
+
+
+def test_the_summary_is_a_table_of_weights_and_thresholds():
+    X, y = make_synthetic(60, random_state=1)
+    frame = pd.DataFrame(X, columns=["size", "a long name"])
+    result = bootstrap(OrderedLogit(random_state=0), frame, y, n=5, level=0.9, random_state=0)
+    assert repr(result) == str(result)
+    about, _, title, head, *rows, rest = str(result).splitlines()
+    assert about == "5 samples of 60 rows, 0.9 intervals"
+    assert title.split() == ["per", "unit", "per", "sd"]
+    assert head.split() == ["weight", *["estimate", "lower", "upper"] * 2]
+    assert len({len(line) for line in [title, head, *rows[:2]]}) == 1  # columns are aligned
+    numbers = np.column_stack([result.estimate, *result.interval])
+    for t, line in enumerate(rows[:2]):
+        shown = np.array(line[len("a long name") :].split(), dtype=float)
+        expected = [*numbers[t], *numbers[t] * result.sd[t]]
+        np.testing.assert_allclose(shown, expected, rtol=1e-3)
+    assert [line.split()[:2] for line in rows[3:]] == [["above", str(k)] for k in range(1, 5)]
+    assert rest == "and 10 marginal effects, see to_frame()"
+
+
+def test_samples_without_a_class_are_warned_of():
+    X, y = make_synthetic(60, random_state=1)
+    y = np.where(np.arange(60) == 7, 9, np.minimum(y, 4))  # one row of class 9
+    with pytest.warns(UserWarning, match=r"^[1-9] of 10 samples have no label of a class that"):
+        bootstrap(OrderedLogit(random_state=0), X, y, n=10, random_state=0)
 
 
 @pytest.mark.slow
@@ -154,6 +368,7 @@ def test_bootstrap_intervals_cover_the_weights():
         latent = X[:, 0] + rng.logistic(size=400)
         y = np.digitize(latent, [-1.0, 1.0])
         model = OrderedLogit(random_state=seed)
-        row = bootstrap(model, X, y, n=60, level=0.9, random_state=seed).iloc[0]
-        inside += row["lower"] <= 1.0 <= row["upper"]
+        result = bootstrap(model, X, y, n=60, level=0.9, random_state=seed)
+        lower, upper = result.interval[:, 0]
+        inside += lower <= 1.0 <= upper
     assert 46 <= inside <= 60

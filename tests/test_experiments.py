@@ -3,6 +3,7 @@
 import csv
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -228,6 +229,16 @@ def test_a_figure_by_command(tmp_path, good):
     assert "report.html" in good("reproduce", "figure1", "--out", "new").replace("\n", "")
     assert (tmp_path / "new" / "figure1.svg").is_file()
     assert good("reproduce", "figure1", "--quiet", "--out", "again") == ""
+
+
+def test_progress_counts_repetitions(call, monkeypatch):
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
+    code, _, err = call("reproduce", "figure2", "--runs", 1, "--jobs", 1, "--out", "new")
+    assert code == 0
+    lines = [line for line in err.splitlines() if line.startswith("running: ")]
+    assert lines
+    form = r"running: [\d,]+ repetitions? \(\d+%\), [\d,.]+ repetitions/s"
+    assert all(re.fullmatch(form, line) for line in lines), lines
 
 
 def test_without_a_network_the_synthetic_part_runs(tmp_path, program):

@@ -98,6 +98,10 @@ MODELS = {cls.__name__: cls(random_state=0) for cls in learners.ALL} | {
     "encoder, bounded": pipeline(pril.ColumnEncoder(bounded=True, words=("w",))),
     "ranges": pril.PredictionRanges(pril.PRIL(random_state=0), random_state=0),
     "frozen ranges": pril.PredictionRanges(frozen()),
+    "ranges by class": pril.PredictionRanges(
+        frozen(), coverage=0.3, guarantee="contain", by="class"
+    ),
+    "ranges by a column": pril.PredictionRanges(frozen(), coverage=0.3, guarantee="touch", by=0),
     "frozen": frozen(),
 }
 FOREIGN = {  # with steps of other libraries

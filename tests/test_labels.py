@@ -23,6 +23,7 @@ from pril.labels import (
     from_strings,
     from_votes,
     krippendorff_alpha,
+    krippendorff_interval,
     make_intervals,
     to_ranks,
 )
@@ -778,3 +779,58 @@ def test_agreement_without_pairs_or_differences():
     assert krippendorff_alpha([[1, 1], [2, 2]]) == 1.0
     with pytest.raises(ValueError, match="votes has no row with two votes"):
         krippendorff_alpha([[1.0, NAN], [NAN, 2.0]])
+
+
+def study(n, rng):
+    """Grades of three raters who err alike; some did not see a scan."""
+    votes = np.clip(rng.integers(1, 6, n)[:, None] + rng.integers(-1, 2, (n, 3)), 1, 5)
+    return np.where(rng.random((n, 3)) < 0.9, votes, NAN)
+
+
+def test_the_interval_of_alpha_is_that_of_resampled_rows():
+    votes = study(30, np.random.default_rng(0))
+    rng, two = np.random.RandomState(4), np.flatnonzero((~np.isnan(votes)).sum(axis=1) > 1)
+    samples = [krippendorff_alpha(votes[rng.choice(two, len(two))]) for _ in range(50)]
+    interval = krippendorff_interval(votes, n=50, level=0.8, random_state=4)
+    np.testing.assert_allclose(interval, np.quantile(samples, [0.1, 0.9]))
+    rng, patients = np.random.RandomState(4), np.arange(30) % 6
+    samples = []
+    for _ in range(50):
+        rows = np.concatenate([two[patients[two] == k] for k in rng.choice(6, size=6)])
+        samples.append(krippendorff_alpha(votes[rows]))
+    interval = krippendorff_interval(votes, groups=patients, n=50, level=0.8, random_state=4)
+    np.testing.assert_allclose(interval, np.quantile(samples, [0.1, 0.9]))
+
+
+def test_the_interval_of_alpha_covers_that_of_the_population():
+    """Of 100 studies, the 90 % interval holds the alpha of all scans in about 90."""
+    rng = np.random.default_rng(1)
+    truth = krippendorff_alpha(study(100_000, rng))
+    inside = 0
+    for seed in range(100):
+        interval = krippendorff_interval(study(100, rng), n=100, level=0.9, random_state=seed)
+        inside += interval[0] <= truth <= interval[1]
+    assert 80 <= inside <= 98
+
+
+def test_the_interval_of_alpha_leaves_out_samples_without_it():
+    votes = [[1, 1]] * 4 + [[2, 2]]
+    with pytest.warns(UserWarning, match=r"^[1-9][0-9] of 50 samples are left out: all votes in"):
+        assert krippendorff_interval(votes, n=50, random_state=0) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("votes", "options", "said"),
+    [
+        ([[2, 2], [2, 2]], {}, "all votes are equal"),
+        ([[1.0, NAN], [NAN, 2.0]], {}, "no row with two votes"),
+        ([[1, 1], [2, 2]], {"n": 1}, "n must be an integer of at least 2, got 1"),
+        ([[1, 1], [2, 2]], {"level": 95}, "level must be above 0 and below 1, got 95"),
+        ([[1, 1], [2, 2]], {"groups": [1]}, "groups has 1 values, expected one for each of 2"),
+        ([[1, 1], [2, 2]], {"groups": ["a", "a"]}, "at least 2 groups of rows .* got 1"),
+        ([[1, 1], [2, 2]], {"groups": ["a", None]}, "groups, row 1: the group is missing"),
+    ],
+)
+def test_an_interval_of_alpha_that_cannot_be_is_refused(votes, options, said):
+    with pytest.raises(ValueError, match=said):
+        krippendorff_interval(votes, **options)

@@ -38,15 +38,20 @@ def by_thresholds(score, cut, chances):
 
 
 @njit
-def by_odds(score, odds, below, chances):
-    logistic.write_chances(score, odds, 0, len(chances) - 1, below, chances)
+def by_odds(e, odds, below, chances):
+    logistic.write_chances(e, odds, 0, len(chances) - 1, below, chances)
 
 
 def in_every_way(score, cut):
     """Return the probabilities one threshold at a time, by logarithms, and by odds."""
     one, three = np.empty(len(cut) - 1), np.empty(len(cut) - 1)
     by_thresholds(score, cut, one)
-    by_odds(score, logistic.odds_of(cut[1:-1]), np.empty(len(cut)), three)
+    by_odds(
+        logistic.exp_of(np.array([score]))[0],
+        logistic.odds_of(cut[1:-1]),
+        np.empty(len(cut)),
+        three,
+    )
     return one, np.exp(logistic.log_probabilities(np.array([[score]]), cut)[0]), three
 
 

@@ -153,6 +153,12 @@ RANGES = {
         StandardScaler(), PredictionRanges(learner, random_state=0)
     ),
     "few rows": lambda learner: PredictionRanges(learner, coverage=0.999, random_state=0),
+    "by class": lambda learner: PredictionRanges(
+        learner, coverage=0.7, by="class", calibration_size=0.4, random_state=0
+    ),
+    "by class, whole labels": lambda learner: PredictionRanges(
+        learner, guarantee="contain", coverage=0.7, by="class", random_state=0
+    ),
 }
 
 
@@ -179,6 +185,14 @@ def test_ranges_have_two_more_outputs(learner, wrapped):
     assert (expected[:, 0] != expected[:, 1]).any()
     if not isinstance(learner, PRIL):
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-9)
+
+
+def test_ranges_by_a_column_are_refused():
+    X, rank = rows(600)
+    X[:, 0] = X[:, 0] > 0
+    model = PredictionRanges(PRIL(random_state=0), by=0, random_state=0).fit(X, rank)
+    with pytest.raises(ValueError, match="by the column 0 cannot be exported to ONNX"):
+        to_onnx(model, X)
 
 
 def test_ranges_of_a_frozen_model_with_one_class():
@@ -231,7 +245,8 @@ def test_the_command_exports_landmarks_and_ranges(tmp_path, good, landmarks):
     else:
         table.to_csv(tmp_path / "rows.csv", index=False)
         fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "-o", "model.pril"]
-        good(*fit, "--classes", "poor,fair,good,great", "--coverage", "0.9", "--drop", "id")
+        fit += ["--coverage", "0.9", "--guarantee", "contain"]
+        good(*fit, "--classes", "poor,fair,good,great", "--drop", "id")
     said = good("export", "model.pril", "-o", "model.onnx")
     assert said.splitlines()[-1].split()[-2:] == ["lower,", "upper"]
     model = pril.load(tmp_path / "model.pril")

@@ -340,7 +340,6 @@ def test_many_rows_need_no_boosters_kept(model, monkeypatch):
     X, _, ranges = table()
     kept = clone(model).set_params(max_iter=2).fit(X, ranges)
     monkeypatch.setattr(trees, "MOST_KEPT", 100)
-    monkeypatch.setattr(starts, "MOST_KEPT", 100)
     for n_jobs in (1, 2):  # from the third tree on, sums are rounded differently
         other = clone(kept).set_params(n_jobs=n_jobs).fit(X, ranges)
         np.testing.assert_array_equal(other.latent(X), kept.latent(X))
@@ -390,22 +389,6 @@ def test_a_linear_signal_is_the_most_important(signal, seed):
     if seed == 0:
         chosen = RFE(learner.set_params(max_iter=3), n_features_to_select=1).fit(X, y)
         assert np.flatnonzero(chosen.support_).tolist() == [signal]
-
-
-def test_importances_are_how_much_other_values_change_the_score(tmp_path):
-    X, y = mixed_table(2000)
-    X["far"] = 1e6 * np.random.default_rng(1).normal(size=len(X))
-    y = np.clip(y + (X["far"] > 0), 0, 3)
-    model = OrderedBoosting(**QUICK).fit(X, y)
-    changes = [
-        np.abs(model.latent(X.assign(**{name: X[name].sample(frac=1, random_state=0).values}))
-               - model.latent(X)).mean()
-        for name in X
-    ]  # fmt: skip
-    expected = np.array(changes) / sum(changes)
-    np.testing.assert_allclose(model.feature_importances_, expected, atol=0.02)
-    again = reloaded(model, tmp_path / "model.pril")
-    np.testing.assert_array_equal(again.feature_importances_, model.feature_importances_)
 
 
 def test_people_are_shown_the_signal_first(tmp_path, good):
@@ -720,7 +703,7 @@ def test_damaged_arrays_are_refused_or_harmless(tmp_path):
     """Compiled code trusts every index: none that is wrong may get there."""
     X, y = mixed_table(500)
     model = OrderedBoosting(max_iter=4, random_state=0).fit(X, y)
-    own = ("thresholds", "ends", "chances")
+    own = ("thresholds", "ends", "chances", "background")
     rng, refused = np.random.default_rng(0), 0
     for _ in range(160):
         damaged = copy.deepcopy(model)

@@ -20,7 +20,8 @@ import pril
 from pril.core.registry import LEARNERS
 from pril.errors import FeatureRangeWarning
 
-RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".Margin", ".Regret", ".Bound", ".Audit")
+RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".BootstrapResult", ".Margin", ".Regret",
+           ".Bound", ".Audit")  # fmt: skip
 ROOT = Path(__file__).parents[1]
 MODULES = [
     "dask",
@@ -143,7 +144,10 @@ def test_the_registry_tells_what_a_learner_can_do(entry):
     X, y = np.linspace(-1, 1, 60).reshape(30, 2), np.repeat([1, 2, 3], 10)
     model = cls(classes=[1, 2, 3]).fit(X, y)
     assert entry.online == hasattr(model, "partial_fit")
-    assert (entry.online and entry.linear) == hasattr(model, "stream")
+    assert hasattr(model, "stream") == (entry.linear or not entry.online)
+    if hasattr(model, "stream"):
+        with refused_unless(entry.online):
+            model.stream().learn_one(X[0], 1)
     assert entry.linear == (hasattr(model, "coef_") and X.shape[1] == model.coef_.shape[-1])
     assert entry.averages == ("average" in cls().get_params())
     assert entry.has_thresholds == (hasattr(model, "latent") and len(model.thresholds_) == 2)

@@ -99,7 +99,6 @@ def test_displays_of_pipelines_and_of_predictions_are_the_same():
     matrix = IntervalConfusionDisplay.from_estimator(model, X, y).matrix
     predicted = IntervalConfusionDisplay.from_predictions(y, model.predict(X))
     np.testing.assert_array_equal(predicted.matrix, matrix)
-    plt.close("all")
 
 
 def test_confusion_of_ranges_has_hits_on_its_diagonal_and_losses_off_it(ax):
@@ -169,7 +168,6 @@ def test_of_many_classes_less_is_written():
             np.arange(K), range(K), thresholds=np.arange(K - 1) + 0.5, classes=range(K)
         ).ax_
         assert [text.get_text() for text in ax.texts] == [f"{k}{share}" for k in range(K)]
-    plt.close("all")
 
 
 def test_long_names_are_cut_in_the_middle(ax):
@@ -189,7 +187,6 @@ def test_ten_weights_are_drawn_unless_others_are_asked_for(ax):
         (plot_model(model, top=12), 12),
     ):
         assert names_on(drawn.yaxis) == largest[:n]
-    plt.close("all")
 
 
 @pytest.mark.parametrize("K", [4, 12, 60])
@@ -202,7 +199,6 @@ def test_names_of_classes_do_not_cover_each_other(K):
         assert len(boxes) >= min(K, 12)
         assert not [1 for one, other in combinations(boxes, 2) if one.overlaps(other)]
         assert min(box.y0 for box in boxes) >= ax.get_window_extent().y1  # above the axes
-    plt.close("all")
 
 
 @pytest.mark.parametrize("K", [1, 2, 3, 40])
@@ -334,8 +330,9 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
     """Each point, and each interval, is beside the name of its feature, or of its class."""
     X, y = make_synthetic(60, random_state=0)
     frame = pd.DataFrame(X, columns=["size", "age"])
-    table = bootstrap(OrderedLogit(random_state=0), frame, y, n=6, random_state=0)
-    plot_bootstrap(table, term=term, ax=ax)
+    result = bootstrap(OrderedLogit(random_state=0), frame, y, n=6, random_state=0)
+    plot_bootstrap(result, term=term, ax=ax)
+    table = result.to_frame()
     names = names_on(ax.yaxis)
     np.testing.assert_array_equal(ax.get_yticks(), range(len(names)))
     rows = table[table["term"] == term]
@@ -358,11 +355,25 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
     assert ax.yaxis_inverted()  # so that the first name is at the top
 
 
-def test_a_bootstrap_without_the_term_is_refused(ax):
+@pytest.mark.parametrize("term", ["weight", "threshold", "effect"])
+def test_a_bootstrap_per_standard_deviation(ax, term):
+    """It is that of features divided by their standard deviations; thresholds have no unit."""
     X, y = make_synthetic(60, random_state=0)
-    table = bootstrap(OrderedLogit(random_state=0), X, y, n=2, random_state=0)
+    table = bootstrap(OrderedLogit(random_state=0), X * [1.0, 9.0], y, n=3).to_frame()
+    plot_bootstrap(table[table["feature"] != "0"], term=term, per="sd", ax=ax)
+    factor = 1.0 if term == "threshold" else np.std(9.0 * X[:, 1])
+    rows = table[(table["term"] == term) & (table["feature"] != "0")]
+    drawn = np.concatenate([series.lines[0].get_xydata()[:, 0] for series in ax.containers])
+    np.testing.assert_allclose(drawn, factor * rows["estimate"])
+
+
+def test_a_bootstrap_that_cannot_be_drawn_is_refused(ax):
+    X, y = make_synthetic(60, random_state=0)
+    result = bootstrap(OrderedLogit(random_state=0), X, y, n=2, random_state=0)
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
-        plot_bootstrap(table, term="weights", ax=ax)
+        plot_bootstrap(result, term="weights", ax=ax)
+    with pytest.raises(ValueError, match="per must be 'unit' or 'sd', got 'SD'"):
+        plot_bootstrap(result, per="SD", ax=ax)
 
 
 def test_a_reliability_curve_has_intervals_that_hold_its_points():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.stats import binom
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
@@ -19,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learners import linear
 from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit, PredictionRanges
-from pril.labels import make_intervals
+from pril.labels import from_votes, make_intervals
 from pril.ranges import calibration_scores, conformal_margin, rank_ranges
 
 CLASSES = [1, 2, 3, 4]
@@ -268,6 +269,262 @@ def test_ranges_are_found_by_a_grid_search():
     assert np.array_equal(search.best_estimator_.predict_range(MORE), best.predict_range(MORE))
     folds = cross_val_score(best, X, LABELS, cv=2)
     assert folds.mean() == scores.max()
+
+
+# --- By class, and by a column -------------------------------------------------------------------
+
+
+def quantile(distances, coverage=0.8):
+    k = math.ceil((len(distances) + 1) * round(coverage * 10) / 10 - 1e-9)
+    return max(0.0, sorted(distances)[k - 1])
+
+
+def hull(flags):
+    return np.array([np.flatnonzero(row)[[0, -1]] for row in flags])
+
+
+FITTED = clone(model).fit(X, LABELS)
+
+
+def test_by_class_each_class_has_the_margin_of_its_exact_rows():
+    ranges = PredictionRanges(FrozenEstimator(FITTED), coverage=0.8, by="class")
+    ranges.fit(MORE, MORE_LABELS)
+    far, (lo, hi) = -FITTED.decision_function(MORE), MORE_LABELS.T - 1
+    own = [(lo == k) & (hi == k) for k in range(4)]
+    margins = [quantile(far[rows, k]) for k, rows in enumerate(own)]
+    assert ranges.groups_.tolist() == CLASSES
+    assert ranges.n_calibration_.tolist() == [rows.sum() for rows in own]
+    assert ranges.margin_.tolist() == margins
+    inside = -FITTED.decision_function(X) <= margins
+    inside[np.arange(len(X)), FITTED.predict(X) - 1] = True
+    assert np.array_equal(ranges.predict_range(X), hull(inside) + 1)
+
+
+def test_by_class_a_label_counts_for_each_of_its_classes():
+    ranges = PredictionRanges(
+        FrozenEstimator(FITTED), coverage=0.8, guarantee="contain", by="class"
+    ).fit(MORE, MORE_LABELS)
+    far = -FITTED.decision_function(MORE)
+    farthest = np.array([max(far[t, lo - 1 : hi]) for t, (lo, hi) in enumerate(MORE_LABELS)])
+    everyone = quantile(farthest)
+    margins = []
+    for k in CLASSES:
+        own = (MORE_LABELS[:, 0] <= k) & (k <= MORE_LABELS[:, 1])
+        margins.append(max(everyone, quantile(farthest[own])))
+    assert ranges.margin_.tolist() == margins
+    assert max(margins) > everyone
+    for far, ends in zip(-FITTED.decision_function(X), ranges.predict_range(X), strict=True):
+        # All labels that are within the margin of one of their classes are in the range.
+        labels = [
+            (lo, hi) for lo in range(4) for hi in range(lo, 4)
+            if max(far[lo : hi + 1]) <= max(margins[lo : hi + 1])
+        ]  # fmt: skip
+        assert ends.tolist() == [min(labels)[0] + 1, max(hi for _, hi in labels) + 1]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("rows", ["frame", "array", "sparse"])
+def test_by_a_column_each_value_has_a_margin_of_its_own(guarantee, rows):
+    rng = np.random.default_rng(3)
+    place = {"frame": np.array(["b", "a", "c"], dtype=object), "array": [5.0, 2.0, 7.0],
+             "sparse": [5.0, 2.0, 7.0]}[rows]  # fmt: skip
+    column = np.asarray(place)[rng.integers(0, 3, len(MORE))]
+    learner = FITTED
+    if rows == "frame":
+        steps = make_column_transformer(("passthrough", list("xyz")))  # it drops the place
+        names = [*"xyz"]
+        learner = make_pipeline(steps, model).fit(pd.DataFrame(X, columns=names), LABELS)
+        table = pd.DataFrame(MORE, columns=names).assign(place=column)
+        by, take = "place", lambda part: table.iloc[part]
+    else:
+        learner = clone(model).fit(np.column_stack([X, np.zeros(len(X))]), LABELS)
+        table = np.column_stack([MORE, column])
+        table = csr_array(table) if rows == "sparse" else table
+        by, take = 3, lambda part: table[part]
+    frozen = FrozenEstimator(learner)
+    ranges = PredictionRanges(frozen, coverage=0.8, guarantee=guarantee, by=by)
+    ranges.fit(table, MORE_LABELS)
+    assert ranges.groups_.tolist() == sorted(place)
+    for k, value in enumerate(sorted(place)):
+        own = np.flatnonzero(column == value)
+        alone = PredictionRanges(frozen, coverage=0.8, guarantee=guarantee)
+        alone.fit(take(own), MORE_LABELS[own])
+        assert ranges.margin_[k] == alone.margin_
+        assert ranges.n_calibration_[k] == alone.n_calibration_
+        assert np.array_equal(ranges.predict_range(table)[own], alone.predict_range(take(own)))
+    report = ranges.coverage_report(table, MORE_LABELS)
+    assert list(report["groups"]) == sorted(place)
+    assert sum(part["rows"] for part in report["groups"].values()) == len(MORE)
+
+
+def test_ranges_by_class_of_rows_set_aside():
+    options = {"coverage": 0.6, "by": "class"}
+    ranges = PredictionRanges(model, random_state=3, **options).fit(X, LABELS)
+    rows, apart = train_test_split(np.arange(len(X)), test_size=0.2, random_state=3)
+    frozen = FrozenEstimator(clone(model).fit(X[rows], LABELS[rows]))
+    twin = PredictionRanges(frozen, **options).fit(X[apart], LABELS[apart])
+    assert np.array_equal(ranges.predict_range(MORE), twin.predict_range(MORE))
+
+
+def test_the_report_by_class_is_of_the_labels_that_include_it():
+    ranges = PredictionRanges(model, random_state=0).fit(X, LABELS)
+    report = ranges.coverage_report(MORE, MORE_LABELS, by="class")
+    whole = ranges.coverage_report(MORE, MORE_LABELS)
+    assert {**whole, "groups": report["groups"]} == report
+    for k in CLASSES:
+        own = (MORE_LABELS[:, 0] <= k) & (k <= MORE_LABELS[:, 1])
+        alone = ranges.coverage_report(MORE[own], MORE_LABELS[own])
+        assert {**alone, **report["groups"][k]} == alone
+    by_place = ranges.coverage_report(np.column_stack([MORE])[:, :3], MORE_EXACT, by=0)
+    assert len(by_place["groups"]) == len(MORE)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"guarantee": "touch", "by": "class"}, "by='class' .* guarantee='touch' .* 'contain'"),
+        ({"by": "town"}, "by='town' is not a column of X"),
+        ({"by": 7}, "by=7 is not a column of X"),
+        ({"by": -1}, "The 'by' parameter"),
+        ({"by": 1.5}, "The 'by' parameter"),
+        ({"by": "class", "coverage": 0.99}, r"by='class' with coverage=0.99 needs at least 99 rows "
+         r"with an exact label for each class .*: 1 has \d+, 2 has \d+, 3 has \d+, 4 has \d+; join"),
+        ({"by": 0, "guarantee": "contain"}, "needs at least 9 rows with a label for each value of 0"),
+    ],
+)  # fmt: skip
+def test_what_ranges_cannot_be_by_is_refused(wrong, said):
+    ranges = PredictionRanges(model, random_state=0).fit(X, LABELS)
+    before = ranges.predict_range(MORE)
+    parameters = ranges.get_params(deep=False)
+    with pytest.raises(ValueError, match=said):
+        ranges.set_params(**wrong).fit(X, LABELS)
+    ranges.set_params(**parameters)
+    assert np.array_equal(ranges.predict_range(MORE), before)  # a failed fit changes nothing
+
+
+def test_a_class_without_rows_has_no_guarantee():
+    learner = OrderedLogit(classes=[*CLASSES, 5], random_state=0)
+    ranges = PredictionRanges(learner, coverage=0.5, by="class", random_state=0)
+    with pytest.raises(ValueError, match="to calibrate with: 5 has 0; join"):
+        ranges.fit(X, LABELS)
+
+
+def test_columns_that_ranges_are_by_are_looked_up_in_new_rows():
+    names = [*"xyz"]
+    table = pd.DataFrame(X, columns=names).assign(town=np.where(X[:, 0] > 0, "Rome", "Oslo"))
+    steps = make_pipeline(make_column_transformer(("passthrough", names)), model)
+    ranges = PredictionRanges(steps, coverage=0.8, by="town", random_state=0).fit(table, LABELS)
+    with pytest.raises(
+        ValueError,
+        match=r"X, row 7: column 'town' is 'Bonn', and no such row has .* only \['Oslo', 'Rome'\]",
+    ):
+        ranges.predict_range(table.assign(town=["Rome"] * 7 + ["Bonn"] * (len(X) - 7)))
+    with pytest.raises(ValueError, match="X, column 'town', row 4: the group is missing"):
+        ranges.predict_range(table.assign(town=["Rome"] * 4 + [None] * (len(X) - 4)))
+    with pytest.raises(ValueError, match="by='town' is not a column of X"):
+        ranges.predict_range(table[names])
+    with pytest.raises(ValueError, match="X has a column of that name: rename it"):
+        PredictionRanges(steps, by="class").fit(table.rename(columns={"town": "class"}), LABELS)
+    assert not hasattr(ranges.set_params(by=None).fit(table, LABELS), "groups_")
+
+
+def uneven(n, rng):
+    """Rows of which one class is rare; how much they vary depends on their last column."""
+    X = np.column_stack([rng.normal(size=(n, 3)), rng.integers(0, 2, n)])
+    score = X[:, :3] @ [1.0, -1.0, 0.5] + rng.logistic(scale=np.where(X[:, 3], 1.2, 0.3))
+    y = np.digitize(score, [-2.0, 0.5, 1.5])
+    # Whether a label is exact depends on the class.
+    wide = rng.random(n) > np.array([0.5, 0.9, 0.4, 0.7])[y]
+    ends = np.column_stack([np.maximum(y - wide, 0), np.minimum(y + wide, 3)])
+    return X, y, ends
+
+
+@pytest.mark.filterwarnings("ignore:rows with an exact label are easier")
+@pytest.mark.parametrize(
+    ("guarantee", "by"), [("exact", "class"), ("contain", "class"), ("contain", 3), ("touch", 3)]
+)
+def test_coverage_is_as_promised_in_each_group(guarantee, by):
+    """The mean coverage of each group over 60 calibrations, and how far it may be off by chance."""
+    rng = np.random.default_rng([GUARANTEES.index(guarantee), by == "class"])
+    rows, _, labels = uneven(400, rng)
+    fitted = FrozenEstimator(OrderedLogit(classes=range(4), random_state=0).fit(rows, labels))
+    new, truth, ends = uneven(8000, rng)
+    groups = [new[:, 3] == g for g in (0, 1)]
+    if by == "class":
+        (lo, hi) = np.column_stack([truth, truth]).T if guarantee == "exact" else ends.T
+        groups = [(lo <= k) & (k <= hi) for k in range(4)]
+    shares = {by: [], None: []}
+    for _ in range(60):
+        rows, _, labels = uneven(400, rng)
+        for where, found in shares.items():
+            ranges = PredictionRanges(fitted, guarantee=guarantee, by=where, coverage=0.8)
+            low, high = ranges.fit(rows, labels).predict_range(new).T
+            held = holds(guarantee, low, high, *ends.T, truth)
+            found.append([held[own].mean() for own in [*groups, np.full(len(new), True)]])
+    means, errors = np.mean(shares[by], axis=0), np.std(shares[by], axis=0) / math.sqrt(60)
+    # The new rows are a sample, too.
+    errors = np.hypot(errors, [math.sqrt(0.16 / np.sum(own)) for own in [*groups, new[:, 0] < 9]])
+    assert (means >= 0.8 - 3 * errors).all()
+    assert np.mean(shares[None], axis=0).min() < 0.72  # without `by`, some group has far less
+
+
+# --- Labels that are ranges of votes -------------------------------------------------------------
+
+
+def rated(n, rng, raters=5):
+    """Rows, the votes of raters, and that of one more rater."""
+    X = rng.normal(size=(n, 3))
+    quality = X @ [1.5, -1.0, 0.5] + rng.logistic(scale=0.5, size=n)
+    seen = quality[:, None] + rng.logistic(scale=0.7, size=(n, raters + 1))
+    votes = np.digitize(seen, [-2.5, -1.0, 0.5, 2.0])
+    return X, votes[:, :-1], votes[:, -1]
+
+
+def test_exact_labels_that_are_unanimous_votes_are_warned_of():
+    rows, votes, _ = rated(1500, np.random.default_rng(0))
+    y = from_votes(votes, classes=range(5))
+    learner = OrderedLogit(classes=range(5), random_state=0)
+    with pytest.warns(
+        UserWarning, match=r"easier .* in [6-9]\d% of the pairs.* one vote of each"
+    ) as caught:
+        PredictionRanges(learner, random_state=0).fit(rows, y)
+    assert caught[0].filename == __file__  # the line of the user
+    PredictionRanges(learner, guarantee="contain", random_state=0).fit(rows, y)
+    fitted = FrozenEstimator(learner.fit(rows[:900], y[:900]))
+    PredictionRanges(fitted).fit(rows[900:], votes[900:, 0])
+    PredictionRanges(fitted).fit(rows[900:], from_votes(votes[900:], trim=0.5))
+
+
+def test_exact_labels_at_random_are_not_warned_of():
+    """The test of Mann and Whitney would fail once in a thousand times."""
+    fitted = FrozenEstimator(FITTED)
+    for seed in range(100):
+        rows, _, labels = draw(200, np.random.default_rng(seed))
+        PredictionRanges(fitted).fit(rows, labels)
+
+
+def test_one_vote_and_the_median_vote_have_the_coverage_asked_for():
+    """A range calibrated with one vote of each row holds the vote of a new rater."""
+    rng = np.random.default_rng(0)
+    rows, votes, _ = rated(900, rng)
+    y = from_votes(votes, classes=range(5))
+    fitted = FrozenEstimator(OrderedLogit(classes=range(5), random_state=0).fit(rows, y))
+    new, theirs, next_vote = rated(4000, rng)
+    median = np.median(theirs, axis=1)
+    shares = []
+    for _ in range(40):
+        rows, votes, _ = rated(300, rng)
+        one = PredictionRanges(fitted).fit(rows, votes[:, 0]).predict_range(new).T
+        middle = PredictionRanges(fitted).fit(rows, np.median(votes, axis=1).astype(int))
+        low, high = middle.predict_range(new).T
+        shares.append([
+            np.mean((one[0] <= next_vote) & (next_vote <= one[1])),
+            np.mean((low <= median) & (median <= high)),
+        ])  # fmt: skip
+    mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / math.sqrt(40)
+    slack = 3 * np.hypot(error, math.sqrt(0.09 / 4000))
+    assert (mean >= 0.9 - slack).all()
+    assert (mean <= 0.9 + 1 / 301 + slack).all()
 
 
 # --- What is refused, and warned of --------------------------------------------------------------

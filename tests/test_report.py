@@ -277,6 +277,22 @@ def test_probabilities_and_ranges_are_measured(guarantee, tmp_path):
     shown = {int(line[0].split()[0]): line[2] for line in lines}
     assert shown == {width: f"{np.mean(hits):.1%}" for width, hits in holds.items()}
     assert len(shown) > 1
+    by_class = model.coverage_report(X[400:], y[400:], by="class")["groups"]
+    kind = "exact_rows" if guarantee == "exact" else "rows"
+    assert page.tables["Do they hold for each class?"][1:] == [
+        [name, str(by_class[name][kind]), f"{by_class[name][guarantee]:.1%}"] for name in GRADES
+    ]
+    assert "The guarantee is for all rows together." in text
+
+
+def test_ranges_by_class_are_told_so(tmp_path):
+    X, y = survey(600)
+    logit = pril.OrderedLogit(classes=GRADES, random_state=0)
+    model = pril.PredictionRanges(logit, coverage=0.5, by="class", random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "report.html")
+    text = " ".join(read(tmp_path / "report.html").texts)
+    assert "The guarantee is for each class." in text
+    assert "The guarantee is for all rows together." not in text
 
 
 def test_a_model_that_learned_nothing_is_told_so(tmp_path):
@@ -550,3 +566,71 @@ def test_a_browser_shows_the_page(browser, good, flats, tmp_path, width):
         cut = "Array.from(document.querySelectorAll('.box'), box => box.scrollWidth > 680)"
         assert not any(tab.evaluate(cut))
         tab.close()
+
+
+# --- Titles, few rows, names of classes ---
+
+
+def test_a_title(good, bad, flats, tmp_path):
+    good("report", flats, "more.csv", "-o", "page.html", "--title", "Flats & <towns>", "-q")
+    text = (tmp_path / "page.html").read_text()
+    assert "<h1>Flats &amp; &lt;towns&gt;</h1>" in text
+    assert "<title>Flats &amp; &lt;towns&gt;</title>" in text
+    good("report", flats, "more.csv", "-o", "page.html", "-q")
+    assert read(tmp_path / "page.html").headings[0] == "OrderedLogit on more.csv"
+    assert "title must be a text" in bad(
+        "report", flats, "more.csv", "-o", "p.html", "--title", " "
+    )
+    X, y = survey()
+    model = pril.OrderedLogit(classes=GRADES, random_state=0).fit(X, y)
+    pril.report(model, X, y, tmp_path / "own.html", title="Mine")
+    assert read(tmp_path / "own.html").headings[0] == "Mine"
+    with pytest.raises(ValueError, match="title must be a text, got 3"):
+        pril.report(model, X, y, tmp_path / "own.html", title=3)
+
+
+@pytest.mark.parametrize(("n", "bins"), [(20, 2), (75, 3), (249, 9), (250, 10), (400, 10)])
+def test_few_rows_are_drawn_in_few_bins(tmp_path, n, bins):
+    X, y = survey(600)
+    model = pril.OrderedLogit(classes=GRADES, random_state=0).fit(X, y)
+    exact = np.array([low is not None and low == high for low, high in y])
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(n, 3)), y[exact][rng.integers(0, exact.sum(), n), 0]
+    pril.report(model, X, labels, tmp_path / "page.html")
+    text = " ".join(" ".join(read(tmp_path / "page.html").texts).split())
+    assert f"Rows are put into {bins} bins" in text
+    assert "The vertical line through a dot is the 95% interval of its share" in text
+    assert ("fewer bins than the usual ten" in text) == (bins < 10)
+    display = pril.plotting.ReliabilityDisplay.from_estimator(model, X, labels)
+    sorted_at = [model.classes_.tolist().index(grade) for grade in GRADES]
+    below = np.cumsum(model.predict_proba(X)[:, sorted_at], axis=1)
+    for k, curve in enumerate(display.curves):
+        at = np.minimum((below[:, k] * bins).astype(int), bins - 1)
+        rank = np.array([GRADES.index(label) for label in labels])
+        seen = [(rank[at == j] <= k).mean() for j in range(bins) if (at == j).any()]
+        np.testing.assert_allclose(curve.seen, seen)
+    error = pril.metrics.calibration_error(labels, model.predict_proba(X), classes=GRADES)
+    assert display.error == error
+
+
+def test_axes_name_the_classes(good, flats, tmp_path):
+    """On the axes of the scores, the weights and the hits, and in the legend of the curves."""
+    good("report", flats, "more.csv", "-o", "page.html", "-q")
+    page = read(tmp_path / "page.html")
+    assert len(page.drawings) == 5
+    for drawing in (page.drawings[k] for k in (0, 1, 2, 4)):
+        names = GRADES[:-1] if "at or below" in drawing else GRADES
+        assert all(name in drawing for name in names)
+
+
+def test_show_groups_the_words_of_a_column(good, flats):
+    lines = good("show", flats, "--top", 50).splitlines()
+    at = next(k for k, line in enumerate(lines) if line[12:].strip() == "town")
+    words = [line.split()[:-1] for line in lines[at + 1 : at + 4]]
+    assert sorted(map(" ".join, words)) == ["Bern, old", "Oslo", "Rome"]
+    assert all(line.startswith(" " * 14) for line in lines[at + 1 : at + 4])
+    weights = [abs(float(line.split()[-1])) for line in lines[at + 1 : at + 4]]
+    assert weights == sorted(weights, reverse=True)
+    assert "town=Oslo" not in "\n".join(lines)
+    shown = json.loads(good("show", flats, "--json"))["weights"]
+    assert {"size", "age", "town=Oslo", "town=Rome", "town=Bern, old"} <= set(shown)

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import pril
 from pril.io import model_files as io
 from pril.tables.files import TableError
+from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import LineStream
@@ -77,7 +78,7 @@ def piped(data, seed=0):
 def run_stream(path, data, names=LABELS, seed=0, checkpoint=None):
     """Return the model, the answers and what was reported."""
     loaded, output, reports = LoadedModel(path), streams.BytesIO(), []
-    lines = LineStream(loaded, names)
+    lines = LineStream(loaded, Labelling(names))
     stream = StreamRun(lines, output, lambda *said: reports.append(said), checkpoint)
     descriptor = piped(data, seed)
     try:
@@ -215,7 +216,7 @@ def test_an_error_while_learning_keeps_the_rows_before_it(tmp_path):
         ({"a": 1}, "feature 1 is NaN"),
     ):
         loaded, output = LoadedModel(path), streams.BytesIO()
-        stream = StreamRun(LineStream(loaded, ("y",)), output, lambda *_: None, None)
+        stream = StreamRun(LineStream(loaded, Labelling(("y",))), output, lambda *_: None, None)
         reading = piped(json_lines([*rows, bad, *rows]))
         with pytest.raises(TableError, match=f"<stdin>, row 7: .*{said}"):
             stream.run(reading, None)
@@ -233,7 +234,7 @@ def test_a_step_that_does_not_know_rows_is_asked_row_by_row(tmp_path):
     pril.save(model, tmp_path / "m.pril")
     data = b'{"a": 1, "y": 1}\n{"a": 2, "y": 1}\n{"a": 1e999, "y": 1}\n{"a": 1, "y": 1}\n'
     loaded, output = LoadedModel(tmp_path / "m.pril"), streams.BytesIO()
-    stream = StreamRun(LineStream(loaded, ("y",)), output, lambda *_: None, None)
+    stream = StreamRun(LineStream(loaded, Labelling(("y",))), output, lambda *_: None, None)
     reading = piped(data)
     with pytest.raises(TableError, match=r"<stdin>, row 3: .*(infinity|too big)"):
         stream.run(reading, None)
@@ -249,7 +250,7 @@ def test_blank_lines_say_nothing_of_the_format(tmp_path, lines):
     reading, writing = os.pipe()
     os.write(writing, b"\n \n")
     loaded, output = LoadedModel(path), streams.BytesIO()
-    stream = StreamRun(LineStream(loaded, LABELS), output, lambda *_: None, None)
+    stream = StreamRun(LineStream(loaded, Labelling(LABELS)), output, lambda *_: None, None)
 
     def feed():
         while select.select([reading], [], [], 0)[0]:  # until the blank lines are read
@@ -280,7 +281,9 @@ def test_a_signal_while_rows_are_passed_over_leaves_the_checkpoint(tmp_path):
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    stream = StreamRun(LineStream(LoadedModel(path), LABELS), streams.BytesIO(), print, keeper)
+    stream = StreamRun(
+        LineStream(LoadedModel(path), Labelling(LABELS)), streams.BytesIO(), print, keeper
+    )
     with pytest.raises(Stopped):
         stream.run(reading, None)
     feeder.join()

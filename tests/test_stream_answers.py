@@ -20,6 +20,7 @@ from learners import LINEAR
 from pril.io import model_files
 from pril.tables.codecs import JsonCodec, StreamOptions
 from pril.tables.files import TableError
+from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.stream import LineStream
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning
 def answered(path, data, names=LABELS, checkpoint=None, **options):
     """Return the stream and its answers."""
     output = streams.BytesIO()
-    lines = LineStream(LoadedModel(path), names, StreamOptions(**options))
+    lines = LineStream(LoadedModel(path), Labelling(names), StreamOptions(**options))
     stream = StreamRun(lines, output, lambda *_: None, checkpoint)
     reading = piped(data)
     try:
@@ -389,7 +390,7 @@ def test_the_longest_lines_are_read(path, monkeypatch):
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
     rows, reports = make_rows(300, seed=3), []
-    lines = LineStream(LoadedModel(path), LABELS)
+    lines = LineStream(LoadedModel(path), Labelling(LABELS))
     stream = StreamRun(lines, streams.BytesIO(), lambda *said: reports.append(said), None)
     reading, writing = os.pipe()
     labelled = 0

@@ -11,7 +11,16 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from pril import PRIL, ColumnEncoder, MulticlassPerceptron, OrderedLogit, Pipeline
+from pril import (
+    PRIL,
+    ColumnEncoder,
+    MulticlassPerceptron,
+    OrderedBoosting,
+    OrderedLogit,
+    Pipeline,
+)
+
+BOOSTING = OrderedBoosting(max_iter=20, n_jobs=1, random_state=0)
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def same_answers(call, rows, threads):
     return threads(ask, range(4))
 
 
-@pytest.mark.parametrize("model", [OrderedLogit(), MulticlassPerceptron()], ids=repr)
+@pytest.mark.parametrize("model", [OrderedLogit(), MulticlassPerceptron(), BOOSTING], ids=repr)
 @pytest.mark.parametrize("kind", [dict, list, np.array])
 def test_threads_share_a_stream(model, kind, threads):
     rng = np.random.default_rng(0)
@@ -55,10 +64,13 @@ def test_threads_share_a_stream(model, kind, threads):
     in_threads(model.stream(), rows, threads)
 
 
-def test_threads_share_the_stream_of_a_pipeline(threads):
+@pytest.mark.parametrize("codes", [False, True])
+def test_threads_share_the_stream_of_a_pipeline(codes, threads):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"size": rng.normal(size=200), "town": rng.choice(["a", "b", "c"], 200)})
-    model = Pipeline([("columns", ColumnEncoder()), ("learner", OrderedLogit(random_state=0))])
+    learner = clone(BOOSTING).set_params(categorical_features=[1])
+    learner = learner if codes else OrderedLogit(random_state=0)
+    model = Pipeline([("columns", ColumnEncoder(codes=codes)), ("learner", learner)])
     stream = model.fit(table, np.digitize(table["size"], [-0.5, 0.5])).stream()
     in_threads(stream, table.to_dict("records"), threads)
 

@@ -246,8 +246,23 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
     assert report["ranges"] == {
         "coverage": 0.8,
         "guarantee": guarantee,
+        "by": None,
         "calibration_rows": twin.n_calibration_,
     }
+
+
+@pytest.mark.parametrize("guarantee", ["exact", "contain"])
+def test_ranges_by_class_are_those_of_the_rows_kept_apart(tmp_path, small_blocks, guarantee):
+    rows = make_rows(900)
+    options = {"coverage": 0.5, "guarantee": guarantee, "by": "class", "model": "ordered-logit"}
+    run = start(write(tmp_path / "t.csv", rows), shuffle=False, **options)
+    fitted = run()
+    calibration = ~np.logical_or(*run.task.uses(0, 900))
+    X, y = features_and_labels(rows)
+    twin = pril.PredictionRanges(fitted.estimator_, coverage=0.5, guarantee=guarantee, by="class")
+    twin.fit(X[calibration], y[calibration])
+    np.testing.assert_allclose(fitted.margin_, twin.margin_)
+    np.testing.assert_array_equal(fitted.n_calibration_, twin.n_calibration_)
 
 
 def test_ranges_without_a_guarantee_are_refused(tmp_path):

@@ -18,7 +18,7 @@ Around them:
 - PredictionRanges: predicted ranges with a guaranteed coverage
 - LandmarkFeatures, PolynomialMap: non-linear features; ColumnEncoder: columns of a table
 - Pipeline: scikit-learn's, which also serves one row at a time
-- save, load: models in files; report: a page on how good a model is
+- save, load, load_notes: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, plotting, datasets, theory,
 experiments, io, errors; and with other libraries: dask, river, onnx.
@@ -47,6 +47,7 @@ if _typing.TYPE_CHECKING:
     from pril.core.registry import *
     from pril.features import *
     from pril.io import load as load
+    from pril.io import load_notes as load_notes
     from pril.io import save as save
     from pril.ranges import *
     from pril.reporting.model_report import report as report
@@ -62,6 +63,7 @@ _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "PolynomialMap": "pril.features",
     "PredictionRanges": "pril.ranges",
     "load": "pril.io",
+    "load_notes": "pril.io",
     "report": "pril.reporting.model_report",
     "save": "pril.io",
 }

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import indexable
 
 from pril.core import learning, ranking
-from pril.core.classifier import OrdinalLearner, by_class, naming_rows
+from pril.core.classifier import OrdinalLearner, by_class, naming_rows, read_weights
 from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
+from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing
+from pril.core.units import units_of_features
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Progress", "bootstrap", "cross_val_proba", "progressive"]
+__all__ = ["BootstrapResult", "Progress", "bootstrap", "cross_val_proba", "progressive"]
 
 
 def __dir__() -> list[str]:
@@ -192,17 +194,112 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     return proba
 
 
-def _fit_rows(estimator: Any, X: Any, y: Any, rows: NDArray[np.int64], classes: Any) -> Any:
+def _fit_rows(
+    estimator: Any, X: Any, y: Any, rows: NDArray[np.int64], classes: Any, weights: Any = None
+) -> Any:
     """Return a new model that learned from some rows, in which not every class may occur."""
     model = clone(estimator)
-    Parts.of(model).learner.set_params(classes=classes)
+    parts = Parts.of(model)
+    parts.learner.set_params(classes=classes)
+    options = {} if weights is None else {parts.fit_parameter("sample_weight"): weights[rows]}
     with naming_rows(rows):
-        return model.fit(safe_indexing(X, rows), safe_indexing(y, rows))
+        return model.fit(safe_indexing(X, rows), safe_indexing(y, rows), **options)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BootstrapResult:
+    """Weights, thresholds and marginal effects with their confidence intervals.
+
+    Printed, it is a table of the weights and thresholds. `to_frame` has all numbers.
+
+    Attributes
+    ----------
+    terms : list of tuple
+        The kind of each number ("weight", "threshold" or "effect"), its feature and its class;
+        None where it has none. A threshold belongs to the class below it.
+    estimate : ndarray of shape (n_terms,)
+        From a model of all rows.
+    samples : ndarray of shape (n, n_terms)
+        From a model of each sample.
+    interval : ndarray of shape (2, n_terms)
+        Lower and upper ends.
+    sd : ndarray of shape (n_terms,)
+        Standard deviation of the term's feature over the rows; NaN for thresholds. A weight or an
+        effect times this is per standard deviation.
+    level : float
+        Confidence level.
+    drawn_from : str
+        What the samples were drawn from.
+    """
+
+    terms: list[tuple[str, Any, Any]]
+    estimate: NDArray[np.float64]
+    samples: NDArray[np.float64]
+    interval: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    level: float
+    drawn_from: str
+
+    @property
+    def std_error(self) -> NDArray[np.float64]:
+        """The standard deviation of each number over the samples."""
+        spread: NDArray[np.float64] = self.samples.std(axis=0, ddof=1)
+        return spread
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return all numbers as a table.
+
+        Returns
+        -------
+        table : DataFrame
+            Columns `term`, `feature`, `class`, `estimate`, `std_error`, `lower`, `upper` and `sd`.
+        """
+        import pandas as pd
+
+        table = pd.DataFrame(self.terms, columns=["term", "feature", "class"], dtype=object)
+        lower, upper = self.interval
+        numbers = {"estimate": self.estimate, "std_error": self.std_error}
+        return table.assign(**numbers, lower=lower, upper=upper, sd=self.sd)
+
+    def __str__(self) -> str:
+        kinds = [kind for kind, _, _ in self.terms]
+        n_weights, n_effects = kinds.count("weight"), kinds.count("effect")
+        numbers = np.stack([self.estimate, *self.interval])
+        cells = [[f"{value:.4g}" for value in column] for column in numbers.T]
+        per_sd = [[f"{value:.4g}" for value in column] for column in (numbers * self.sd).T]
+        head = ["estimate", "lower", "upper"]
+        lines: list[list[str]] = [["weight", *head, *head]]
+        for t, (kind, feature, label) in enumerate(self.terms):
+            if kind == "weight":
+                lines.append([str(feature), *cells[t], *per_sd[t]])
+            elif kind == "threshold":
+                if t == n_weights:
+                    lines.append(["threshold", *head])
+                lines.append([f"above {label}", *cells[t]])
+        first = max(len(line[0]) for line in lines)
+        wide = max(len(cell) for line in lines for cell in line[1:]) + 2
+        rows = [
+            line[0].ljust(first) + "".join(cell.rjust(wide) for cell in line[1:]) for line in lines
+        ]
+        title = " " * first + "per unit".rjust(3 * wide) + "per sd".rjust(3 * wide)
+        rest = f"and {n_effects} marginal effects, see to_frame()"
+        about = f"{len(self.samples)} samples of {self.drawn_from}, {self.level:.3g} intervals"
+        return "\n".join([about, "", title, *rows, rest])
+
+    __repr__ = __str__
 
 
 def bootstrap(
-    estimator: Any, X: Any, y: Any, *, n: Any = 200, level: Any = 0.95, random_state: Any = None
-) -> pd.DataFrame:
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: ArrayLike | None = None,
+    groups: Any = None,
+    n: Any = 200,
+    level: Any = 0.95,
+    random_state: Any = None,
+) -> BootstrapResult:
     """Return bootstrap confidence intervals of weights, thresholds and marginal effects.
 
     The model is fitted to `n` samples of the rows, drawn with replacement. The marginal effect of
@@ -217,6 +314,13 @@ def bootstrap(
         Features, as the estimator takes them.
     y : array-like of shape (n_samples,) or (n_samples, 2)
         Exact labels or intervals.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row, such as that of a survey. The learner and the averages of marginal
+        effects use it; the samples are drawn without it.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, such as the patient or the household. If rows of one group are alike,
+        samples must be drawn from groups: the rows of a group are drawn together, or not at all.
+        None draws each row by itself.
     n : int, default=200
         Number of samples.
     level : float, default=0.95
@@ -226,20 +330,25 @@ def bootstrap(
 
     Returns
     -------
-    table : DataFrame
-        A row for each weight, threshold and marginal effect. `term` is "weight", "threshold" or
-        "effect"; `feature` and `class` say whose it is (a threshold belongs to the class below
-        it); `estimate` comes from a model of all rows, `std_error` is the standard deviation over
-        the samples, and `lower` and `upper` are the ends of the interval.
-
-    Notes
-    -----
-    Weights and effects are per unit of a feature as the learner sees it: after a `StandardScaler`,
-    per standard deviation. ``StandardScaler(with_std=False)`` keeps the units of the table.
+    result : BootstrapResult
+        Print it for a table of the weights and thresholds; ``result.to_frame()`` has all numbers.
 
     See Also
     --------
-    pril.plotting.plot_bootstrap : A picture of the table.
+    pril.plotting.plot_bootstrap : A picture of the result.
+
+    Notes
+    -----
+    Weights and effects are per unit of a column of X if the steps before the learner are scalers,
+    a `ColumnEncoder`, or a `ColumnTransformer` of these. After other steps they are per unit of
+    the feature as the learner sees it. Thresholds are those of the learner, whose features may be
+    centred.
+
+    Ten passes are enough to predict well. For weights close to those of maximum likelihood, use
+    more: with ``max_iter=200``, they agree with statsmodels to a tenth of a standard error.
+
+    The intervals are percentiles. With fewer than about 30 groups they are too narrow, as those of
+    any method that assumes many groups.
 
     Examples
     --------
@@ -247,16 +356,12 @@ def bootstrap(
     >>> from pril.datasets import make_synthetic
     >>> from pril.evaluate import bootstrap
     >>> X, y = make_synthetic(200, random_state=0)
-    >>> table = bootstrap(OrderedLogit(random_state=0), X, y, n=20, random_state=0)
-    >>> table.query("term == 'weight'")[["feature", "estimate", "lower", "upper"]].shape
-    (2, 4)
+    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n=20, random_state=0)
+    >>> print(str(result).splitlines()[0])
+    20 samples of 200 rows, 0.95 intervals
+    >>> result.to_frame().query("term == 'weight'")[["feature", "lower", "upper"]].shape
+    (2, 3)
     """
-    import pandas as pd
-
-    if not isinstance(n, Integral) or n < 2:
-        raise InputError(f"n must be an integer of at least 2, got {n!r}")
-    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-        raise InputError(f"level must be above 0 and below 1, got {level!r}")
     parts = Parts.of(estimator)
     if parts.is_frozen or not hasattr(parts.learner, "marginal_effects"):
         raise InputTypeError(
@@ -265,29 +370,69 @@ def bootstrap(
         )
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
-    rng = check_random_state(random_state)
-    rows = np.flatnonzero(ranking.is_labelled(intervals))
-    whole = _fit_rows(estimator, X, y, rows, classes)
-    draws = [rng.choice(rows, size=len(rows)) for _ in range(n)]
-    samples = np.array([_terms(_fit_rows(estimator, X, y, draw, classes), X) for draw in draws])
-    estimate = _terms(whole, X)
+    weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))
+    draws = Bootstrap(ranking.is_labelled(intervals), groups, n, level, random_state)
+    whole = _fit_rows(estimator, X, y, draws.rows, classes, weights)
+    samples, lacking = [], 0
+    occurring = _classes_in(intervals[draws.rows], len(classes))
+    for k, rows in enumerate(draws.samples()):
+        lacking += bool((occurring & ~_classes_in(intervals[rows], len(classes))).any())
+        try:
+            model = _fit_rows(estimator, X, y, rows, classes, weights)
+        except InputError as error:
+            raise InputError(f"sample {k + 1} of {n} cannot be learned: {error}") from error
+        samples.append(_terms(model, X, weights))
+    if lacking:
+        warnings.warn(
+            f"{lacking} of {n} samples have no label of a class that occurs in y: the intervals of "
+            "its thresholds and effects are too narrow; join rare classes",
+            stacklevel=2,
+        )
     parts = Parts.of(whole)
     names = parts.feature_names or [str(j) for j in range(len(parts.learner.coef_))]
     labels = parts.learner.order_.tolist()
     terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in names]
     terms += [("threshold", None, label) for label in labels[:-1]]
     terms += [("effect", name, label) for name in names for label in labels]
-    tail = (1.0 - float(level)) / 2.0
-    lower, upper = np.quantile(samples, [tail, 1.0 - tail], axis=0)
-    table = pd.DataFrame(terms, columns=["term", "feature", "class"], dtype=object)
-    spread = samples.std(axis=0, ddof=1)
-    return table.assign(estimate=estimate, std_error=spread, lower=lower, upper=upper)
+    sd = _feature_sd(parts, safe_indexing(X, draws.rows), weights, draws.rows)
+    kind = "rows" if draws.n_groups is None else f"rows in {draws.n_groups:,} groups"
+    return BootstrapResult(
+        terms,
+        _terms(whole, X, weights),
+        np.array(samples),
+        draws.interval(np.array(samples)),
+        np.concatenate([sd, np.full(len(labels) - 1, np.nan), np.repeat(sd, len(labels))]),
+        draws.level,
+        f"{len(draws.rows):,} {kind}",
+    )
 
 
-def _terms(model: Any, X: Any) -> NDArray[np.float64]:
+def _classes_in(intervals: NDArray[np.int64], n_classes: int) -> NDArray[np.bool_]:
+    """Return which classes some label includes."""
+    begun = np.bincount(intervals[:, 0], minlength=n_classes + 1)
+    ended = np.bincount(intervals[:, 1] + 1, minlength=n_classes + 1)
+    inside: NDArray[np.bool_] = np.cumsum(begun - ended)[:-1] > 0
+    return inside
+
+
+def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.float64]:
+    """Return the standard deviation of each feature, in units of its column."""
+    from sklearn.preprocessing import StandardScaler
+
+    features = parts.transform(X)
+    scaler = StandardScaler(with_mean=False)
+    scaler.fit(features, sample_weight=None if weights is None else weights[rows])
+    units = units_of_features(parts.steps, len(scaler.var_))
+    sd: NDArray[np.float64] = np.sqrt(scaler.var_) * units
+    return sd
+
+
+def _terms(model: Any, X: Any, weights: Any) -> NDArray[np.float64]:
     """Return weights, thresholds and marginal effects of a model, one after the other."""
     parts = Parts.of(model)
     learner = parts.learner
-    effects = learner.marginal_effects(parts.transform(X))
+    effects = learner.marginal_effects(parts.transform(X), sample_weight=weights)
     effects = effects[:, np.searchsorted(learner.classes_, learner.order_)]  # lowest class first
-    return np.concatenate([learner.coef_, learner.thresholds_, effects.ravel()])
+    units = units_of_features(parts.steps, len(learner.coef_))
+    per_unit = learner.coef_ / units, effects / units[:, np.newaxis]
+    return np.concatenate([per_unit[0], learner.thresholds_, per_unit[1].ravel()])

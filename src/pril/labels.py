@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
@@ -11,7 +12,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
+from pril.core.resampling import Bootstrap
 from pril.core.spellings import Scale
+from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ __all__ = [
     "from_strings",
     "from_votes",
     "krippendorff_alpha",
+    "krippendorff_interval",
     "make_intervals",
     "ordered",
     "to_ranks",
@@ -188,6 +192,9 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     raters it is a little worse a label than the median, with nine clearly worse:
     `benchmarks/votes.py` measures it.
 
+    A label is exact if all raters agree. These are the easy rows: do not calibrate
+    `PredictionRanges` with them, but with the median or one vote of each row.
+
     Examples
     --------
     >>> from pril.labels import from_votes
@@ -201,18 +208,10 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     array([[4, 4],
            [2, 4]])
     """
-    _check_share("trim", trim, "between 0 and 0.5", lambda share: 0.0 <= share <= 0.5)
+    wanted = f"between 0 and {MOST_TRIMMED}"
+    _check_share("trim", trim, wanted, lambda share: 0.0 <= share <= MOST_TRIMMED)
     order, ranks = _ranked_votes(votes, classes)
-    # Votes that were cast come first, in order; this many are left out at each end.
-    ranks = np.sort(ranks, axis=1)
-    n_votes = np.sum(ranks < len(order), axis=1)
-    skipped = np.floor(trim * np.maximum(n_votes - 1, 0)).astype(np.int64)
-    rows = np.arange(len(ranks))
-    lower = ranks[rows, skipped]
-    upper = ranks[rows, np.maximum(n_votes - 1 - skipped, 0)]
-    intervals = np.column_stack([lower, upper])
-    intervals[n_votes == 0] = ranking.NO_LABEL
-    return _spell(intervals, order)
+    return _spell(between_votes(ranks, len(order), trim), order)
 
 
 def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
@@ -221,11 +220,7 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
     order = ranking.find_classes(table, classes, name="votes")
-    ranks: Array = np.empty(table.values.shape, dtype=np.int64)
-    for rater in range(ranks.shape[1]):
-        column = table._replace(values=table.values[:, [rater]])
-        ranks[:, rater] = ranking.to_intervals(column, order, name="votes")[:, 0]
-    return order, np.where(table.missing(), len(order), ranks)
+    return order, rank_votes(table, order)
 
 
 def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
@@ -246,6 +241,10 @@ def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
     alpha : float
         At most 1. NaN if all votes are equal, because agreement and chance are then the same.
 
+    See Also
+    --------
+    krippendorff_interval : How certain it is.
+
     References
     ----------
     K. Krippendorff, "Computing Krippendorff's alpha-reliability", 2011.
@@ -256,12 +255,86 @@ def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
     >>> round(krippendorff_alpha([[1, 1, 2], [3, 3, None], [2, 2, 2], [1, 2, 1]]), 2)
     0.61
     """
+    return _alpha(_vote_counts(votes, classes))
+
+
+def krippendorff_interval(
+    votes: Any,
+    *,
+    classes: Any = None,
+    groups: Any = None,
+    n: Any = 1000,
+    level: Any = 0.95,
+    random_state: Any = None,
+) -> tuple[float, float]:
+    """Return a bootstrap confidence interval of `krippendorff_alpha`.
+
+    Alpha is computed for `n` samples of the rows, drawn with replacement. The interval says how
+    certain alpha is for these raters, if the rows were drawn from a larger population.
+
+    Parameters
+    ----------
+    votes : array-like or DataFrame of shape (n_samples, n_raters)
+        As for `krippendorff_alpha`.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from the votes, as `fit` does.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, such as the patient of a scan. The rows of a group are drawn together,
+        or not at all. None draws each row by itself.
+    n : int, default=1000
+        Number of samples.
+    level : float, default=0.95
+        Confidence level: the share of the samples inside the interval.
+    random_state : int, RandomState instance or None, default=None
+        Seed for drawing the samples.
+
+    Returns
+    -------
+    lower, upper : float
+        The ends of the interval.
+
+    References
+    ----------
+    A. Zapf, S. Castell, L. Morawietz and A. Karch, "Measuring inter-rater reliability for nominal
+    data: which coefficients and confidence intervals are appropriate?", 2016 (the samples).
+
+    Examples
+    --------
+    >>> from pril.labels import krippendorff_interval
+    >>> votes = [[1, 1, 2], [3, 3, None], [2, 2, 2], [1, 2, 1], [3, 3, 3]] * 10
+    >>> lower, upper = krippendorff_interval(votes, random_state=0)
+    >>> 0.6 < lower < upper < 0.95
+    True
+    """
+    counts = _vote_counts(votes, classes)
+    draws = Bootstrap(counts.sum(axis=1) > 1.0, groups, n, level, random_state)
+    samples = np.array([_alpha(counts[rows]) for rows in draws.samples()])
+    undefined = np.isnan(samples)
+    if undefined.all():
+        raise InputError("all votes are equal, so that agreement and chance are the same")
+    if undefined.any():
+        warnings.warn(
+            f"{undefined.sum()} of {n} samples are left out: all votes in them are equal, and "
+            "alpha is not defined",
+            stacklevel=2,
+        )
+    lower, upper = draws.interval(samples[~undefined])
+    return float(lower), float(upper)
+
+
+def _vote_counts(votes: Any, classes: Any) -> Array:
+    """Return how many votes of each row are for each class; refuse votes without any pair."""
     order, ranks = _ranked_votes(votes, classes)
     counts = np.array([np.sum(ranks == k, axis=1) for k in range(len(order))], dtype=np.float64).T
-    n_votes = counts.sum(axis=1)
-    counts, n_votes = counts[n_votes > 1], n_votes[n_votes > 1]
-    if not len(counts):
+    if not (counts.sum(axis=1) > 1.0).any():
         raise InputError("votes has no row with two votes, so agreement cannot be measured")
+    return counts
+
+
+def _alpha(counts: Array) -> float:
+    """Return Krippendorff's alpha of rows with so many votes for each class."""
+    n_votes = counts.sum(axis=1)
+    counts, n_votes = counts[n_votes > 1.0], n_votes[n_votes > 1.0]
     share = counts / (n_votes - 1.0)[:, np.newaxis]
     observed = counts.T @ share - np.diag(share.sum(axis=0))  # pairs of votes of the same row
     total = counts.sum(axis=0)
@@ -537,14 +610,6 @@ def _column(column: Any, name: str) -> Iterable[Any]:
     return cells
 
 
-def _texts(column: Any, name: str) -> list[str]:
-    """Return a column as text, empty where it is missing."""
-    return [
-        "" if ranking.is_missing(cell) else " ".join(str(cell).split())
-        for cell in _column(column, name)
-    ]
-
-
 def from_strings(y: Any, classes: Any) -> Array:
     """Turn ranges written as text into intervals.
 
@@ -584,19 +649,8 @@ def from_strings(y: Any, classes: Any) -> Array:
            [None, None]], dtype=object)
     """
     order = ranking.check_classes(classes)
-    scale = Scale(order)
-    texts = _texts(y, "y")
-    read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
-    ranks = np.empty((len(texts), 2), dtype=np.int64)
-    for t, text in enumerate(texts):
-        if text not in read:
-            interval = scale.interval(text)
-            if interval is None:
-                reason = f"{shown(text)} is neither one of the classes {ranking.named(order)}"
-                raise RowError("y", t, f"{reason} nor a range of them")
-            read[text] = interval
-        ranks[t] = read[text]
-    return _spell(ranks, order)
+    texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
+    return _spell(Scale(order).intervals(texts), order)
 
 
 def make_intervals(

@@ -297,6 +297,7 @@ for _metric in (
     _metric.__doc__ = filled(_metric.__doc__, interval_hinge_loss.__doc__)
 
 N_BINS = 10  # of the probabilities
+ROWS_OF_BIN = 25  # on average, in a picture: fewer say little
 
 
 class Reliability(NamedTuple):
@@ -309,25 +310,40 @@ class Reliability(NamedTuple):
     upper: NDArray[Any]
 
 
+def bins_for(n_rows: int) -> int:
+    """Return the number of bins in which so many rows are drawn."""
+    return min(N_BINS, max(2, n_rows // ROWS_OF_BIN))
+
+
 def reliability_curves(
-    y_true: Any, y_proba: ArrayLike, classes: Any, sample_weight: ArrayLike | None
+    y_true: Any,
+    y_proba: ArrayLike,
+    classes: Any,
+    sample_weight: ArrayLike | None,
+    *,
+    fewer_bins: bool = False,
 ) -> list[Reliability]:
-    """Return the curve of each class i but the last, over rows with exact labels."""
+    """Return the curve of each class i but the last, over rows with exact labels.
+
+    There are ten bins or, if `fewer_bins` and there are few rows, so many that a bin has 25 rows on
+    average, but at least two.
+    """
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
     exact = _is_exact(intervals)
     mean_over_rows(np.ones(len(proba)), exact, sample_weight, kind="an exact label")  # checks them
     weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
     weights = weights[exact]
+    n_bins = bins_for(int(np.count_nonzero(weights))) if fewer_bins else N_BINS
     curves = []
     columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
     for expected, observed in zip(*columns, strict=True):
-        bins = np.minimum((expected * N_BINS).astype(np.int64), N_BINS - 1)
+        bins = np.minimum((expected * n_bins).astype(np.int64), n_bins - 1)
         size, mean, seen = (
-            np.bincount(bins, weights * values, N_BINS) for values in (1.0, expected, observed)
+            np.bincount(bins, weights * values, n_bins) for values in (1.0, expected, observed)
         )
         used = size > 0.0
         size, mean, seen = size[used], mean[used], seen[used]
-        n_rows = size**2 / np.bincount(bins, weights**2, N_BINS)[used]  # the effective number
+        n_rows = size**2 / np.bincount(bins, weights**2, n_bins)[used]  # the effective number
         lower, upper = _wilson(seen / size, n_rows)
         curves.append(Reliability(mean / size, seen / size, size / size.sum(), lower, upper))
     return curves

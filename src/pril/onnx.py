@@ -14,7 +14,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
-from pril.errors import InputTypeError, MissingExtraError
+from pril.errors import InputError, InputTypeError, MissingExtraError
 
 try:
     from onnx import helper as onnx_helper
@@ -38,7 +38,7 @@ from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
 from pril.learners.boosting.compiled import MISSING_LEFT, Forest
-from pril.ranges import PredictionRanges
+from pril.ranges import CLASS, PredictionRanges, is_by_column
 
 __all__ = ["register", "to_onnx"]
 
@@ -290,7 +290,28 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
     """Return the lowest and the highest rank of each row's range, as `rank_ranges` has them."""
     if len(cut) == 2:  # one class
         return rank, rank
-    margin, inner = graph.numbers([ranges.margin_]), graph.numbers(cut[1:-1])
+    if is_by_column(ranges):
+        raise InputError(
+            f"ranges by the column {ranges.by!r} cannot be exported to ONNX: export one model for "
+            "each of its values, or ranges by class"
+        )
+    inner, margin = graph.numbers(cut[1:-1]), graph.numbers(np.atleast_1d(ranges.margin_))
+    if ranges.by == CLASS:
+        far = graph.add("Max", graph.add("Sub", graph.numbers(cut[:-1]), score),
+                        graph.add("Sub", score, graph.numbers(cut[1:])))  # fmt: skip
+        inside = graph.add("Cast", graph.add("LessOrEqual", far, margin), to=INTEGER)
+        if ranges.guarantee == "exact":
+            ends = [
+                graph.add("ArgMax", inside, axis=1, keepdims=0, select_last_index=last)
+                for last in (0, 1)
+            ]
+            return graph.add("Min", ends[0], rank), graph.add("Max", ends[1], rank)
+        one = graph.numbers([1.0])  # so that a margin of zero counts if its class is inside
+        own = graph.add(
+            "Mul", graph.add("Cast", inside, to=TENSOR.DOUBLE), graph.add("Add", margin, one)
+        )
+        widest = graph.add("ArgMax", own, axis=1, keepdims=1)
+        margin = graph.add("Gather", margin, widest, axis=0)
     below = graph.add("Greater", graph.add("Sub", score, inner), margin)
     above = graph.add("Greater", graph.add("Sub", inner, score), margin)
     highest = graph.constant(INTEGER, [len(cut) - 2])

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.csv_style import CsvStyle
     from pril.tables.files import Table
+    from pril.tables.label_columns import Labelling
     from pril.tables.model import LoadedModel
     from pril.tables.task import Task
 
 
 Format = Literal["csv", "tsv", "parquet", "jsonl"]
 StreamFormat = Literal["jsonl", "csv"]
-NO_LABELS = "where are the labels? Pass --label COLUMN, or --lower COLUMN --upper COLUMN"
+NO_LABELS = (
+    "where are the labels? Pass --label COLUMN, --lower COLUMN --upper COLUMN, or --votes COLUMNS"
+)
 if TYPE_CHECKING:
     Learner = str
 else:
@@ -138,15 +141,59 @@ class TableOptions:
 
 @dataclass
 class LabelOptions:
-    """The columns of the labels."""
+    """The columns of the labels, and what kind of labels they hold."""
 
     lower: Annotated[str | None, typer.Option(help="Column of lower ends.")] = None
     upper: Annotated[str | None, typer.Option(help="Column of upper ends.")] = None
     label: Annotated[str | None, typer.Option(help="Column of exact labels.")] = None
+    ranges: Annotated[
+        bool,
+        typer.Option("--ranges", help="Labels are classes or ranges as text: 4 or 5, at least 3."),
+    ] = False
+    votes: Annotated[
+        str | None, typer.Option(help="Columns of votes, one for each rater: ann,bob,eve.")
+    ] = None
+    trim: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=0.5,
+            help="With --votes: share of the votes to leave out at each end; 0.5 is the median.",
+        ),
+    ] = None
 
-    def columns(self) -> tuple[str, ...]:
-        """Return one column, or those of the lower and the upper end; none without options."""
+    def labelling(self, loaded: LoadedModel | None = None) -> Labelling:
+        """Return which columns hold labels, and how; without options, as a model knows it.
+
+        A model knows nothing if it was not learned from a table.
+        """
+        from pril.tables.label_columns import Labelling
+
+        known = Labelling() if loaded is None else loaded.labels
+        names = self._columns()
+        if self.votes is not None:
+            trim = known.trim if self.trim is None else self.trim
+            return Labelling(names, trim or 0.0)
+        # What is not a range is a class, so a model that knows ranges finds them in any column.
+        is_text = self.ranges or bool(self.label and known.range_texts)
+        return Labelling(names, range_texts=is_text) if names else known
+
+    def _columns(self) -> tuple[str, ...]:
+        """Return the columns that were named; refuse options that contradict each other."""
         names = tuple(name for name in (self.label, self.lower, self.upper) if name)
+        if self.votes is not None:
+            if names or self.ranges:
+                other = "--ranges" if self.ranges else "--label, or --lower and --upper"
+                raise InputError(f"--votes names one column for each rater: leave out {other}")
+            raters = split_names(self.votes) or ()
+            for name in raters:
+                if raters.count(name) > 1:
+                    raise InputError(f"--votes {self.votes}: {name!r} is named twice")
+            return raters
+        if self.trim is not None:
+            raise InputError("--trim is for votes: pass --votes too")
+        if self.ranges and not self.label:
+            raise InputError("--ranges reads one column of texts: pass it by --label")
         if self.label and len(names) > 1:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
@@ -159,15 +206,15 @@ class LabelOptions:
             )
         return names
 
-    def columns_for(self, loaded: LoadedModel) -> tuple[str, ...]:
-        """Return the columns; without options, those that a model learned from."""
-        columns = self.columns() or loaded.labels
-        if not columns:
+    def labelling_for(self, loaded: LoadedModel) -> Labelling:
+        """Return which columns hold labels, and how; refuse a model that does not know it."""
+        labels = self.labelling(loaded)
+        if not labels.names:
             raise InputError(
-                f"{loaded.path} does not say which columns its labels were in: pass --label, or "
-                "--lower and --upper"
+                f"{loaded.path} does not say which columns its labels were in: pass --label, "
+                "--lower and --upper, or --votes"
             )
-        return columns
+        return labels
 
 
 @dataclass
@@ -212,7 +259,9 @@ class TaskOptions(LabelOptions):
         """Return the task that the options ask for."""
         from pril.tables.task import Task
 
-        given: dict[str, Any] = {**vars(self), "labels": self.columns(), **more}
+        labels = self.labelling()
+        given: dict[str, Any] = {**vars(self), "labels": labels.names, **more}
+        given |= {"trim": labels.trim, "range_texts": labels.range_texts}
         if given.get("epochs") is None:
             given.pop("epochs", None)
         if not given["labels"]:
@@ -227,6 +276,14 @@ class TaskOptions(LabelOptions):
             raise InputError("--no-answer is for brackets as text: pass --brackets too")
         if self.brackets and not self.label:
             raise InputError("--brackets reads one column of texts: pass it by --label")
+        if self.brackets and self.ranges:
+            raise InputError(
+                "--brackets is for texts with numbers, such as 20-50k, --ranges for texts with "
+                "classes, such as 4 or 5: choose one"
+            )
+        if self.edges and (self.ranges or self.votes):
+            option = "--votes" if self.votes else "--ranges"
+            raise InputError(f"--edges is for labels that are numbers: leave out {option}")
         given["parameters"] = _split_assignments(given["parameters"] or [])
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
@@ -258,6 +315,10 @@ class FitOptions(TaskOptions):
             help="What the guarantee covers: the true class, the whole label, or any part of it."
         ),
     ] = "exact"
+    by: Annotated[
+        Literal["class"] | None,
+        typer.Option(help="Let the guarantee hold for each class, not only for all rows together."),
+    ] = None
     seed: SeedOption = 0
 
 
@@ -439,6 +500,7 @@ def checkpoint_in(
     folder: Path | None, every: int, output: Path | None
 ) -> Iterator[Checkpoint | None]:
     """Yield the checkpoint in a folder, None without a folder; remove it when the work is done."""
+    from pril.io.model_files import CHECKPOINT
     from pril.tables.checkpoints import Checkpoint
 
     if folder is None:
@@ -446,7 +508,7 @@ def checkpoint_in(
         return
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--checkpoint {folder} is a file: pass a folder")
-    checkpoint = Checkpoint(folder / "checkpoint.pril", every)
+    checkpoint = Checkpoint(folder / CHECKPOINT, every)
     if output and resolved(output) == resolved(checkpoint.path):
         raise InputError(f"{output} is the checkpoint itself: write the model to another file")
     with checkpoint.held():

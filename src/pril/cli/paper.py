@@ -58,7 +58,7 @@ def reproduce(
     """
     from pril import experiments
 
-    with printer.progress() as progress:
+    with printer.progress("repetition") as progress:
 
         def start(total: int) -> Callable[[], None]:
             done = iter(range(1, total + 1))

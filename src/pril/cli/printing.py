@@ -70,13 +70,13 @@ class Printer:
         return sys.stderr.isatty() and not (self.quiet or self.json)
 
     @contextmanager
-    def progress(self) -> Iterator[Callable[..., None]]:
-        """Yield a function that shows how much of some work is done.
+    def progress(self, unit: str = "row") -> Iterator[Callable[..., None]]:
+        """Yield a function that shows how much of some work is done, in what it calls a unit.
 
         On a terminal that is a bar; elsewhere, for example in a log, a line every ten seconds.
         """
         if not sys.stderr.isatty():
-            yield (lambda *_: None) if self.quiet or self.json else _progress_lines()
+            yield (lambda *_: None) if self.quiet or self.json else _progress_lines(unit)
             return
         from rich.console import Console
         from rich.progress import MofNCompleteColumn, Progress, TextColumn
@@ -95,27 +95,28 @@ class Printer:
             yield update
 
 
-def _progress_lines() -> Callable[..., None]:
+def _progress_lines(unit: str) -> Callable[..., None]:
     """Return a function that prints a line every ten seconds.
 
-    It has rows, their share and rows a second; or, of something else, a number and a note.
+    It has units, their share and units a second; or, of something else, a number and a note.
     """
-    printed, last_name, rows = time.monotonic(), "", 0
+    printed, last_name, before = time.monotonic(), "", 0
 
     def update(name: str, done: int, total: int | None, note: str = "") -> None:
-        nonlocal printed, last_name, rows
-        rows, last_name = rows if name == last_name else 0, name
+        nonlocal printed, last_name, before
+        before, last_name = before if name == last_name else 0, name
         seconds = time.monotonic() - printed
         if seconds < PROGRESS_SECONDS:
             return
         share = f" ({done / total:.0%})" if total else ""
-        speed = (done - rows) / max(seconds, 1e-9)
+        speed = (done - before) / max(seconds, 1e-9)
+        pace = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
         said = (
             f"{done:,} of {total:,}, {note}"
             if note
-            else f"{count(done, 'row')}{share}, {speed:,.0f} rows/s"
+            else f"{count(done, unit)}{share}, {pace} {unit}s/s"
         )
         print(f"{name}: {said}", file=sys.stderr)
-        printed, rows = time.monotonic(), done
+        printed, before = time.monotonic(), done
 
     return update

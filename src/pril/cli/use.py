@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.errors import InputError, naming_file
-from pril.reporting.words import coarsening_of, count, evaluation_lines
+from pril.reporting.words import coarsening_of, count, evaluation_lines, rows_known
 
 if TYPE_CHECKING:
-    from pril.tables.model import LoadedModel
+    from pril.core.recent_errors import Window
+    from pril.tables.model import LoadedModel, Source
 
 
 def _load(model: Path) -> LoadedModel:
@@ -85,11 +89,12 @@ def evaluate(
     """
     loaded = _load(model)
     opened = table.open(csv, loaded)
-    columns = labels.columns_for(loaded)
+    labelling = labels.labelling_for(loaded)
     with printer.progress() as progress:
-        evaluation = loaded.evaluate(opened, columns, progress)
+        evaluation = loaded.evaluate(opened, labelling, progress)
     result = evaluation.to_dict(loaded.learner.order_)
-    printer.result(result, evaluation_lines(result))
+    known = loaded.learned_from(opened)
+    printer.result(result | _learned_from(known), [*evaluation_lines(result), *_caution(known)])
 
 
 def report(
@@ -98,6 +103,7 @@ def report(
     csv: opt.CsvOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
@@ -108,12 +114,23 @@ def report(
     """
     loaded = _load(model)
     opened = table.open(csv, loaded)
-    columns = labels.columns_for(loaded)
+    labelling = labels.labelling_for(loaded)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
+    known = loaded.learned_from(opened)
     with printer.progress() as progress:
-        result = loaded.report(opened, columns, output, progress)
-    lines = [*evaluation_lines(result), f"report {output}"]
-    printer.result({**result, "report": str(output)}, lines)
+        result = loaded.report(opened, labelling, output, progress, known, title)
+    lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
+    printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
+
+
+def _caution(known: Source | None) -> list[str]:
+    """Return what to say of a table that a model learned from; nothing of other tables."""
+    return [] if known is None else [f"note: {rows_known(known)}"]
+
+
+def _learned_from(known: Source | None) -> dict[str, Any]:
+    """Return the same as plain data: how many rows were learned."""
+    return {} if known is None else {"learned_rows": known.learned_rows}
 
 
 def show(
@@ -142,7 +159,8 @@ def show(
         "mistakes": getattr(learner, "n_mistakes_", None),
         "coarsening": _coarsening(learner),
         "versions": about.versions,
-        "notes": about.notes,
+        "notes": loaded.own_notes,
+        "user_notes": loaded.user_notes,
     }
     lines = _model_lines(loaded, weights[:top])
     if plot:
@@ -179,10 +197,12 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
     if loaded.intercept is not None and loaded.intercept.any():
         lines.append(f"intercept   {'  '.join(f'{part:.4g}' for part in loaded.intercept.ravel())}")
-    width = max((len(name) for name, _ in weights), default=0)
-    for k, (name, weight) in enumerate(weights):
-        numbers = " ".join(f"{part:>11.4g}" for part in weight.ravel())
-        lines.append(f"{'' if k else _weights_are(learner):<12}{name:<{width}}{numbers}")
+    named = _grouped(weights, loaded.word_columns)
+    width = max((len(name) for name, _ in named), default=0)
+    for k, (name, weight) in enumerate(named):
+        numbers = "" if weight is None else " ".join(f"{part:>11.4g}" for part in weight.ravel())
+        line = f"{'' if k else _weights_are(learner):<12}{name:<{width}}{numbers}"
+        lines.append(line.rstrip())
     if weights and learner.n_features_in_ > len(weights):
         lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
     if hasattr(learner, "dual_coef_"):
@@ -197,8 +217,27 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
     if (source := loaded.source).table is not None:
         where = f"{count(source.rows, 'row')} of {source.table}"
         lines.append(f"from        {where}, labels {', '.join(source.labels)}")
+    notes = [f"{name}: {json.dumps(value)}" for name, value in loaded.user_notes.items()]
+    lines += [f"{'' if k else 'notes':<12}{note}" for k, note in enumerate(notes)]
     written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
     return [*lines, f"written by  {written}"]
+
+
+def _grouped(
+    weights: list[tuple[str, Any]], words: dict[str, tuple[str, str]]
+) -> list[tuple[str, Any]]:
+    """Return weights, with those of words below the name of their column, which has none."""
+    groups: dict[tuple[bool, str], list[tuple[str, Any]]] = {}
+    for name, weight in weights:
+        column, word = words.get(name, (name, ""))
+        groups.setdefault((name in words, column), []).append((word, weight))
+    named: list[tuple[str, Any]] = []
+    for (is_worded, column), own in groups.items():
+        if is_worded:
+            named += [(column, None), *((f"  {word}", weight) for word, weight in own)]
+        else:
+            named += [(column, weight) for _, weight in own]
+    return named
 
 
 def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
@@ -262,11 +301,29 @@ def stream(
         ),
     ] = None,
     checkpoint: opt.CheckpointOption = None,
-    every: opt.EveryOption = 100_000,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rows between checkpoints, else 100,000; and labelled rows between lines on how "
+            "good the answers were.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(help="With --every: also append these lines to a file, as JSON."),
+    ] = None,
     half_life: Annotated[
         float | None, typer.Option(help="Number of rows after which what was learned counts half.")
     ] = None,
     key: Annotated[str | None, typer.Option("--id", help="Column to copy to the output.")] = None,
+    note: Annotated[
+        str | None,
+        typer.Option(
+            help="Column, such as an offset, whose last value is kept with the model and with "
+            "each checkpoint."
+        ),
+    ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
@@ -290,6 +347,7 @@ def stream(
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
+    from pril.core.recent_errors import ErrorWindows
     from pril.tables.checkpoints import hold, lock_of
     from pril.tables.codecs import StreamOptions
     from pril.tables.stream import LineStream
@@ -297,25 +355,30 @@ def stream(
 
     printer.stream = sys.stderr
     output = model if output is None and classes is not None else output
+    if note is not None and not (output or checkpoint):
+        raise InputError("--note keeps a value with the model: pass -o FILE or --checkpoint too")
     if output:
         opt.check_output(output, [], opt.MODEL, overwrite)
     with ExitStack() as stack:
-        saved = stack.enter_context(opt.checkpoint_in(checkpoint, every, output))
+        saved = stack.enter_context(opt.checkpoint_in(checkpoint, every or 100_000, output))
+        log = stack.enter_context(_metrics_file(metrics, every, model, output))
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
-        columns = labels.columns() or (loaded.labels if loaded.is_online else ())
+        labelling = labels.labelling(loaded if loaded.is_online else None)
         if half_life is not None:
             loaded.set_half_life(half_life)
         style, asked = csv.style(loaded), tuple(csv.given())
-        options = StreamOptions(key, proba, on_error == "skip", style, asked)
-        if columns:
+        options = StreamOptions(key, proba, on_error == "skip", style, asked, note)
+        if labelling.names:
             loaded.check_learns()
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
-        lines = LineStream(loaded, columns, options)
-        run = StreamRun(lines, sys.stdout.buffer, _LossTable(printer), saved)
+        lines = LineStream(loaded, labelling, options)
+        windows = None if every is None else ErrorWindows(every)
+        table = _LossTable(printer) if every is None else _WindowTable(printer, log)
+        run = StreamRun(lines, sys.stdout.buffer, table, saved, windows)
         try:
             done = run.run_into(output, sys.stdin.fileno(), format, half_life, again)
         except Stopped:
@@ -337,9 +400,9 @@ def _load_or_begin(
                 f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
                 "first"
             )
-        if not labels.columns():
+        if not (labelling := labels.labelling()).names:
             raise InputError(opt.NO_LABELS)
-        return blank_model(model, classes, labels.columns(), learner)
+        return blank_model(model, classes, labelling, learner)
     loaded = _load(model)
     known = tuple(map(str, loaded.learner.order_))
     if classes not in (None, known):
@@ -348,6 +411,50 @@ def _load_or_begin(
             "choose another name for a new model"
         )
     return loaded
+
+
+@contextmanager
+def _metrics_file(
+    path: Path | None, every: int | None, model: Path, output: Path | None
+) -> Iterator[TextIO | None]:
+    """Yield a file to append lines of JSON to; refuse one that holds something else."""
+    if path is None:
+        yield None
+        return
+    if every is None:
+        raise InputError("--metrics takes a line every so many labelled rows: pass --every too")
+    if opt.resolved(path) in (opt.resolved(model), output and opt.resolved(output)):
+        raise InputError(f"--metrics {path} is the model: choose another name")
+    opt.check_output(path, [], opt.TEXT_TABLE, overwrite=False)
+    with path.open("a+", encoding="utf-8") as file:
+        file.seek(0)
+        if file.read(1) not in ("", "{"):
+            raise InputError(f"{path} exists and does not hold lines of JSON: choose another name")
+        yield file
+
+
+class _WindowTable:
+    """Print how good the answers to the last rows were, a line for each window."""
+
+    def __init__(self, printer: Printer, file: TextIO | None) -> None:
+        self.printer = printer
+        self.file = file
+        self.has_header = False
+
+    def __call__(self, window: Window) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = {"time": now, **window.to_dict()}
+        if self.file:
+            with naming_file(self.file.name):
+                self.file.write(f"{json.dumps(entry)}\n")
+                self.file.flush()
+        if not self.has_header:
+            self.printer.note(f"{'mean error':>10}{'inside':>9}{'rows':>12}")
+        self.has_header = True
+        line = f"{window.mean_error:>10.4f}{window.share_inside:>9.1%}{window.rows:>12,}"
+        if window.alarms:
+            line += f"  the error has risen: noticed at row {window.alarms[0]:,}"
+        self.printer.note(line, entry)
 
 
 class _LossTable:

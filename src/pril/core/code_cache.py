@@ -44,6 +44,7 @@ MODULES = (
     "core.logistic",
     "core.loop",
     "learners.boosting.compiled",
+    "learners.boosting.shapley",
 )
 
 # Settings of numba, from the environment, by which it makes other code from the same source.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pril.core import loop, ranking
+from pril.core.logistic import log_probabilities
 from pril.core.memory import Layout, Memory, few_columns
 from pril.core.passes import Batch
 from pril.core.rows import frozen, n_rows, not_finite_error, read_rows
@@ -228,7 +230,80 @@ class LinearEngine(NamedTuple):
             raise self._not_finite(rows, int(bad))
         return Ratings(ranks, scores / unit, cut / unit)
 
+    def one_row(self, memory: Memory) -> LinearRow:
+        """Return what learns and rates one row at a time, in place."""
+        return LinearRow(self, memory)
+
     def _not_finite(
         self, rows: loop.Dense | loop.Csr, row: int | None, weights: Array | None = None
     ) -> ValueError:
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
+
+
+class LinearRow:
+    """Learns and rates one row, which is written into `cells`; the memory changes in place.
+
+    `rate` returns the rank of the row, -1 if it is refused. `learn` returns -1, or a number >= 0 if
+    the row is refused and nothing has changed.
+    """
+
+    absent = 0.0  # a feature that a dict lacks
+    codes: ClassVar[dict[int, dict[Any, int]]] = {}  # of categories: there are none
+
+    def __init__(self, engine: LinearEngine, memory: Memory) -> None:
+        n_scores, width, n_classes = memory.layout.sizes()
+        self.cells = np.zeros(width - 1)
+        self._engine, self._memory = engine, memory
+        self._importance = np.ones(1)
+        self._row = loop.OneRow(
+            rows=loop.Dense(frozen(self.cells[np.newaxis]), engine.constant),
+            label=np.empty((1, 2), dtype=np.int64),
+            importance=self._importance,
+            kept=np.empty_like(memory.numbers),
+        )
+        self._rating = loop.Rating(
+            w=np.empty((n_scores, width)),
+            cut=np.empty(n_classes + 1),
+            scores=np.empty(n_scores),
+            unit=np.array([1.0, -1.0]),
+        )
+        given = (engine.rule, engine.geometry, memory.arrays, self._rating, self._row.rows)
+        self.rate: Callable[[], int] = partial(loop.entry_point(loop.rate_row, *given), *given)
+        self.learn = self._compiled(engine.growth)
+        self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
+        self.inspect: Callable[[], None] | None = None  # for learners that look at features
+        if engine.bounded:
+            self.inspect = partial(engine.inspect_rows, loop.Dense(self.cells[np.newaxis], 0.0))
+
+    def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
+        engine, memory = self._engine, self._memory
+        desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
+        given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._row)
+        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
+
+    def learn_weighted(self, lo: int, hi: int, weight: float) -> int:
+        """Learn the row with a weight."""
+        if weight == 1.0:
+            return self.learn(lo, hi)
+        if self._learn_weighted is None:
+            self._learn_weighted = self._compiled(self._engine.growth or 1.0)
+        self._importance[0] = weight
+        try:
+            return self._learn_weighted(lo, hi)
+        finally:
+            self._importance[0] = 1.0
+
+    def score(self) -> float:
+        """Return the score of the row that was rated last."""
+        return float(self._rating.scores[0] / self._rating.unit[0])
+
+    def chances(self) -> Array:
+        """Return the probabilities of the classes for the row that was rated last."""
+        logs = log_probabilities(self._rating.scores[np.newaxis], self._rating.cut)
+        chances: Array = np.exp(logs[0])
+        return chances
+
+    def refusal(self, weight: float = 1.0) -> ValueError:
+        """Return the error for a row that was refused."""
+        engine, rows = self._engine, loop.Dense(self.cells[np.newaxis], 0.0)
+        return not_finite_error(rows, engine.name, engine.feature_names, 0, np.array([weight]))

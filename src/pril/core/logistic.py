@@ -10,8 +10,8 @@ which is written here in three ways, for all learners. Files for ONNX have the s
 - `sides` and `between`, compiled: one exponential for each threshold, none that overflows.
 - ``sigma(cut[y + 1] - f) sigma(f - cut[y]) (1 - exp(cut[y] - cut[y + 1]))``, in NumPy: a product,
   so that logarithms are exact in the tails too.
-- `odds_of` and `write_chances`, compiled: one exponential for each row, for boosting. A probability
-  is a difference, with an absolute error of some 1e-16.
+- `odds_of`, `exp_of` and `write_chances`, compiled: one exponential for each row, for boosting. A
+  probability is a difference, with an absolute error of some 1e-16.
 """
 
 from __future__ import annotations
@@ -57,14 +57,23 @@ def at_most(scores: Array, thresholds: Array) -> Array:
     return chances
 
 
-def log_probabilities(scores: Array, cut: Array) -> Array:
-    """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each."""
-    below, above = cut[..., :-1], cut[..., 1:]
-    low, high = below - scores, above - scores
-    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-        width = np.log(-np.expm1(below - above))
-    logs: Array = log_expit(high) + log_expit(-low) + width
+def log_probabilities(scores: Array, cut: Array, widths: Array | None = None) -> Array:
+    """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
+
+    `widths` is what `log_widths` returns for the thresholds, if it is known.
+    """
+    low, high = cut[..., :-1] - scores, cut[..., 1:] - scores
+    if widths is None:
+        widths = log_widths(cut)
+    logs: Array = log_expit(high) + log_expit(-low) + widths
     return logs
+
+
+def log_widths(cut: Array) -> Array:
+    """Return the part of log P(y) that depends on the thresholds alone."""
+    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
+        widths: Array = np.log(-np.expm1(cut[..., :-1] - cut[..., 1:]))
+    return widths
 
 
 # --- One exponential a row, compiled ---
@@ -81,10 +90,15 @@ def odds_of(theta: Array) -> Array:
     return odds
 
 
+def exp_of(scores: Array) -> Array:
+    """Return E of scores. NumPy computes many exponentials ten times faster than one by one."""
+    e: Array = np.clip(scores, -FARTHEST, FARTHEST, dtype=np.float64)
+    return np.exp(e, out=e)
+
+
 @as_numpy
-def write_chances(score, odds, lo, hi, below, p):
+def write_chances(e, odds, lo, hi, below, p):
     """Write P(y < k) for k in lo..hi+1 to below, and P(y) for y in lo..hi to p."""
-    e = exp(min(max(score, -FARTHEST), FARTHEST))
     below[lo] = 1.0 / (1.0 + e * odds[lo])
     for y in range(lo, hi + 1):
         below[y + 1] = 1.0 / (1.0 + e * odds[y + 1])

@@ -6,6 +6,7 @@ import copy
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import isnan, nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,16 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, loop, ranking
 from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
-from pril.core.logistic import log_probabilities
+from pril.core.label_values import is_missing
 from pril.core.parts import Parts
-from pril.core.rows import TIMES, frozen, not_finite_error
+from pril.core.rows import TIMES
 from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pril.core.learner import OnlineClassifier
-    from pril.core.linear_engine import LinearEngine
 
     Array = NDArray[Any]
 
@@ -47,13 +45,14 @@ class RowStream:
     """A model that learns and predicts one row at a time; its `stream` returns it.
 
     A row is a dict, a sequence or a 1-D array of features. The model is up to date after every row,
-    and equal to what `partial_fit` would have learned, bit for bit. A call that is refused leaves
-    the model as it was.
+    and equal to what `partial_fit` would have learned, bit for bit; predictions are equal to those
+    of a table. A call that is refused leaves the model as it was.
 
     Parameters
     ----------
     model : estimator
-        A linear learner, fitted or not, or a fitted pipeline that ends in one.
+        A linear learner, fitted or not, a fitted `OrderedBoosting`, which predicts only, or a
+        fitted pipeline that ends in one of them.
     unknown : {"error", "ignore"}, default="error"
         What to do with features that a fitted model does not know.
     encode : callable, default=None
@@ -68,6 +67,9 @@ class RowStream:
 
     # Each method has a fast path: the model is unchanged, the row has the same features as the last
     # one, the label was read before. In any other case it starts over and checks everything.
+    #
+    # The engine's `one_row` works on one row, which is written into its `cells`. It says what
+    # stands for a feature that is not there, and which codes stand for categories.
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class RowStream:
         self.unknown = unknown
         self._encode = encode
         parts = Parts.of(model)
-        self._learner: OnlineClassifier = parts.learner
+        self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
         self._shared = aside(self._learner)  # its lock is held by the thread that uses the learner
         self.grows = not learning.has_learned(self._learner)  # a dict may bring new features
@@ -92,12 +94,14 @@ class RowStream:
         model = self._learner
         model.check_parameters()
         self._memory: Any = None
-        self._engine: LinearEngine = model.engine
+        self._engine: Any = model.engine
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # features of a row on the fast path; -1: none yet
+        self._absent = 0.0  # what stands for a feature that is not there
+        self._codes: dict[int, dict[Any, int]] = {}  # of the categories of some features
         self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
         if learning.has_learned(model):
-            self._classes = learning.agreed_classes(model, ranking.read([]), None)
+            self._classes = model.order_
             self._use(model.memory_)
         elif model.classes is not None:
             self._classes = ranking.check_classes(model.classes)
@@ -107,48 +111,41 @@ class RowStream:
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
         self._answers = self._classes.tolist()
-        # A fitted model with balanced weights predicts; only `learn_one` refuses them.
-        self._is_balanced = learning.has_learned(model) and isinstance(model.class_weight, str)
-        self._class_weights = None
-        if not self._is_balanced:
-            self._class_weights = learning.weights_of_classes(model, self._classes, None)
+        if self._is_online:
+            learning.agreed_classes(model, ranking.read([]), None)
+            # A fitted model with balanced weights predicts; only `learn_one` refuses them.
+            self._class_weights = None
+            if not (learning.has_learned(model) and isinstance(model.class_weight, str)):
+                self._class_weights = learning.weights_of_classes(model, self._classes, None)
+
+    @property
+    def _is_online(self) -> bool:
+        return hasattr(self._learner, "partial_fit")
 
     def _use(self, memory: Any) -> None:
-        """Learn in place, in this memory of the model."""
-        n_scores, width, n_classes = memory.layout.sizes()
+        """Work in place, in this memory of the model."""
         names = getattr(self._learner, "feature_names_in_", None)
-        engine = self._engine = self._engine._replace(feature_names=names)
-        self._memory = memory
-        self._row, self._shape, self._width = np.zeros(width - 1), (width - 1,), width - 1
-        self._importance = np.ones(1)
-        self._one_row = loop.OneRow(
-            rows=loop.Dense(frozen(self._row[np.newaxis]), engine.constant),
-            label=np.empty((1, 2), dtype=np.int64),
-            importance=self._importance,
-            kept=np.empty_like(memory.numbers),
-        )
-        self._rating = loop.Rating(
-            w=np.empty((n_scores, width)),
-            cut=np.empty(n_classes + 1),
-            scores=np.empty(n_scores),
-            unit=np.array([1.0, -1.0]),
-        )
-        self._learn = self._compiled(engine.growth)
-        self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
-        given = (engine.rule, engine.geometry, memory.arrays, self._rating, self._one_row.rows)
-        self._rate = partial(loop.entry_point(loop.rate_row, *given), *given)
-        self._pack = partial(struct.Struct(f"{width - 1}d").pack_into, self._row.data.cast("B"), 0)
-        self._inspect: Callable[[], None] | None = None  # for learners that look at features
-        if engine.bounded:
-            self._inspect = partial(engine.inspect_rows, loop.Dense(self._row[np.newaxis], 0.0))
         self._names = None if names is None else dict.fromkeys(names.tolist())
         self._values = values_getter([] if names is None else names.tolist())
+        self._engine = self._engine._replace(feature_names=names)
+        self._memory, one = memory, self._engine.one_row(memory)
+        self._one, self._row, self._rate = one, one.cells, one.rate
+        self._absent, self._codes = one.absent, one.codes
+        self._width = len(one.cells)
+        self._shape = None if one.codes else one.cells.shape  # of an array on the fast path
+        write = struct.Struct(f"{self._width}d").pack_into
+        self._pack: Callable[..., None] = partial(write, one.cells.data.cast("B"), 0)
+        if one.codes:
+            self._pack = partial(self._pack_coded, self._pack)
+        if self._is_online:
+            self._learn, self._inspect = one.learn, one.inspect
 
-    def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        engine, memory = self._engine, self._memory
-        desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
-        given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._one_row)
-        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
+    def _pack_coded(self, pack: Callable[..., None], *values: Any) -> None:
+        """Write a row, the categories as their codes."""
+        cells = list(values)
+        for k, codes in self._codes.items():
+            cells[k] = codes.get(cells[k], nan)
+        pack(*cells)
 
     def __copy__(self) -> RowStream:
         return copy.deepcopy(self)  # a copy learns alone
@@ -180,8 +177,7 @@ class RowStream:
         lock.acquire()  # `with` takes 70 ns longer
         try:
             if self._encode is not None:
-                if self._is_frozen:
-                    raise InputError("the model holds a FrozenEstimator, which does not learn")
+                self._check_learns()
                 x = self._encode(x)
             try:
                 lo, hi = self._intervals[y]
@@ -199,15 +195,25 @@ class RowStream:
                 self._learn_any(x, y, sample_weight)
             else:
                 if self._learn(lo, hi) >= 0:
-                    raise self._not_finite()
+                    raise self._one.refusal()
         finally:
             lock.release()
 
+    def _check_learns(self) -> None:
+        if self._is_frozen:
+            raise InputError("the model holds a FrozenEstimator, which does not learn")
+        if not self._is_online:
+            name = type(self._learner).__name__
+            raise InputTypeError(
+                f"{name} learns all rows at once, in fit, and its stream only predicts: to learn "
+                "row by row use OrderedLogit"
+            )
+        learning.refuse_balanced(self._learner)
+
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Learn from any row: check everything."""
+        self._check_learns()
         self._follow_model()
-        if self._is_balanced:
-            learning.refuse_balanced(self._learner)
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
         lo, hi = self._read_label(None if weight == 0.0 else y)
@@ -219,15 +225,8 @@ class RowStream:
             if self._memory is None or len(row) > self._width:
                 self._make_room(len(row), names)
             self._row[:] = row
-            learn = self._learn
-            if weight != 1.0:
-                if self._learn_weighted is None:
-                    self._learn_weighted = self._compiled(self._engine.growth or 1.0)
-                learn, self._importance[0] = self._learn_weighted, weight
-            failed = learn(lo, hi) >= 0
-            self._importance[0] = 1.0
-            if failed:
-                raise self._not_finite(row, weight)
+            if self._one.learn_weighted(lo, hi, weight) >= 0:
+                raise self._one.refusal(weight)
 
     def _make_room(self, n_features: int, names: list[str] | None) -> None:
         """Make the learner this wide."""
@@ -303,11 +302,12 @@ class RowStream:
                 raise KeyError
         except NOT_FAST:
             self._follow_model()
-            check_is_fitted(self._learner)
+            if self._memory is None:
+                check_is_fitted(self._learner)
             self._row[:] = self._read_row(x, learning=False)[0]
         rank: int = self._rate()
         if rank < 0:
-            raise self._not_finite()
+            raise self._one.refusal()
         return rank
 
     # --- What both need ---
@@ -321,7 +321,7 @@ class RowStream:
         """Return the features of a row, and their names if a dict has given them."""
         if isinstance(x, Mapping):
             names = self._known_names(x, learning)
-            return self._numbers([x.get(name, 0.0) for name in names], names), names
+            return self._numbers([x.get(name, self._absent) for name in names], names), names
         values: Any = x
         if isinstance(x, ndarray):
             values = list(x) if x.dtype.kind in "mM" else x.tolist()  # dates as dates
@@ -363,17 +363,22 @@ class RowStream:
             try:
                 if type(value) in TIMES:  # some of these types convert to float
                     raise TypeError
-                NUMBER.pack_into(row.data, 8 * i, value)
+                NUMBER.pack_into(row.data, 8 * i, self._number(i, value))
             except (struct.error, TypeError, ValueError, OverflowError):
                 name = i if names is None else repr(names[i])
-                raise InputError(f"x, feature {name}: {shown(value)} is not a number") from None
+                kind = "category" if i in self._codes else "number"
+                raise InputError(f"x, feature {name}: {shown(value)} is not a {kind}") from None
         return row
 
-    def _not_finite(self, row: Array | None = None, weight: float = 1.0) -> ValueError:
-        row = self._row if row is None else row
-        rows = loop.Dense(row[np.newaxis], 0.0)
-        engine = self._engine
-        return not_finite_error(rows, engine.name, engine.feature_names, 0, np.array([weight]))
+    def _number(self, i: int, value: Any) -> Any:
+        """Return a value of feature i, a category as its code."""
+        if i in self._codes:
+            return self._codes[i].get(value, nan)
+        return nan if isnan(self._absent) and is_missing(value) else value
+
+    def metrics(self) -> dict[str, Any]:
+        """Return how good the last predictions were; a stream must be asked to keep that."""
+        raise InputError("this stream keeps no metrics: begin it with stream(metrics=1000)")
 
     # --- What some learners have ---
 
@@ -393,7 +398,7 @@ class RowStream:
         """
         with self._shared.lock:
             self._rank(x)
-            return float(self._rating.scores[0] / self._rating.unit[0])
+            return self._one.score()  # type: ignore[no-any-return]
 
     @available_if(lambda self: hasattr(self._learner, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
@@ -411,8 +416,7 @@ class RowStream:
         """
         with self._shared.lock:
             self._rank(x)
-            logs = log_probabilities(self._rating.scores[np.newaxis], self._rating.cut)
-            return dict(zip(self._answers, np.exp(logs[0]).tolist(), strict=True))
+            return dict(zip(self._answers, self._one.chances().tolist(), strict=True))
 
 
 def _resumed(model: Any, unknown: Any, encode: Any, grows: bool) -> RowStream:

@@ -83,6 +83,11 @@ class Parts(NamedTuple):
             intercept = intercept + shared
         return coef, intercept
 
+    def fit_parameter(self, name: str) -> str:
+        """Return what a parameter of the learner's `fit` is called in `fit` of the model."""
+        steps = [part.steps[-1][0] for part in self.wrappers if _steps_of(part)]
+        return "__".join([*steps, name])
+
     def transform(self, X: Any) -> Any:
         """Return the features of rows, as the learner takes them."""
         return self.pipeline.transform(X) if self.steps else X

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pril.core import ranking
+from pril.errors import RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+    Ranks = NDArray[np.int64]
 
 # Words and signs between the two classes of a range, and beside the one class of an open range.
 BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
@@ -28,6 +33,7 @@ class Scale:
     """The classes, looked up by how people write them."""
 
     def __init__(self, classes: Array) -> None:
+        self.classes = classes
         self.are_numbers = classes.dtype.kind in "biuf"
         names = [ranking.plain(name) for name in classes]
         self.fold = len({str(name).casefold() for name in names}) == len(names)
@@ -46,6 +52,25 @@ class Scale:
     def rank(self, text: str) -> int | None:
         """Return the rank of the class that a text names, None if it names none."""
         return self.ranks.get(self.key(text))
+
+    def intervals(self, texts: Iterable[str]) -> Ranks:
+        """Return the lowest and the highest rank that each text means; refuse other texts.
+
+        Empty text means no label.
+        """
+        read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
+        found = []
+        for t, text in enumerate(texts):
+            text = " ".join(text.split())
+            if text not in read:
+                interval = self.interval(text)
+                if interval is None:
+                    known = ranking.named(self.classes)
+                    reason = f"{shown(text)} is neither one of the classes {known}"
+                    raise RowError("y", t, f"{reason} nor a range of them")
+                read[text] = interval
+            found.append(read[text])
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
 
     def interval(self, text: str) -> tuple[int, int] | None:
         """Return the lowest and the highest rank that a text means; None if it means nothing."""

@@ -1,8 +1,8 @@
 """Models in files, without pickle."""
 
-from pril.io.model_files import load, save, trusted_types
+from pril.io.model_files import load, load_notes, save, trusted_types
 
-__all__ = ["load", "save", "trusted_types"]
+__all__ = ["load", "load_notes", "save", "trusted_types"]
 
 
 def __dir__() -> list[str]:

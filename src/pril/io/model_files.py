@@ -19,6 +19,7 @@ from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug
 from pril.io import archive
 from pril.io.content import ContentReader, ContentWriter
 from pril.io.header import Header, from_json, to_json
+from pril.io.notes import USER, check_notes
 from pril.io.replacing import remove_leftovers as remove_leftovers
 from pril.io.replacing import replace_file as replace_file
 
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 
     from pril.io.header import Kind
 
-__all__ = ["load", "save", "trusted_types"]
+__all__ = ["load", "load_notes", "save", "trusted_types"]
 
 FORMAT = 3
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 HEADER, FOREIGN = "pril.json", "foreign.skops"
+CHECKPOINT = "checkpoint.pril"  # the file of a checkpoint, in its folder
 
 
 class About(NamedTuple):
@@ -47,7 +49,7 @@ class About(NamedTuple):
     notes: dict[str, Any]
 
 
-def save(model: Any, path: str | PathLike[str]) -> None:
+def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
     """Write a fitted model to a file.
 
     The file appears whole or not at all: a failure leaves an older file of that name as it was.
@@ -62,10 +64,15 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         :class:`~sklearn.model_selection.GridSearchCV`.
     path : str or path-like
         Where to write.
+    notes : dict, default=None
+        A small JSON object to keep with the model: for example, up to which offset of a queue it
+        has learned. Model and notes are written in one step. At most 64 kB; values are strings,
+        finite numbers, booleans, None, lists and dicts.
 
     See Also
     --------
-    load : Read the file.
+    load : Read the model.
+    load_notes : Read the notes.
 
     Notes
     -----
@@ -84,7 +91,66 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     >>> again.predict([[-2.0], [2.0]])
     array([1, 3])
     """
-    write(model, path, kind="model")
+    kept = None if notes is None else {USER: check_notes(notes)}
+    write(model, path, kind="model", notes=kept)
+
+
+def load_notes(
+    path: str | PathLike[str], *, checkpoint: str | PathLike[str] | None = None
+) -> dict[str, Any]:
+    """Read the notes that were saved with a model.
+
+    The model itself is not built.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that `save` or the command wrote.
+    checkpoint : str or path-like, default=None
+        The folder in which the command `pril stream` keeps checkpoints of this model. If it holds a
+        checkpoint, because a run was killed, return the notes of that: the same command goes on
+        from there.
+
+    Returns
+    -------
+    notes : dict
+        The notes; empty if there are none.
+
+    See Also
+    --------
+    save : Write a model with notes.
+
+    Examples
+    --------
+    >>> import pril, tempfile
+    >>> from pathlib import Path
+    >>> model = pril.PRIL(random_state=0).fit([[-1.0], [0.0], [1.0]], [1, 2, 3])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rating.pril"
+    ...     pril.save(model, path, notes={"offset": 17, "source": "reviews"})
+    ...     pril.load_notes(path)
+    {'offset': 17, 'source': 'reviews'}
+    """
+    from pathlib import Path
+
+    folder = None if checkpoint is None else Path(checkpoint)
+    saved = None if folder is None else folder / CHECKPOINT
+    if saved is None or not saved.exists():
+        return user_notes(_read_header(path).notes, path)
+    begun = _read_header(saved).notes
+    origin = {name: note for name, note in begun.items() if name != USER}
+    if Path(path).exists():
+        own = _read_header(path).notes
+        finished = own.get("finished")
+        if isinstance(finished, dict) and finished.get("origin") == origin:
+            return user_notes(own, path)  # killed when it had replaced the model
+    return user_notes(begun, saved)
+
+
+def user_notes(notes: dict[str, Any], path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the notes of the user among those of a file."""
+    with _as_damage(path):
+        return dict(check_notes(notes.get(USER, {})))
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -187,6 +253,32 @@ def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -
 
 def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
     """Return what `write` wrote, and what the file says of itself."""
+    members = _read_members(path)
+    try:
+        with _as_damage(path):
+            header, content, n_foreign = _check(members)
+    except UnknownTypes as error:
+        raise InputError(f"{path} holds {error}, which pril does not load") from None
+    if header.kind != kind:
+        raise InputError(f"{path} is a {header.kind}, not a {kind}")
+    with _as_damage(path):
+        if n_foreign:
+            foreign = _with_skops().unpack(members[FOREIGN], n_foreign)
+            content = ContentReader(_arrays(members), foreign).content(header.content)
+        if kind == "model":
+            _check_fitted(content)
+    return content, _about(content, header)
+
+
+def _read_header(path: str | PathLike[str]) -> Header:
+    """Return what a file says of itself; its content is not looked at."""
+    members = _read_members(path)
+    with _as_damage(path):
+        return from_json(members[HEADER])
+
+
+def _read_members(path: str | PathLike[str]) -> dict[str, bytes]:
+    """Return the members of a file, if its checksum is right and its format is known."""
     with _as_damage(path, ValueError):
         data = archive.read_sealed(path)
     with _as_damage(path):
@@ -204,20 +296,7 @@ def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
             f"{path} has format {number}, from before the first release, and this pril reads "
             f"format {FORMAT}: learn the model again"
         )
-    try:
-        with _as_damage(path):
-            header, content, n_foreign = _check(members)
-    except UnknownTypes as error:
-        raise InputError(f"{path} holds {error}, which pril does not load") from None
-    if header.kind != kind:
-        raise InputError(f"{path} is a {header.kind}, not a {kind}")
-    with _as_damage(path):
-        if n_foreign:
-            foreign = _with_skops().unpack(members[FOREIGN], n_foreign)
-            content = ContentReader(_arrays(members), foreign).content(header.content)
-        if kind == "model":
-            _check_fitted(content)
-    return content, _about(content, header)
+    return members
 
 
 class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on who asks

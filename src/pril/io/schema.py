@@ -74,6 +74,7 @@ class Numbers(Struct, frozen=True):
     low: float = -math.inf
     finite: bool = True
     any_order: bool = False
+    missing: bool = False  # whether NaN may stand for a missing value
 
     def check(self, value: Any, at: str, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray):
@@ -86,7 +87,11 @@ class Numbers(Struct, frozen=True):
             raise InputError(f"{at} must be {self.dtypes} of shape {expected}, {found}")
         if not (self.any_order or value.flags.c_contiguous):
             raise InputError(f"{at} must be in C order")
-        if np.isnan(value).any() or (self.finite and not np.isfinite(value).all()):
+        is_missing = np.isnan(value)
+        known = value[~is_missing] if self.missing else value
+        if (is_missing.any() and not self.missing) or (
+            self.finite and not np.isfinite(known).all()
+        ):
             raise InputError(f"{at} must be finite")
         if (value < self.low).any():
             raise InputError(f"{at} must be at least {self.low}")
@@ -133,6 +138,16 @@ class LabelArray(Struct, frozen=True):
             raise wrong(at, "different labels", found)
         if (size := sizes.setdefault(self.of, len(found))) != len(found):
             raise wrong(at, f"{size} labels", found)
+
+
+class PerGroup(Struct, frozen=True):
+    """An array with an entry for each group, or one value if there are no groups."""
+
+    array: Numbers
+    value: Any
+
+    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+        check_kind(self.array if "groups" in sizes else self.value, value, at, sizes)
 
 
 class Step:
@@ -231,6 +246,17 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
     return build(type(estimator), parameters)
 
 
+def _check_ranges(ranges: Any, at: str) -> None:
+    if not hasattr(ranges, "margin_"):
+        return
+    groups: Any = getattr(ranges, "groups_", None)
+    if (groups is None) != (ranges.by is None):
+        raise InputError(f"{at}.groups must be there if ranges are by a class or a column")
+    is_same = ranges.by != "class" or np.array_equal(groups, ranges.order_)
+    if not is_same:
+        raise InputError(f"{at}.groups must be the classes, lowest first")
+
+
 FOREST = {
     "mean": Numbers("features"),
     "slope": Numbers("features"),
@@ -256,6 +282,7 @@ COARSENING = {
 
 
 def _check_boosting(learner: Any, at: str) -> None:
+    from pril.learners.boosting.contributions import check_background
     from pril.learners.boosting.trees import check_forest
 
     cut, n_features = learner.thresholds_, learner.n_features_in_
@@ -269,6 +296,7 @@ def _check_boosting(learner: Any, at: str) -> None:
     if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
         raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(learner.memory_.forest, learner.categories_)
+    check_background(learner.memory_.background, learner.categories_)
 
 
 def _learner(name: str, module: str, learned: Any = LEARNED, check: Any = _check_learner) -> Type:
@@ -342,6 +370,7 @@ TYPES = {
                     "chances": Numbers("ranges classes", low=0),
                     "coarsening": COARSENING,
                     "forest": FOREST,
+                    "background": Numbers("background features", missing=True),
                 },
             },
             _check_boosting,
@@ -393,7 +422,13 @@ TYPES = {
         Type(
             "PredictionRanges",
             "pril.ranges",
-            {"estimator_": Step(), "margin_": Annotated[float, Meta(ge=0)], "n_calibration_": Size},
+            {
+                "estimator_": Step(),
+                "groups_": LabelArray("groups"),
+                "margin_": PerGroup(Numbers("groups", low=0), Annotated[float, Meta(ge=0)]),
+                "n_calibration_": PerGroup(Numbers("groups", dtypes="int64", low=1), Size),
+            },
+            check=_check_ranges,
         ),
         Type(
             "Pipeline",  # of scikit-learn, or ours

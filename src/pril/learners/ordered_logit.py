@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import loop
-from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
+from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class, read_weights
 from pril.core.coarsening import MOST_STEPS, OFFSETS, Coarsening, Table
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
@@ -229,13 +229,15 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
                 table[low, high] = tuple(shares.tolist())
         return table
 
-    def marginal_effects(self, X: Any) -> Array:
+    def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row in the mean.
 
         Returns
         -------
@@ -255,7 +257,11 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         array([[-0.12, -0.02,  0.14]])
         """
         below = at_most(self.latent(X)[:, np.newaxis], self.thresholds_)
-        slopes = np.mean(below * (1.0 - below), axis=0)  # of the chance to be above each threshold
+        weights = None if sample_weight is None else read_weights(sample_weight, len(below))
+        if weights is not None and not weights.any():
+            raise InputError("sample_weight is zero for every row: there is nothing to average")
+        # The slope of the chance to be above each threshold.
+        slopes = np.average(below * (1.0 - below), axis=0, weights=weights)
         per_score = -np.diff(slopes, prepend=0.0, append=0.0)
         return by_class(self.order_, np.outer(self.coef_, per_score))
 

@@ -24,13 +24,14 @@ MOST_NUMBERS = 12  # with more columns, cells have no numbers
 DARK = 0.715  # on cells with a larger share, white is easier to read than black
 
 
-def own_axes(ax: Axes | None) -> Axes:
-    """Return the axes given, or new ones."""
+def own_axes(ax: Axes | None, lines: int = 0) -> Axes:
+    """Return the axes given, or new ones, with room for some lines of text beside them."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
-    return plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
+    size = 8, max(4.5, 1.2 + 0.28 * lines)  # inches
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def short_text(name: Any) -> str:
@@ -57,6 +58,18 @@ def draw_cells(ax: Axes, shares: Any, texts: Any) -> None:
         for (i, j), share in np.ndenumerate(shares):
             color = "white" if share > DARK else "black"
             ax.text(j, i, str(texts[i][j]), ha="center", va="center", color=color)
+
+
+def draw_bands(ax: Axes, thresholds: Any, classes: Any, points: Any) -> None:
+    """Shade the score ranges of the classes, and name them; all points are inside the axes."""
+    ends = np.concatenate([thresholds, points])
+    margin = 0.15 * (ends.max() - ends.min() or 1.0)
+    edges = np.concatenate([[ends.min() - margin], thresholds, [ends.max() + margin]])
+    for k in range(len(classes)):
+        shade = 0.04 + 0.08 * (k % 2)
+        ax.axvspan(edges[k], edges[k + 1], color="black", alpha=shade, linewidth=0)
+    name_bands(ax, [short_text(name) for name in classes], edges)
+    ax.set_xlim(edges[0], edges[-1])
 
 
 def name_bands(ax: Axes, names: list[str], ends: Any) -> None:

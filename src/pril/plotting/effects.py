@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pril.errors import InputError
+from pril.evaluate import BootstrapResult
 from pril.plotting.drawing import INSIDE, own_axes, short_text
 
 if TYPE_CHECKING:
@@ -14,16 +15,24 @@ if TYPE_CHECKING:
 
 
 def plot_bootstrap(
-    table: Any, *, term: Literal["weight", "threshold", "effect"] = "weight", ax: Axes | None = None
+    result: Any,
+    *,
+    term: Literal["weight", "threshold", "effect"] = "weight",
+    per: Literal["unit", "sd"] = "unit",
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot bootstrap estimates with their confidence intervals.
 
     Parameters
     ----------
-    table : DataFrame
-        What `pril.evaluate.bootstrap` returned. Select some of its rows to draw only those.
+    result : BootstrapResult or DataFrame
+        What `pril.evaluate.bootstrap` returned, or some rows of its ``to_frame()``, to draw only
+        those.
     term : {"weight", "threshold", "effect"}, default="weight"
         What to draw. Effects are grouped by feature, with one colour for each class.
+    per : {"unit", "sd"}, default="unit"
+        Whether weights and effects are per unit of their feature, or per standard deviation, so
+        that those of different features can be compared.
     ax : matplotlib Axes, default=None
         Where to draw. None makes a new figure.
 
@@ -39,13 +48,19 @@ def plot_bootstrap(
     >>> from pril.evaluate import bootstrap
     >>> from pril.plotting import plot_bootstrap
     >>> X, y = make_synthetic(100, random_state=0)
-    >>> table = bootstrap(OrderedLogit(random_state=0), X, y, n=10, random_state=0)
-    >>> plot_bootstrap(table).get_xlabel()
-    'weight'
+    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n=10, random_state=0)
+    >>> plot_bootstrap(result).get_xlabel()
+    'weight per unit'
     """
+    if per not in ("unit", "sd"):
+        raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
+    table = result.to_frame() if isinstance(result, BootstrapResult) else result
     rows = table[table["term"] == term]
     if rows.empty:
-        raise InputError(f"table has no rows with the term {term!r}")
+        raise InputError(f"result has no rows with the term {term!r}")
+    if per == "sd" and term != "threshold":
+        numbers = ["estimate", "lower", "upper"]
+        rows = rows.assign(**{name: rows[name] * rows["sd"] for name in numbers})
     ax = own_axes(ax)
     groups = rows["class" if term == "threshold" else "feature"].map(short_text)
     names = list(dict.fromkeys(groups))
@@ -69,7 +84,9 @@ def plot_bootstrap(
     ax.invert_yaxis()
     if term != "threshold":
         ax.axvline(0.0, color="black", linewidth=0.8)
-    ax.set_xlabel("change of the probability per unit" if term == "effect" else term)
+    unit = "unit" if per == "unit" else "standard deviation"
+    drawn = {"weight": f"weight per {unit}", "effect": f"change of the probability per {unit}"}
+    ax.set_xlabel(drawn.get(term, term))
     if term == "effect":
         ax.legend(title="class", fontsize=8)
     return ax

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pril.core import ranking
 from pril.errors import InputTypeError
-from pril.metrics import Reliability, mean_difference, order_of, reliability_curves
+from pril.metrics import Reliability, calibration_error, order_of, reliability_curves
 from pril.plotting.drawing import own_axes, short_text
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class ReliabilityDisplay:
     """Observed shares against predicted probabilities, one curve for each class except the last.
 
-    For each class, rows are put into ten bins by their probability of being in that class or a
-    lower one. Each point is a bin: its mean probability, and the share of its rows that are in
-    that class or a lower one, with a 95 % interval. The closer the points are to the diagonal, the
-    better.
+    For each class, rows are put into bins by their probability of being in that class or a lower
+    one: ten bins or, with fewer than 250 rows, so many that a bin has 25 rows on average. Each
+    point is a bin: its mean probability, and the share of its rows that are in that class or a
+    lower one. The vertical line is the 95 % interval of that share (Wilson's): the fewer rows a bin
+    has, the longer it is. If it crosses the diagonal, the rows do not contradict the probability.
 
     Parameters
     ----------
@@ -137,10 +138,11 @@ class ReliabilityDisplay:
         display : ReliabilityDisplay
             The display, drawn.
         """
-        curves = reliability_curves(y, y_proba, classes, sample_weight)
+        curves = reliability_curves(y, y_proba, classes, sample_weight, fewer_bins=True)
+        error = calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
         if classes is None:
             classes = ranking.order_classes(ranking.read(y))
-        return cls(curves, classes=classes, error=mean_difference(curves)).plot(ax=ax)
+        return cls(curves, classes=classes, error=error).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw the curves.

@@ -9,7 +9,7 @@ import numpy as np
 
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.plotting.drawing import INSIDE, OUTSIDE, name_bands, own_axes, short_text
+from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
 
 if TYPE_CHECKING:
     from typing import Self
@@ -125,25 +125,17 @@ class WeightsDisplay:
         display : WeightsDisplay
             This display.
         """
-        self.ax_ = ax = own_axes(ax)
+        self.ax_ = ax = own_axes(ax, lines=min(top, len(self.coef)))
         self.figure_ = ax.figure
-        coef, cuts = self.coef, self.thresholds
+        coef, start = self.coef, self.intercept
         largest = np.argsort(-np.abs(coef), kind="stable")[:top]
-        start = self.intercept
-        ends = np.concatenate([cuts, start + coef[largest], [start]])
-        margin = 0.15 * (ends.max() - ends.min() or 1.0)
-        edges = np.concatenate([[ends.min() - margin], cuts, [ends.max() + margin]])
-        for k in range(len(self.classes)):
-            shade = 0.04 + 0.08 * (k % 2)
-            ax.axvspan(edges[k], edges[k + 1], color="black", alpha=shade, linewidth=0)
-        name_bands(ax, [short_text(name) for name in self.classes], edges)
+        draw_bands(ax, self.thresholds, self.classes, [*(start + coef[largest]), start])
         place = np.arange(len(largest))
         colors = np.where(coef[largest] < 0, OUTSIDE, INSIDE)
         ax.barh(place, coef[largest], left=start, color=colors, height=0.6)
         ax.axvline(start, color="black", linewidth=0.8)
         ax.set_yticks(place, [short_text(self.names[j]) for j in largest])
         ax.invert_yaxis()
-        ax.set_xlim(edges[0], edges[-1])
         ax.set_xlabel("score")
         return self
 

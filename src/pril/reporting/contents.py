@@ -12,6 +12,7 @@ from pril.core.classifier import by_class
 from pril.core.logistic import log_probabilities
 from pril.core.parts import model_name
 from pril.errors import shown
+from pril.metrics import N_BINS, bins_for
 from pril.plotting import (
     IntervalConfusionDisplay,
     ReliabilityDisplay,
@@ -20,7 +21,7 @@ from pril.plotting import (
 )
 from pril.plotting.confusion import confusion
 from pril.plotting.drawing import INSIDE, OUTSIDE
-from pril.ranges import compare_ranges, rank_ranges
+from pril.ranges import compare_ranges, is_by_column, ranges_of
 from pril.reporting.words import (
     coarsening_of,
     column_facts,
@@ -45,13 +46,14 @@ N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
 def contents(
-    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any]
+    report: Report, versions: Mapping[str, str], notes: Mapping[str, Any], known: str | None = None
 ) -> dict[str, Any]:
     """Return all that the template shows, a None for a section that does not apply."""
     return {
-        "title": f"{type(report.learner).__name__} on {report.source}",
+        "title": report.title or f"{type(report.learner).__name__} on {report.source}",
         "numbers": report.numbers,
         "evaluation": evaluation_lines(report.numbers),
+        "known": known,
         "counting": report.counting,
         "verdict": _verdict(report),
         "scores": _scores(report),
@@ -214,16 +216,20 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     )
     if len(report.classes) > N_WEIGHTS:
         ax.get_legend().remove()  # type: ignore[union-attr]
-    return {"n_exact": len(exact), "figure": ax.figure, "error": display.error}
+    return {
+        "n_exact": len(exact),
+        "n_bins": bins_for(len(exact)),
+        "is_small": bins_for(len(exact)) < N_BINS,
+        "figure": ax.figure,
+        "error": display.error,
+    }
 
 
 def _coverage(report: Report) -> dict[str, Any] | None:
     ranges = report.parts.ranges
-    if ranges is None or report.cut is None:
+    if ranges is None or report.cut is None or is_by_column(ranges):
         return None
-    ends = rank_ranges(
-        report.rows.rank, report.rows.score[:, np.newaxis], report.cut, ranges.margin_
-    )
+    ends = ranges_of(ranges, report.rows.rank, report.rows.score[:, np.newaxis], report.cut)
     (low, high), (lo, hi) = ends.T, report.rows.intervals.T
     measured = compare_ranges(ranges, ends, report.rows.intervals)
     touch, contain = (low <= hi) & (lo <= high), (low <= lo) & (hi <= high)
@@ -233,9 +239,15 @@ def _coverage(report: Report) -> dict[str, Any] | None:
         [count(size, "class"), f"{np.count_nonzero(own):,}", _share(holds[counts & own])]
         for size, own in _by_size(high - low + 1)
     ]
+    by_class = []
+    for k, name in enumerate(report.classes[:N_LISTED]):
+        own = counts & (lo <= k) & (k <= hi)
+        by_class.append([str(name), f"{np.count_nonzero(own):,}", _share(holds[own])])
     return {
         "wanted": ranges.coverage,
         "guarantee": ranges.guarantee,
+        "for_each_class": ranges.by is not None,
+        "by_class": by_class,
         "share": measured[ranges.guarantee],
         "mean_width": measured["mean_width"],
         "rows": rows,

@@ -17,7 +17,7 @@ from pril.core import ranking
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
-from pril.errors import InputError, MissingExtraError
+from pril.errors import InputError, MissingExtraError, shown
 from pril.io import model_files
 from pril.plotting.drawing import rated
 from pril.reporting.contents import contents
@@ -34,7 +34,9 @@ N_WORST = 10  # rows in the table of the worst
 N_CELLS = 6  # cells of each
 
 
-def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, Any]:
+def report(
+    model: Any, X: Any, y: Any, path: str | PathLike[str], *, title: str | None = None
+) -> dict[str, Any]:
     """Write a report on a model as one HTML file that needs no other.
 
     It shows how good the model is beside the best constant, where the scores of the rows lie, the
@@ -53,6 +55,8 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
         Exact labels or intervals; a row without a label is ignored.
     path : str or path-like
         The file to write. It appears whole or not at all.
+    title : str, default=None
+        The title of the page. None names the learner.
 
     Returns
     -------
@@ -72,7 +76,7 @@ def report(model: Any, X: Any, y: Any, path: str | PathLike[str]) -> dict[str, A
     >>> evaluation["rows"], evaluation["constant"]
     (10, 1)
     """
-    gathered = Report(model, "X and y", "Rows are counted from 0.")
+    gathered = Report(model, "X and y", "Rows are counted from 0.", title=title)
     _, rank, scores, _, intervals = rated(model, X, y)
     outcomes = Outcomes(intervals, rank, pick_scores(rank, scores))
     gathered.add(outcomes, lambda rows: list(zip(map(str, rows), cells_of(X, rows), strict=True)))
@@ -134,12 +138,22 @@ class Report:
         A sentence on how rows are counted.
     names : list of str, default=None
         Names of the learner's features; None takes those that the model knows.
+    title : str, default=None
+        The title of the page.
     """
 
     def __init__(
-        self, model: Any, source: str, counting: str, names: list[str] | None = None
+        self,
+        model: Any,
+        source: str,
+        counting: str,
+        names: list[str] | None = None,
+        title: str | None = None,
     ) -> None:
         _check_packages()
+        if title is not None and not (isinstance(title, str) and title.strip()):
+            raise InputError(f"title must be a text, got {shown(title)}")
+        self.title = title
         self.model = model
         self.parts = Parts.of(model)
         self.learner = self.parts.learner
@@ -178,12 +192,19 @@ class Report:
         self._blocks.append(block.take(ranking.is_labelled(block.intervals)))
 
     def write(
-        self, path: str | PathLike[str], versions: Mapping[str, str], notes: Mapping[str, Any]
+        self,
+        path: str | PathLike[str],
+        versions: Mapping[str, str],
+        notes: Mapping[str, Any],
+        known: str | None = None,
     ) -> dict[str, Any]:
-        """Write the page, with what is known of the model's origin; return the evaluation."""
+        """Write the page, with what is known of the model's origin; return the evaluation.
+
+        `known` says that the model learned from these rows.
+        """
         if not self.evaluation.rows:
             raise InputError(f"{self.source}: no row has a label, so there is nothing to report")
-        html = template("report.html").render(contents(self, versions, notes))
+        html = template("report.html").render(contents(self, versions, notes, known))
         with model_files.replace_file(path) as file:
             file.write(html.encode(errors="backslashreplace"))
         return self.numbers

@@ -36,8 +36,13 @@ def coarsening_of(learner: Any) -> Any:
 def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     """Return which table and columns a model was learned from, as `Run.describe` has it."""
     columns = learned["columns"]
+    trim = learned["options"].get("trim")
+    labels = learned["labels"]
+    if trim is not None:
+        left_out = f", {trim:g} of them left out at each end" if trim else ""
+        labels = [f"votes of {some_of(labels)}{left_out}"]
     names = {
-        "labels": learned["labels"],
+        "labels": labels,
         "numbers": columns["numbers"],
         "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
         "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
@@ -66,7 +71,8 @@ def learning_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if ranges := learned["ranges"]:
         calibrated = f"calibrated on {count(ranges['calibration_rows'], 'row')}"
-        facts.append(("coverage", f"{ranges['coverage']:g} ({ranges['guarantee']}), {calibrated}"))
+        promise = ranges["guarantee"] + (" for each class" if ranges.get("by") else "")
+        facts.append(("coverage", f"{ranges['coverage']:g} ({promise}), {calibrated}"))
     if learned["holdout"]:
         lines = evaluation_lines(learned["holdout"])
         facts += [("" if k else "held out", line) for k, line in enumerate(lines)]
@@ -94,3 +100,18 @@ def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
     if evaluation["unlabelled_rows"]:
         lines.append(f"{count(evaluation['unlabelled_rows'], 'row')} without a label left out")
     return lines
+
+
+def rows_known(source: Any) -> str:
+    """Return what the numbers are worth on the table that a model learned from (`Source`)."""
+    if source.learned_rows < source.rows:
+        learned = f"the model learned {source.learned_rows:,} of the {count(source.rows, 'row')}"
+        said = f"{learned} of this table"
+    else:
+        said = "the model learned from this table"
+    said += ", so the numbers are better than on new rows"
+    if (out := source.holdout) is None or not out.rows:
+        return f"{said}; take rows that it has not seen"
+    inside, off = f"{out.interval_accuracy:.1%}", f"{out.interval_absolute_error:.4f} ranks"
+    held_out = f"on the {count(out.rows, 'row')} that were held out"
+    return f"{said}; {held_out} it was inside the range for {inside}, and off by {off} on average"

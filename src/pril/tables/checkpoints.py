@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from pril.errors import InputError
 from pril.io import model_files
+from pril.io.notes import USER
 
 
 @contextmanager
@@ -45,6 +46,7 @@ class Checkpoint:
     path: Path
     every: int
     origin: dict[str, Any] = field(default_factory=dict)  # what identifies the run, which sets it
+    notes: dict[str, Any] = field(default_factory=dict)  # of the user, to be kept with it
 
     def restore(self) -> dict[str, Any] | None:
         """Return what the file holds, if there is one."""
@@ -57,6 +59,7 @@ class Checkpoint:
                     f"{self.path} belongs to another run: the {name} differs; run the same "
                     "command as before, or remove the folder"
                 )
+        self.notes = model_files.user_notes(about.notes, self.path)
         return dict(state)
 
     @contextmanager
@@ -69,14 +72,16 @@ class Checkpoint:
 
     def is_of(self, origin: dict[str, Any]) -> bool:
         """Tell whether there is a file, and it belongs to this run."""
-        return (
-            self.path.exists() and model_files.read(self.path, kind="checkpoint")[1].notes == origin
-        )
+        if not self.path.exists():
+            return False
+        notes = model_files.read(self.path, kind="checkpoint")[1].notes
+        return {name: note for name, note in notes.items() if name != USER} == origin
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        model_files.write(state, self.path, kind="checkpoint", notes=self.origin)
+        notes = self.origin | ({USER: self.notes} if self.notes else {})
+        model_files.write(state, self.path, kind="checkpoint", notes=notes)
 
     def remove(self) -> None:
         """Remove the file, and what killed processes have left of it."""

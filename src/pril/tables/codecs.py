@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 NAME = "<stdin>"
+LONGEST_NOTE = 1000  # characters
 
 
 class StreamOptions(NamedTuple):
@@ -49,6 +50,7 @@ class StreamOptions(NamedTuple):
     skip: bool = False  # whether a bad line is answered with its error and does not end the stream
     style: CsvStyle = USUAL_CSV  # of CSV, in and out
     asked: tuple[str, ...] = ()  # what of the style was asked for, by its names
+    note: str | None = None  # a column whose last value is kept with the model
 
 
 USUAL = StreamOptions()
@@ -80,6 +82,7 @@ class Codec(ABC):
     ) -> None:
         self._keys = [] if options.key is None else [options.key]
         self._labels = labels
+        self._noted = [] if options.note is None else [options.note]
         self._style = options.style
         self.features: list[str] = []
         self.use_columns(features)
@@ -118,6 +121,21 @@ class Codec(ABC):
     @abstractmethod
     def read_key(self, line: bytes) -> Any:
         """Return the id in a line."""
+
+    @abstractmethod
+    def cell(self, line: bytes, name: str, row: int) -> Any:
+        """Return one cell of a line that can be read, None if it is missing."""
+
+    def note(self, line: bytes, name: str, row: int) -> str | float:
+        """Return a cell that is kept with the model: a string or a number."""
+        cell: str | float | None = self.cell(line, name, row)
+        if cell is None or cell == "":
+            raise RowError("X", row, f"column {name!r} is missing, and its value is to be noted")
+        is_number = isinstance(cell, int | float) and -(2**63) <= cell < 2**63
+        if is_number or (isinstance(cell, str) and len(cell) <= LONGEST_NOTE):
+            return cell
+        wanted = f"a string of at most {LONGEST_NOTE} characters or a number"
+        raise RowError("X", row, f"column {name!r} is {shown(cell)}, and a note is {wanted}")
 
     @abstractmethod
     def write(self, cell: Any) -> str:
@@ -235,6 +253,13 @@ class JsonCodec(Codec):
         row = row or read_objects([line])[0]
         return json.dumps(row.get(name)).encode()
 
+    def cell(self, line: bytes, name: str, row: int) -> Any:
+        """Return one cell of a line that can be read, None if it is missing."""
+        with suppress(*NOT_READ):
+            cells = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            return msgspec.json.decode(cells[name]) if name in cells else None
+        return read_objects([line])[0].get(name)
+
     def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""
         return to_matrix(rows, names)
@@ -315,7 +340,9 @@ class CsvCodec(Codec):
             raise TableError(f"{NAME}: the header is {error.reason}", error.hint) from None
         if len(set(names)) < len(names):
             raise TableError(f"{NAME}: the header names a column twice: {', '.join(names)}")
-        for name in (*self.features, *self._keys):
+        # A stream without labels is answered only; but a label needs all of its columns.
+        labels = self._labels if set(self._labels) & set(names) else ()
+        for name in (*self.features, *self._keys, *labels, *self._noted):
             if name not in names:
                 raise TableError(f"{NAME}: {no_column(name, names)}")
         self._names = tuple(names)
@@ -339,6 +366,10 @@ class CsvCodec(Codec):
     def read_key(self, line: bytes) -> Any:
         """Return the id in a line."""
         return self._cells(line, 0)[self._at[-1]]
+
+    def cell(self, line: bytes, name: str, row: int) -> Any:
+        """Return one cell of a line that can be read."""
+        return self._cells(line, row)[self._names.index(name)]
 
     def numbers(self, rows: Cells, names: list[str]) -> Array:
         """Return cells as a matrix of floats."""

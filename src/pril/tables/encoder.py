@@ -499,6 +499,20 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         return self.moments_.scales(bounded=self.bounded)
 
+    def units(self) -> Array:
+        """Return how many units of its column one unit of each feature is.
+
+        Returns
+        -------
+        units : ndarray of shape (n_features_out,)
+            The scales of numbers; 1 for indicators, codes, and where nothing is scaled.
+        """
+        check_is_fitted(self, "numbers_")
+        units = np.ones(self.n_features_out)
+        if self.scale and not self.codes:
+            units[: len(self.numbers_)] = self.scales()
+        return units
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = bool(self.impute)

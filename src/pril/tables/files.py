@@ -34,6 +34,7 @@ BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
+FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of READ_BYTES
 MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
@@ -258,6 +259,23 @@ class Table(ABC):
         """Return what identifies a table: size, time of change and samples of each file."""
         return [_fingerprint(file) for file in self.files]
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.stat().st_size for file in self.files)
+
+    def contents(self) -> dict[str, Any]:
+        """Return what identifies the contents of a table, whatever its files are called.
+
+        A file of up to 256 MB is read whole, of a larger one samples, of one in a store a few.
+        """
+        digests = sorted(
+            _digest(file, MANY_SAMPLES if isinstance(file, Path) else FEW_SAMPLES)
+            for file in self.files
+        )
+        whole = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+        return {"bytes": self.n_bytes, "sha256": whole}
+
 
 @contextmanager
 def explaining(place: Callable[[], str]) -> Iterator[None]:
@@ -300,13 +318,19 @@ def _stamp(file: Path) -> tuple[int, int, int]:
 
 def _fingerprint(file: Path) -> list[Any]:
     status = file.stat()
-    digest = hashlib.sha256()
+    changed = None if file.suffix == STDIN_SUFFIX else status.st_mtime_ns
+    return [status.st_size, changed, _digest(file, FEW_SAMPLES)]
+
+
+def _digest(file: Path, samples: int) -> str:
+    """Return a checksum of samples of a file; of the whole file if they cover it."""
+    size, digest = file.stat().st_size, hashlib.sha256()
+    n = min(samples, 1 + size // READ_BYTES)
     with file.open("rb") as stream:
-        for start in np.linspace(0, max(0, status.st_size - READ_BYTES), 5):
+        for start in np.linspace(0, max(0, size - READ_BYTES), n):
             stream.seek(int(start))
             digest.update(stream.read(READ_BYTES))
-    changed = None if file.suffix == STDIN_SUFFIX else status.st_mtime_ns
-    return [status.st_size, changed, digest.hexdigest()]
+    return digest.hexdigest()
 
 
 # --- Blocks --------------------------------------------------------------------------------------

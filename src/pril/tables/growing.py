@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from pril.core import learning
+from pril.core.linear import LinearMixin
 from pril.core.parts import model_name
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 from pril.io.model_files import FORMAT, About
 from pril.tables.cells import TEXT, read_words
 from pril.tables.encoder import ColumnEncoder, count_words, no_moments
-from pril.tables.label_columns import typed_classes
+from pril.tables.label_columns import Labelling, guessed_classes
 from pril.tables.model import LoadedModel
 from pril.tables.moments import Moments
 from pril.tables.pipeline import Pipeline
@@ -30,22 +31,17 @@ if TYPE_CHECKING:
 GROWS = "grows"  # the note of a model file that later streams widen the model, too
 
 
-def blank_model(
-    path: Path, classes: tuple[str, ...], labels: tuple[str, ...], name: str
-) -> LoadedModel:
+def blank_model(path: Path, classes: tuple[str, ...], labels: Labelling, name: str) -> LoadedModel:
     """Return a model that has learned nothing and knows no column yet."""
     if not BY_COMMAND[name].linear:
         raise InputError(f"{path}: a model {name} cannot begin with a stream: it needs a table")
-    try:
-        order: Any = typed_classes(classes, text=False)
-    except InputError:
-        order = typed_classes(classes, text=True)
-    learner = Task(labels, model=name, epochs=1, shuffle=False).blank_model(order)
+    order: Any = guessed_classes(classes)
+    learner = Task(labels.names, model=name, epochs=1, shuffle=False).blank_model(order)
     learning.begin_empty(learner, order)
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
     model = Pipeline([("columns", encoder), ("model", learner)])
-    notes = {"labels": list(labels), GROWS: True}
+    notes = {**labels.to_notes(), GROWS: True}
     about = About("model", FORMAT, {}, model_name(model), order, [], notes)
     return LoadedModel(path, (model, about))
 
@@ -54,7 +50,7 @@ def grows(model: LoadedModel) -> bool:
     """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
     encoder = model.encoder
     is_plain = encoder is not None and not encoder.ranks_
-    is_linear = len(model.steps or ()) == 1 and hasattr(model.learner, "stream")
+    is_linear = len(model.steps or ()) == 1 and isinstance(model.learner, LinearMixin)
     return model.about.notes.get(GROWS) is True and is_plain and is_linear
 
 

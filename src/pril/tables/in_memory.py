@@ -1,9 +1,9 @@
-"""Learn from a table all rows at once, in memory: for learners that do not learn row by row."""
+"""Learn from a table all rows at once: for learners that do not learn row by row."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -11,30 +11,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
-from pril.learners.boosting.cross_fitting import Rounds
-from pril.learners.ordered_boosting import fit_watched
+from pril.core.classifier import naming_rows, unchanged_on_failure
+from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
+from pril.learners.ordered_boosting import fit_watched, learn
 from pril.tables.files import TableError
 from pril.tables.survey import row_numbers, select_rows
-from pril.tables.training import Check, Run
+from pril.tables.training import Check, Kept, Run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
-# Memory that learning takes at its peak: bytes for each byte of the features, and for each row.
-# Measured for 1.2 million rows of 20 features and 0.3 million of 100: 4.8 and 160.
+# Memory that learning takes at its peak: bytes for each byte of the features of a sample, and for
+# each row; of other rows, a byte for each feature. Measured for 1.2 million rows of 20 features,
+# 0.3 million of 100, and, with most rows outside the sample, 5 million of 20: 4.8, 160, 105.
 PEAK, ROW_BYTES = 5, 200
 
 
 class InMemoryRun(Run):
-    """One run over a table: survey, one fit to all rows, a check on rows kept apart."""
+    """One run over a table: survey, one fit to all rows, a check on rows kept apart.
+
+    Of a small table, all features are in memory. Of a larger one only a sample is, and the table is
+    read again for bins of all rows, a byte for each feature.
+    """
 
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
         words = list(range(width - len(self.survey.encoder.words_), width))
         self.model = self.task.blank_model(classes, weights, categorical_features=words)
         rows = int(self.task.uses(0, self.survey.rows).learning.sum())
-        needed, there = rows * (8 * width * PEAK + ROW_BYTES), available_memory()
+        in_sample, there = min(rows, MOST_SAMPLED), available_memory()
+        needed = in_sample * 8 * width * PEAK + rows * ROW_BYTES + (rows - in_sample) * width
         if needed > there:
             raise TableError(
                 f"{self.table.name}: {self.task.model} learns all rows at once: {rows:,} rows of "
@@ -42,11 +49,21 @@ class InMemoryRun(Run):
                 "available; learn from fewer rows, or choose a model that learns row by row",
                 hint="model",
             )
-        self.features: Array = np.empty((rows, width))
+        self.n_rows, self.width = rows, width
 
     def _learn(self) -> None:
+        if self.n_rows <= MOST_SAMPLED:
+            self._learn_whole()
+        else:
+            self._cells = Kept()  # memory is scarce
+            with unchanged_on_failure(self.model):
+                self._learn_bins()
+        self.phase = "done"
+
+    def _learn_whole(self) -> None:
+        """Learn from features in memory."""
         labels, weights, places, n = [], [], [], 0
-        recipe, X = self.recipe, self.features
+        recipe, X = self.recipe, np.empty((self.n_rows, self.width))
         for first, cells in self._tracked("reading", self._read_cells(recipe.columns)):
             learning = self.task.uses(first, cells.num_rows).learning
             places.append(row_numbers(first, learning))
@@ -58,8 +75,54 @@ class InMemoryRun(Run):
         with self.table.naming_rows(np.concatenate(places), self.task.labels):
             y, weight = ranking.stack(labels), np.concatenate(weights)
             fit_watched(self.model, X, y, weight, self._watch)
-        self.phase = "done"
-        del self.features
+
+    def _learn_bins(self) -> None:
+        """Learn from bins; the table is read for labels, for a sample, and for all bins."""
+        model, words = self.model, self.survey.encoder.words_
+        categories = zip(model.categorical_features, words.values(), strict=True)
+        model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
+        model.engine.read(model, np.empty((0, self.width)), reset=True, min_rows=0)
+        model.order_ = self.encoded_labels[0]
+
+        def source(counts: Array) -> TableRows:
+            return TableRows(self._features, counts, self.width)
+
+        learn(model, source, *self._labels_and_weights(), self._watch)
+
+    def _labels_and_weights(self) -> tuple[Array, Array]:
+        """Return intervals of ranks and weights of the rows to learn from."""
+        intervals = np.empty((self.n_rows, 2), dtype=np.int16)
+        weight, n = np.ones(self.n_rows, dtype=np.float32), 0
+        columns = list(self.task.columns)
+        for first, cells in self._tracked("reading labels", self._blocks_of(columns)):
+            learning = self.task.uses(first, cells.num_rows).learning
+            places, cells = row_numbers(first, learning), select_rows(cells, learning)
+            with self.table.naming_rows(places, self.task.labels):
+                some = slice(n, n + cells.num_rows)
+                own = self.task.read_weights(cells)
+                if own is not None:
+                    weight[some] = own
+                counts, labels = weight[some] > 0.0, self.labels.read(cells)
+                with naming_rows(np.flatnonzero(counts)):
+                    known = ranking.encode(labels.take(counts), self.model.order_)[1]
+                intervals[some] = 0
+                intervals[some][counts] = known
+            n += cells.num_rows
+        return intervals, weight
+
+    def _features(self) -> Iterator[Array]:
+        """Return the features of the rows to learn from, block by block."""
+        recipe, model = self.recipe, self.model
+        for first, cells in self._tracked("reading features", self._blocks_of(recipe.columns)):
+            learning = self.task.uses(first, cells.num_rows).learning
+            places = row_numbers(first, learning)
+            X, _, _ = recipe.read(self.table, places, select_rows(cells, learning))
+            with self.table.naming_rows(places):
+                yield model.engine.read(model, X, reset=False, min_rows=0).X
+
+    def _blocks_of(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
+        self.row = 0
+        return self.table.blocks(columns)
 
     def _watch(self, rounds: Rounds) -> None:
         self.progress("rounds", len(rounds), rounds.most, str(rounds))
@@ -75,6 +138,44 @@ class InMemoryRun(Run):
     def describe(self) -> dict[str, Any]:
         """Return what was read and learned; rounds of boosting in place of passes."""
         return super().describe() | {"passes": None, "rounds": self.model.n_iter_}
+
+
+class TableRows:
+    """Features of a table, read again each time: a `Source` of boosting."""
+
+    def __init__(self, read: Callable[[], Iterator[Array]], chosen: Array, width: int) -> None:
+        self.read, self.chosen, self.width = read, chosen, width
+        self.n_rows = int(chosen.sum())
+
+    def _parts(self) -> Iterator[tuple[int, Array]]:
+        """Return the number of the first row of each part, and its features."""
+        n_read = n_used = 0
+        for X in self.read():
+            part = X[self.chosen[n_read : n_read + len(X)]]
+            yield n_used, part
+            n_read, n_used = n_read + len(X), n_used + len(part)
+
+    def take(self, rows: Array) -> Array:
+        """Return some rows, given by their numbers, ascending."""
+        some = np.empty((len(rows), self.width))
+        for first, part in self._parts():
+            begin, end = np.searchsorted(rows, [first, first + len(part)])
+            some[begin:end] = part[rows[begin:end] - first]
+        return some
+
+    def blocks(self, size: int) -> Iterator[Array]:
+        """Return all rows, in blocks of this size but for the last one."""
+        block, n = np.empty((size, self.width)), 0
+        for _, part in self._parts():
+            while len(part):
+                taken = part[: size - n]
+                block[n : n + len(taken)] = taken
+                n, part = n + len(taken), part[len(taken) :]
+                if n == size:
+                    yield block
+                    n = 0
+        if n:
+            yield block[:n]
 
 
 def available_memory(root: Path = Path("/")) -> int:

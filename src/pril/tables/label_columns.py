@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from pril.core import brackets, ranking
+from pril.core.spellings import Scale
+from pril.core.votes import between_votes, rank_votes
 from pril.errors import InputError, RowError, shown
 from pril.labels import from_bounds
 from pril.tables.cells import (
@@ -38,15 +40,30 @@ if TYPE_CHECKING:
 LARGEST_LABEL = 2**53  # from here on, floats are not exact
 
 
+class Labelling(NamedTuple):
+    """Which columns hold the labels, and what kind of labels they are."""
+
+    names: tuple[str, ...] = ()  # of exact labels, of the two ends, or one for each rater
+    trim: float | None = None  # not None: columns hold votes; the share left out at each end
+    range_texts: bool = False  # cells are ranges of classes, as people write them
+
+    def to_notes(self) -> dict[str, Any]:
+        """Return what a model file keeps of it, as a `Task` does."""
+        options = {"trim": self.trim, "range_texts": self.range_texts}
+        return {"labels": list(self.names), "options": options}
+
+
 class LabelColumns(NamedTuple):
     """Which columns hold the labels, and how their cells become labels."""
 
-    names: tuple[str, ...]  # of exact labels, or of the lower and the upper end
+    names: tuple[str, ...]  # of exact labels, of the lower and the upper end, or of raters
     text: bool  # whether the labels are words, as the names of brackets are
-    classes: tuple[str, ...] | None = None  # lowest first, as a user wrote them
+    classes: tuple[Any, ...] | None = None  # lowest first, as a user wrote them or a model has them
     edges: tuple[float, ...] | None = None  # labels are the brackets between these numbers
     no_answer: tuple[str, ...] | None = None  # not None: cells are brackets as people write them
     spelling: brackets.Spelling | None = None  # how brackets are written; None until it is known
+    trim: float | None = None  # not None: cells are votes; the share left out at each end
+    range_texts: bool = False  # cells are ranges of classes, as people write them
 
     @classmethod
     def in_table(cls, table: Table, task: Task) -> Self:
@@ -58,6 +75,11 @@ class LabelColumns(NamedTuple):
                     f"{table.name}: the column {name!r} cannot be a label: it holds {kind}"
                 )
         as_words = [name for name in task.labels if name in task.text]
+        if task.range_texts:
+            if task.classes is None:
+                raise InputError("ranges of classes as text need the classes", hint="classes")
+            are_words = any(isinstance(name, str) for name in guessed_classes(task.classes))
+            return cls(task.labels, are_words, task.classes, range_texts=True)
         if task.brackets:
             if len(task.labels) > 1:
                 raise InputError("brackets as text are in one column, not in two")
@@ -72,11 +94,12 @@ class LabelColumns(NamedTuple):
             return cls(task.labels, True, task.classes).in_brackets(task.edges)
         kinds.update({name: "text" for name in as_words if kinds[name] == "number"})
         if "text" in kinds.values() and "number" in kinds.values():
+            both = "both" if len(kinds) == 2 else "all"
             raise TableError(
-                f"{table.name}: the columns {' and '.join(map(repr, kinds))} must both hold "
-                "numbers or both hold words"
+                f"{table.name}: the columns {' and '.join(map(repr, kinds))} must {both} hold "
+                f"numbers or {both} hold words"
             )
-        return cls(task.labels, "text" in kinds.values(), task.classes)
+        return cls(task.labels, "text" in kinds.values(), task.classes, trim=task.trim)
 
     def in_brackets(self, edges: Sequence[float]) -> Self:
         """Return how to read labels that are brackets; the classes name the brackets."""
@@ -116,10 +139,26 @@ class LabelColumns(NamedTuple):
         return "words, in alphabetical order" if self.text else "numbers, in ascending order"
 
     @property
+    def ends(self) -> tuple[str, ...]:
+        """What the columns of `read` hold: exact labels, or the lower and the upper end."""
+        are_made = self.trim is not None or self.range_texts
+        return ("lower", "upper") if are_made else self.names
+
+    def _scale(self) -> Array | None:
+        """Return the classes, numbers as numbers; None if they are not known yet."""
+        if self.classes is None:
+            return None
+        are_spelled = all(isinstance(name, str) for name in self.classes)
+        known = typed_classes(self.classes, text=self.text) if are_spelled else self.classes
+        return ranking.check_classes(known)
+
+    @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
         if self.no_answer is not None:
             return BRACKET
+        if self.range_texts:
+            return TEXT
         return TEXT if self.text and self.edges is None else NUMBER
 
     def read(
@@ -128,6 +167,10 @@ class LabelColumns(NamedTuple):
         """Return the labels of some rows; `place` is what to call a row in errors."""
         if self.no_answer is not None:
             return self._read_texts(batch, place)
+        if self.trim is not None:
+            return self._read_votes(batch, self.trim)
+        if self.range_texts:
+            return self._read_ranges(batch)
         if self.edges is None:
             return read_labels(batch, self.names, text=self.text)
         try:
@@ -138,6 +181,41 @@ class LabelColumns(NamedTuple):
             # No hint: words have no brackets.
             raise RowError(argument, error.row, error.reason) from None
         return self._as_labels(bins[:, : len(ends)])
+
+    def _read_votes(self, batch: pa.RecordBatch, trim: float) -> ranking.Labels:
+        """Return votes as labels, from the lowest to the highest that is not left out."""
+        votes = read_labels(batch, self.names, text=self.text)
+        if not votes.labelled().any():
+            return votes._replace(values=votes.values[:, [0, 0]])
+        scale = self._scale()
+        # Numbers and words have an order of their own, so that a block alone tells its own.
+        order = votes.seen().astype(votes.dtype) if scale is None else scale
+        ranks = rank_votes(votes, order, name="X", raters=self.names)
+        return _labels_of(between_votes(ranks, len(order), trim), order)
+
+    def votes_cast(self, batch: pa.RecordBatch) -> dict[Any, int]:
+        """Return the votes that name classes, each with its first row; none for other labels."""
+        if self.trim is None or self.classes is not None:
+            return {}
+        votes = read_labels(batch, self.names, text=self.text)
+        _, first = np.unique(votes.values, return_index=True)
+        cells = [divmod(at, len(self.names)) for at in first.tolist()]
+        found = {votes.cell(row, rater): row for row, rater in cells}
+        return {vote: row for vote, row in found.items() if vote is not None}
+
+    def _read_ranges(self, batch: pa.RecordBatch) -> ranking.Labels:
+        """Return ranges of classes, as people write them, as labels."""
+        [name] = self.names
+        coded = read_words(column(batch, name), name).dictionary_encode()
+        texts = coded.dictionary.to_pylist()
+        codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
+        order = ranking.check_classes(self._scale())
+        try:
+            intervals = Scale(order).intervals([*texts, ""])
+        except RowError as error:
+            row = int(np.argmax(codes == error.row))
+            raise RowError("y", row, error.reason) from None
+        return _labels_of(intervals[codes], order)
 
     def _as_labels(self, bins: Array) -> ranking.Labels:
         """Return labels, given as positions of brackets, NaN where there is no label."""
@@ -163,9 +241,9 @@ class LabelColumns(NamedTuple):
     def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
         columns = [pa.array(column) for column in zip(*cells, strict=True)]
-        batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
+        batch = pa.RecordBatch.from_arrays(columns, names=list(self.ends))
         labels = (
-            read_labels(batch, self.names, text=self.text)
+            read_labels(batch, self.ends, text=self.text)
             if self.no_answer is None
             else self.read(batch)
         )
@@ -182,7 +260,7 @@ class LabelColumns(NamedTuple):
 
 
 def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> ranking.Labels:
-    """Return one or two columns as labels: exact, or the lower and the upper end."""
+    """Return columns as labels: exact, the lower and the upper end, or votes."""
     columns = [column(batch, name) for name in names]
     if text:
         words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
@@ -194,7 +272,7 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> r
         for part, name in zip(cells, names, strict=True)
     ]
     values = np.column_stack(numbers)
-    table = ranking.read(values[:, 0] if len(names) == 1 else values)
+    table = ranking.read(values[:, 0] if len(names) == 1 else values, columns=())
     finite = values[np.isfinite(values)]
     is_whole = bool((finite == np.floor(finite)).all())
     return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
@@ -244,6 +322,24 @@ def _coded(words: pa.Array) -> ranking.Labels:
     vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
     codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return ranking.Labels(codes, vocabulary.dtype, vocabulary)
+
+
+def _labels_of(intervals: Array, order: Array) -> ranking.Labels:
+    """Return intervals of ranks as labels, both ends missing where there is no label."""
+    silent = ~ranking.is_labelled(intervals)[:, np.newaxis]
+    if order.dtype.kind not in "biuf":
+        return ranking.Labels(np.where(silent, -1, intervals), order.dtype, order)
+    values = order[np.where(silent, 0, intervals)]
+    return ranking.Labels(np.where(silent, np.nan, values) if silent.any() else values, order.dtype)
+
+
+def guessed_classes(classes: tuple[str, ...]) -> list[Any]:
+    """Return classes, given as text, as numbers if all of them are numbers."""
+    try:
+        known = typed_classes(classes, text=False)
+    except InputError:
+        known = typed_classes(classes, text=True)
+    return known or []
 
 
 def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -22,16 +22,18 @@ from pril.core.parts import Parts
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
+from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
-from pril.ranges import rank_ranges
-from pril.reporting.words import some_of
+from pril.io.notes import USER
+from pril.ranges import is_by_column, ranges_of
+from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
 from pril.tables.formats import Csv, JsonLines, Tsv
-from pril.tables.label_columns import LabelColumns
+from pril.tables.label_columns import LabelColumns, Labelling
 from pril.tables.opening import format_of
 from pril.tables.text import is_zipped
 from pril.tables.writing import TableWriter
@@ -78,12 +80,41 @@ class Predictions(NamedTuple):
 
 
 @dataclass(frozen=True)
+class LabelForm:
+    """What a model file says of the kind of labels that a model learned from."""
+
+    trim: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_TRIMMED)] | None = None
+    range_texts: bool = False
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What identifies the contents of a table, as `Table.contents` returns it."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How good a model was on the rows held out when it learned."""
+
+    rows: int
+    interval_accuracy: float | None
+    interval_absolute_error: float | None
+
+
+@dataclass(frozen=True)
 class Source:
     """What a model file says of the table that a model learned from."""
 
     table: str | None = None
+    contents: Contents | None = None
     rows: int = 0
+    learned_rows: int = 0
+    holdout: HeldOut | None = None
     labels: tuple[str, ...] = ()
+    options: LabelForm = field(default_factory=LabelForm)
 
 
 class LoadedModel:
@@ -144,9 +175,10 @@ class LoadedModel:
             validate_params(self.learner)
 
     @property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> Labelling:
         """Return the label columns that it learned from, if they are known."""
-        return self.source.labels
+        source = self.source
+        return Labelling(source.labels, source.options.trim, source.options.range_texts)
 
     @property
     def source(self) -> Source:
@@ -155,6 +187,23 @@ class LoadedModel:
             return msgspec.convert(self.about.notes, Source)
         except msgspec.ValidationError as error:
             raise InputError(f"{self.path} is damaged: its notes: {error}") from None
+
+    @property
+    def user_notes(self) -> dict[str, Any]:
+        """Return the notes that a user has saved with it."""
+        return model_files.user_notes(self.about.notes, self.path)
+
+    @property
+    def own_notes(self) -> dict[str, Any]:
+        """Return what this package has noted on how it was learned."""
+        return {name: note for name, note in self.about.notes.items() if name != USER}
+
+    def learned_from(self, table: Table) -> Source | None:
+        """Return what is known of a table if the model learned from it, else None."""
+        known = self.source.contents
+        if known is None or known.bytes != table.n_bytes:
+            return None
+        return self.source if asdict(known) == table.contents() else None
 
     @property
     def csv_style(self) -> CsvStyle:
@@ -171,9 +220,24 @@ class LoadedModel:
             )
         return [str(name) for name in names]
 
-    def label_columns(self, names: tuple[str, ...]) -> LabelColumns:
+    @property
+    def words(self) -> list[str]:
+        """Return the columns that it reads as words."""
+        if self.encoder is not None:
+            return [*self.encoder.words_, *self.encoder.ranks_]
+        categories = {} if self.steps else getattr(self.learner, "categories_", {})
+        texts = [k for k, own in categories.items() if any(isinstance(one, str) for one in own)]
+        return [self.columns[int(k)] for k in texts]
+
+    def label_columns(self, labels: Labelling) -> LabelColumns:
         """Return how labels are read from columns, as when the model learned."""
-        classes = self.learner.order_
+        classes, names = self.learner.order_, labels.names
+        if labels.trim is not None or labels.range_texts:
+            is_text = classes.dtype.kind not in "biuf"
+            known = tuple(classes.tolist())
+            return LabelColumns(
+                names, is_text, known, trim=labels.trim, range_texts=labels.range_texts
+            )
         options = self.about.notes.get("options")
         options = options if isinstance(options, dict) else {}
         if options.get("edges") is None:
@@ -242,6 +306,11 @@ class LoadedModel:
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
         class, lowest first.
         """
+        if self.ranges and is_by_column(self.ranges):
+            raise InputError(
+                f"the ranges of {self.path} depend on the column {self.ranges.by!r}: predict them "
+                "in Python"
+            )
         if proba:
             self.check_probabilities()
         chances = probability_columns(self.learner.order_) if proba else []
@@ -265,7 +334,7 @@ class LoadedModel:
                 added = {"prediction": self._labels(rank)}
                 added["score"] = pa.array(pick_scores(rank, scores))
                 if self.ranges:
-                    ends = rank_ranges(rank, scores, cut, self.ranges.margin_)
+                    ends = ranges_of(self.ranges, rank, scores, cut)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 if proba:
                     columns = np.exp(log_probabilities(scores, cut)).T
@@ -282,7 +351,7 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
-        words = [*self.encoder.words_, *self.encoder.ranks_] if self.encoder else []
+        words = self.words
         table.read_as_words(words)
         log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
         if words:
@@ -297,7 +366,7 @@ class LoadedModel:
             for name, (row, word) in unseen.items()
         }
 
-    def evaluate(self, table: Table, labels: tuple[str, ...], progress: Progress) -> Evaluation:
+    def evaluate(self, table: Table, labels: Labelling, progress: Progress) -> Evaluation:
         """Return how good the model is on the rows of a table."""
         evaluation = Evaluation()
         for _, _, outcomes in self.outcomes(table, labels, progress):
@@ -305,20 +374,20 @@ class LoadedModel:
         return evaluation
 
     def outcomes(
-        self, table: Table, labels: tuple[str, ...], progress: Progress
+        self, table: Table, labels: Labelling, progress: Progress
     ) -> Iterator[tuple[int, pa.RecordBatch, Outcomes]]:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
         if columns.cell_type == TEXT:
-            table.read_as_words(labels)
+            table.read_as_words(labels.names)
         if columns.no_answer is not None:
-            table.read_as_brackets(*labels)
+            table.read_as_brackets(*labels.names)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0
-        for first, block in table.blocks([*self.columns, *labels]):
-            with table.naming_rows(first, labels):
+        for first, block in table.blocks([*self.columns, *labels.names]):
+            with table.naming_rows(first, labels.names):
                 y = columns.read(block, partial(table.other_place, first=first))
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
                 rank, scores, _ = rate_rows(self.learner, batch.rows)
@@ -329,13 +398,22 @@ class LoadedModel:
             raise TableError(f"{table.name} has no rows")
 
     def report(
-        self, table: Table, labels: tuple[str, ...], path: Path, progress: Progress
+        self,
+        table: Table,
+        labels: Labelling,
+        path: Path,
+        progress: Progress,
+        known: Source | None = None,
+        title: str | None = None,
     ) -> dict[str, Any]:
-        """Write a page on how good the model is on a table; return the numbers of the verdict."""
+        """Write a page on how good the model is on a table; return the numbers of the verdict.
+
+        `known` is what `learned_from` says of the table.
+        """
         from pril.reporting.model_report import Report, cells_of  # which imports Matplotlib
 
         counting = "Rows are counted from 1, without a header."
-        report = Report(self.model, table.name, counting, self.feature_names)
+        report = Report(self.model, table.name, counting, self.feature_names, title)
         for first, block, outcomes in self.outcomes(table, labels, progress):
             used = block.select(self.columns)
 
@@ -347,8 +425,9 @@ class LoadedModel:
                 return list(zip(places, cells_of(used, rows), strict=True))
 
             report.add(outcomes, describe)
-        notes = {name: note for name, note in self.about.notes.items() if name != "finished"}
-        return report.write(path, self.about.versions, notes)
+        notes = {name: note for name, note in self.own_notes.items() if name != "finished"}
+        said = None if known is None else rows_known(known)
+        return report.write(path, self.about.versions, notes, said)
 
     # --- The model itself ---
 
@@ -364,6 +443,12 @@ class LoadedModel:
                 f"{self.learner.n_features_in_}"
             )
         return names
+
+    @property
+    def word_columns(self) -> dict[str, tuple[str, str]]:
+        """Return the column and the word of each feature that stands for a word."""
+        words = self.encoder.words_ if self.encoder else {}
+        return {f"{name}={word}": (name, word) for name, own in words.items() for word in own}
 
     @property
     def intercept(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sklearn import pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from pril.core.measured_stream import stream_of
 from pril.core.one_row import RowStream
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
@@ -43,11 +44,18 @@ class Pipeline(pipeline.Pipeline):
     >>> stream.learn_one({"size": 30}, ("poor", "fair"))
     """
 
-    def stream(self) -> RowStream:
+    def stream(self, *, metrics: int | None = None) -> RowStream:
         """Predict and learn one row at a time, without the cost of a table of one row.
 
         The steps before the learner must be fitted, and stay as they are. The learner goes on
-        learning in place. Threads may share a stream: they take turns.
+        learning in place; `OrderedBoosting` only predicts. Threads may share a stream: they take
+        turns.
+
+        Parameters
+        ----------
+        metrics : int, default=None
+            Predict each row before it is learned, and keep how far the last rows with a label, so
+            many of them, were off: ``stream.metrics()`` returns it.
 
         Returns
         -------
@@ -65,4 +73,4 @@ class Pipeline(pipeline.Pipeline):
             name = type(learner).__name__
             raise InputTypeError(f"{name} cannot learn or predict one row at a time")
         check_is_fitted(learner)
-        return RowStream(self, encode=RowEncoder(self))
+        return stream_of(self, encode=RowEncoder(self), metrics=metrics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,15 +13,18 @@ import pyarrow as pa
 from pril.core import learning, ranking
 from pril.core.classifier import rate_rows, rows_to_rate
 from pril.core.evaluation import pick_scores
+from pril.core.linear import LinearMixin
 from pril.core.logistic import log_probabilities
 from pril.core.loop import Dense
 from pril.core.passes import Batch
 from pril.core.rows import frozen
 from pril.errors import InputError, RowError
+from pril.tables.cells import TEXT
 from pril.tables.codecs import NAME, USUAL, Answers, CsvCodec, JsonCodec, StreamOptions
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, unchanged_on_failure
 from pril.tables.json_lines import split_lines
+from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import Cells, RowEncoder
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
@@ -41,6 +44,7 @@ class Answered(NamedTuple):
     text: bytes  # what to write
     intervals: Array  # labels; none of a line that was refused
     rank: Array  # what the model said of each
+    note: str | float | None = None  # the last value of the column that is noted
 
 
 class LineStream:
@@ -51,19 +55,19 @@ class LineStream:
     """
 
     def __init__(
-        self, model: LoadedModel, names: tuple[str, ...], options: StreamOptions = USUAL
+        self, model: LoadedModel, labels: Labelling, options: StreamOptions = USUAL
     ) -> None:
         self.model = model
-        self.names = names
+        self.labels, self.names = labels, labels.names
         self.options = options
         self._codec: Any = None  # until the first lines have come
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         self._check_columns()
         self.use(model.model)
-        self._grows = bool(names) and grows(model)
+        self._grows = bool(self.names) and grows(model)
         if options.chances:
             model.check_probabilities()
-        if names:
+        if self.names:
             model.check_learns()
 
     def _check_columns(self) -> None:
@@ -73,6 +77,9 @@ class LineStream:
         key = self.options.key
         if key in {*self.names, *self.model.columns}:
             raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
+        note = self.options.note
+        if note in {*self.names, *self.model.columns}:
+            raise InputError(f"the column {note!r} cannot be noted: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
 
@@ -80,7 +87,7 @@ class LineStream:
         """Go on with a model that has learned more."""
         self.model.use(model)
         self._encoder = RowEncoder(model)
-        self._labels = self.model.label_columns(self.names)
+        self._labels = self.model.label_columns(self.labels)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
 
     @property
@@ -126,6 +133,7 @@ class LineStream:
             try:
                 with self._grown(part):
                     batch, keys = self._read(part)
+                    note = self._last_note(part)
                     answers = self._learn(batch, keys)
             except RowError as error:
                 if error.row:
@@ -141,7 +149,8 @@ class LineStream:
                     yield self._refused(part[0], row, str(error))
                 done, size = int(len(part) == 1), 1
             else:
-                yield Answered(part, self._codec.answer(answers), batch.intervals, answers.rank)
+                text = self._codec.answer(answers)
+                yield Answered(part, text, batch.intervals, answers.rank, note)
             at += done
 
     @contextmanager
@@ -152,7 +161,12 @@ class LineStream:
             return
         with unchanged_on_failure(self.model):
             self._check_lines(lines)
-            grow(self.model, self._codec, lines[0], {*self.names, self.options.key})
+            grow(
+                self.model,
+                self._codec,
+                lines[0],
+                {*self.names, self.options.key, self.options.note},
+            )
             yield
 
     def _refused(self, line: bytes, row: int, reason: str, hint: str | None = None) -> Answered:
@@ -160,7 +174,18 @@ class LineStream:
         if not self.options.skip:
             raise TableError(f"{NAME}, row {row + 1}: {reason}", hint) from None
         text = self._codec.refusal(line, self._codec.n_before + row + 1, reason)
-        return Answered([line], text, np.empty((0, 2), np.int64), np.empty(0, np.int64))
+        note = None
+        with suppress(ValueError, LookupError):
+            note = self._last_note([line])
+        return Answered([line], text, np.empty((0, 2), np.int64), np.empty(0, np.int64), note)
+
+    def _last_note(self, lines: list[bytes]) -> str | float | None:
+        """Return the last value of the column that is noted; it must be in every line."""
+        name = self.options.note
+        if name is None:
+            return None
+        notes: list[str | float] = [self._codec.note(line, name, t) for t, line in enumerate(lines)]
+        return notes[-1]
 
     def _read(self, lines: list[bytes]) -> tuple[Batch, list[str]]:
         """Return the rows of some lines, and their keys."""
@@ -176,7 +201,7 @@ class LineStream:
     def _rows(self, features: Any) -> Any:
         """Return features as the learner's engine takes them."""
         learner: Any = self.model.learner
-        if hasattr(learner, "stream") and isinstance(features, np.ndarray):
+        if isinstance(learner, LinearMixin) and isinstance(features, np.ndarray):
             # The cells were checked: scikit-learn's checks would take longer than all the rest.
             rows = Dense(frozen(np.ascontiguousarray(features)), learner.engine.constant)
             learner.engine.inspect_rows(rows)
@@ -200,11 +225,17 @@ class LineStream:
         model = self.model
         if model.encoder is not None:
             return self._encoder.features(cells, self._codec.numbers)
-        n = len(self._codec.features)
-        numbers = self._codec.numbers([row[:n] for row in cells], model.columns)
-        if model.steps is None and hasattr(model.learner, "stream"):
-            return numbers
-        batch = pa.RecordBatch.from_arrays(list(map(pa.array, numbers.T)), model.columns)
+        codec, words = self._codec, model.words
+        numbers = [j for j, name in enumerate(model.columns) if name not in words]
+        names = [model.columns[j] for j in numbers]
+        matrix = codec.numbers([tuple([row[j] for j in numbers]) for row in cells], names)
+        if model.steps is None and isinstance(model.learner, LinearMixin):
+            return matrix
+        columns = dict(zip(names, map(pa.array, matrix.T), strict=True))
+        for j, name in enumerate(model.columns):
+            if name in words:
+                columns[name] = codec.column([row[j] for row in cells], name, TEXT)
+        batch = pa.RecordBatch.from_pydict(columns)
         return model.features(batch, batch.schema)
 
     def _intervals(self, cells: Cells) -> Array:

@@ -6,7 +6,7 @@ import os
 import signal
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ import numpy as np
 
 from pril.core import ranking
 from pril.core.evaluation import Evaluation
+from pril.core.recent_errors import ErrorWindows, Window
 from pril.errors import InputError, naming_file
 from pril.io import model_files
+from pril.io.notes import USER
 from pril.reporting.words import count
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.codecs import NAME
@@ -98,17 +100,25 @@ class StreamRun:
     """Read lines from a pipe, write their answers, and keep what was learned."""
 
     def __init__(
-        self, stream: LineStream, output: IO[bytes], report: Any, checkpoint: Checkpoint | None
+        self,
+        stream: LineStream,
+        output: IO[bytes],
+        report: Callable[[int, int], None] | Callable[[Window], None],
+        checkpoint: Checkpoint | None,
+        windows: ErrorWindows | None = None,
     ) -> None:
         self.stream = stream
         self.model = stream.model
         self.output = output
-        self.report = report
+        self.report: Callable[..., None] = report  # of windows, if there are any
+        self.windows = windows
         self.checkpoint = checkpoint
         self.last: Finished | None = None  # work that is not to be done twice, until it is compared
         self.is_repeated = False  # whether the input begins with that work
         self._held: list[bytes] = []  # rows that wait for the comparison
         self.position = Position()
+        self.notes = dict(self.model.user_notes)  # of the user, with the last value of a column
+        self._begun = Position()  # of the run that a checkpoint goes on with
         self._evaluation = Evaluation()
         self._waiting: list[tuple[Array, Array]] = []  # intervals and ranks to be evaluated
         self._n_waiting = 0
@@ -126,14 +136,17 @@ class StreamRun:
         A run with a checkpoint that replaces its own model is never learned twice: if it is
         repeated after its end, it answers nothing, unless `again` is true.
         """
-        loaded, saved, labels = self.model, self.checkpoint, list(self.stream.names)
+        loaded, saved, labels = self.model, self.checkpoint, self.stream.labels
         options = self.stream.options
-        notes = {"labels": labels, **loaded.about.notes}
+        notes = labels.to_notes() | loaded.about.notes
         last = Finished.of(notes.pop("finished", None), loaded.path)
         # A model that begins with this stream has no file yet.
         content = loaded.path.read_bytes() if loaded.path.exists() else b""
         begun = {"checksum": sha256(content).hexdigest(), "streamed": notes.get("streamed", 0)}
-        origin: dict[str, Any] = {"model": begun, "labels": labels, "half-life": half_life}
+        origin: dict[str, Any] = {"model": begun, "half-life": half_life}
+        origin |= {"labels": list(labels.names), "trim": labels.trim}
+        if labels.range_texts:
+            origin["ranges"] = True
         if options.asked:
             origin["csv"] = options.style.to_note()
         if options.skip:  # blank lines count as rows
@@ -153,6 +166,8 @@ class StreamRun:
             if self.stream.style_note and not notes.get("csv"):
                 notes["csv"] = self.stream.style_note
             notes["streamed"] = begun["streamed"] + self.evaluation.rows
+            if self.notes:
+                notes[USER] = self.notes
             if in_place:
                 notes["finished"] = asdict(Finished(origin, self.position, self.evaluation))
             model_files.write(loaded.model, output, kind="model", notes=notes)
@@ -183,7 +198,10 @@ class StreamRun:
                 heading, rows = found
                 if heading and skip.rows == 0:
                     self._write(heading)
+                if rows:
+                    self._go_on(rows[0])
                 self._answer(self._new_lines(self._compare(rows, skip), skip))
+            self._go_on(None)
             self.last = None
             self._answer(self._held)  # fewer rows than the last run has learned
         except BaseException:  # whatever it is, keep the rows that were learned before
@@ -192,7 +210,7 @@ class StreamRun:
             # knows rows that are not answered: the same command answers them.
             counted = self.position.rows >= skip.rows and not self.stream.is_ahead
             if self.checkpoint and counted and self.last is None:
-                self.checkpoint.save(self._state())
+                self._save(self.checkpoint)
             raise
         if self.position.rows < skip.rows:
             raise self._another_stream(f"{NAME} has {self.position.rows} rows", skip)
@@ -228,7 +246,24 @@ class StreamRun:
         self.stream.use(state["model"])
         sums = state["evaluation"]
         self._evaluation = msgspec.convert(sums, Evaluation)
+        if self.windows and (before := state.get("windows")):
+            self.windows.go_on(msgspec.convert(before, ErrorWindows))
+        if self.checkpoint:
+            self.notes = self.checkpoint.notes
+        self._begun = Position(state["rows"], state["checksum"], state.get("early", []))
         return Position(state["rows"], state["checksum"])
+
+    def _go_on(self, first: bytes | None) -> None:
+        """Take up a checkpoint where its note says, if that is where the input begins.
+
+        An input that begins with the same row as before is read from its start. There is no first
+        row if nothing has come since.
+        """
+        begun, self._begun = self._begun, Position()
+        if self.stream.options.note is None or not begun.early:
+            return
+        if first is None or zlib.crc32(first + b"\n") != begun.early[0]:
+            self.position = begun
 
     def _compare(self, lines: list[bytes], skip: Position) -> list[bytes]:
         """Hold rows until it is known whether the last run has learned them; then return them."""
@@ -260,13 +295,19 @@ class StreamRun:
             "another stream"
         )
 
+    def _save(self, checkpoint: Checkpoint) -> None:
+        checkpoint.notes = self.notes
+        checkpoint.save(self._state())
+
     def _state(self) -> dict[str, Any]:
-        return {
+        state = {
             "model": self.model.model,
             "evaluation": msgspec.to_builtins(self.evaluation),
             "rows": self.position.rows,
             "checksum": self.position.checksum,
+            "early": self.position.early,
         }
+        return state | ({"windows": msgspec.to_builtins(self.windows)} if self.windows else {})
 
     def _new_lines(self, lines: list[bytes], skip: Position) -> list[bytes]:
         """Return the lines that the checkpoint has not seen; check that the others are the same."""
@@ -284,14 +325,16 @@ class StreamRun:
             self._write(answered.text)
             self.position.advance(answered.lines)
             self.stream.is_ahead = False
+            if answered.note is not None and self.stream.options.note is not None:
+                self.notes[self.stream.options.note] = answered.note
             if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
-                self.checkpoint.save(self._state())
+                self._save(self.checkpoint)
 
     @property
     def evaluation(self) -> Evaluation:
         """How good the answers to labelled rows were.
 
-        It is reported whenever the number of labelled rows has doubled.
+        It is reported whenever the number of labelled rows has doubled, or a window is full.
         """
         if self._waiting:
             intervals, rank = map(np.concatenate, zip(*self._waiting, strict=True))
@@ -299,6 +342,10 @@ class StreamRun:
             before = self._evaluation
             self._evaluation += Evaluation.of(intervals, rank)
             loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
+            if self.windows:
+                for window in self.windows.add(loss.tolist()):
+                    self.report(window)
+                return self._evaluation
             total = before.loss + np.cumsum(loss)
             power = 1 << before.rows.bit_length()
             while power <= self._evaluation.rows:
@@ -314,7 +361,8 @@ class StreamRun:
         self._n_waiting = len(rank) + (self._n_waiting if self._waiting else 0)
         self._waiting.append((intervals, rank))
         rows = self._evaluation.rows
-        if self._n_waiting >= TOGETHER or rows + self._n_waiting >= 1 << rows.bit_length():
+        next_report = self.windows.next_row if self.windows else 1 << rows.bit_length()
+        if self._n_waiting >= TOGETHER or rows + self._n_waiting >= next_report:
             _ = self.evaluation
 
     def _write(self, data: bytes) -> None:

@@ -72,6 +72,9 @@ def choose_columns(table: Table, task: Task) -> Columns:
         raise TableError(
             f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
         )
+    if len(set(task.labels)) < len(task.labels) and task.trim is not None:
+        twice = next(name for name in task.labels if task.labels.count(name) > 1)
+        raise TableError(f"{table.name}: the column {twice!r} cannot be two raters")
     if len(set(task.labels)) < len(task.labels):
         raise TableError(
             f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
@@ -150,19 +153,23 @@ class LabelCounts:
         self.columns = columns
         self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
         self.n_weightless = 0  # rows of weight zero: their labels do not count
-        self._unlabelled = (None,) * len(columns.names)
+        self._unlabelled = (None,) * len(columns.ends)
 
     def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
         """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
             labels = self.columns.as_written.read(block)
-        names = [str(k) for k in range(len(self.columns.names))]
+        names = [str(k) for k in range(len(self.columns.ends))]
         cells = pa.table([*map(pa.array, labels.values.T), np.arange(len(used))], [*names, "row"])
         counted = cells.filter(pa.array(used)).group_by(names, use_threads=False)
         for group in counted.aggregate([("row", "count"), ("row", "min")]).to_pylist():
             row = group["row_min"]
             label = tuple(labels.cell(row, k) for k in range(len(names)))
             self.seen.setdefault(label, [0, first + row])[0] += group["row_count"]
+        counting = np.flatnonzero(used)
+        for vote, row in self.columns.votes_cast(select_rows(block, used)).items():
+            # A class may occur only among the votes that are left out: count its label zero times.
+            self.seen.setdefault((vote, vote), [0, first + int(counting[row])])
         self.n_weightless += int(np.count_nonzero(~used))
         labelled: Array = used & labels.labelled()
         return labelled
@@ -234,7 +241,7 @@ class LabelCounts:
                 ends[rank][end] += count
         return {
             "classes": [{"class": ranking.plain(name), **ends[k]} for k, name in enumerate(order)],
-            "widths": {str(width): widths[width] for width in sorted(widths)},
+            "widths": {str(width): widths[width] for width in sorted(widths) if widths[width]},
             "unlabelled_rows": self.n_unlabelled(),
             "zero_weight_rows": self.n_weightless,
         }

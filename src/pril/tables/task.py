@@ -13,7 +13,7 @@ from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.errors import InputError, RowError, refusing
-from pril.ranges import PredictionRanges
+from pril.ranges import PredictionRanges, check_promise
 from pril.tables.cells import read_numbers
 from pril.tables.label_columns import typed_classes
 
@@ -36,7 +36,7 @@ class Uses(NamedTuple):
 class Task:
     """What to learn and how. The model depends on this and on the table alone."""
 
-    labels: tuple[str, ...]  # one column, or the lower and the upper end
+    labels: tuple[str, ...]  # one column, the lower and the upper end, or one for each rater
     classes: tuple[str, ...] | None = None
     model: str = "ordered-logit"
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -54,9 +54,12 @@ class Task:
     class_weight: dict[str, float] | Literal["balanced"] | None = None
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
+    by: Literal["class"] | None = None  # where the guarantee holds; None: for all rows together
     edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
     brackets: bool = False  # labels are brackets as people write them, not numbers
     no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
+    trim: float | None = None  # not None: labels are votes; the share left out at each end
+    range_texts: bool = False  # labels are ranges of classes, as people write them
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -140,11 +143,13 @@ class Task:
             estimator,
             coverage=self.coverage or 0.0,
             guarantee=self.guarantee,
+            by=self.by,
             calibration_size=CALIBRATION_SIZE,
             random_state=self.seed,
         )
         with refusing():
             validate_params(ranges)
+        check_promise(ranges)
         return ranges
 
     def to_dict(self) -> dict[str, Any]:

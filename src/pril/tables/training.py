@@ -24,7 +24,8 @@ from pril.core import learning, ranking
 from pril.core.classifier import rate_rows
 from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
-from pril.ranges import PredictionRanges, calibrated, calibration_scores
+from pril.errors import InputError
+from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder
@@ -92,20 +93,20 @@ class Apart(NamedTuple):
         evaluation = Evaluation.of(intervals[out], rank[out])
         if task.coverage is None:
             return Check(evaluation)
-        scores = calibration_scores(scores[~out], cut, intervals[~out], task.guarantee)
-        return Check(evaluation, scores)
+        ranges = task.ranges(model)
+        return Check(evaluation, Calibration.of(ranges, scores[~out], cut, intervals[~out]))
 
 
 class Check(NamedTuple):
     """How good a model is on rows kept apart, and what calibrates its ranges; it adds up."""
 
     evaluation: Evaluation = Evaluation()
-    scores: Any = np.empty(0)  # of the rows that calibrate
+    calibration: Calibration = Calibration.none()
 
     def merge(self, other: Check) -> Check:
         """Return what holds for the rows of both."""
-        scores = np.concatenate([self.scores, other.scores])
-        return Check(self.evaluation + other.evaluation, scores)
+        calibration = self.calibration.merge(other.calibration)
+        return Check(self.evaluation + other.evaluation, calibration)
 
 
 class Block(NamedTuple):
@@ -153,11 +154,14 @@ class Run:
         table.read_as_words(task.text)
         for name in task.labels if task.brackets else ():
             table.read_as_brackets(name)
+        table.read_as_words(task.labels if task.range_texts else ())
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             task.ranges(self.model)
+        elif task.by is not None:
+            raise InputError(f"by={task.by!r} is about predicted ranges, which need a coverage")
         self.survey = Survey(task, self.columns, labels)
         self.rng = check_random_state(task.seed)
         self.phase, self.epoch = "survey", 0
@@ -186,7 +190,7 @@ class Run:
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
-        return calibrated(self.task.ranges(frozen), frozen, self.check.scores)
+        return calibrated(self.task.ranges(frozen), frozen, self.check.calibration)
 
     # --- Survey ---
 
@@ -381,6 +385,7 @@ class Run:
             options["spelling"] = self.labels.spelling._asdict()
         return {
             "table": self.table.name,
+            "contents": self.table.contents(),
             "csv": self.table.style_note,
             "labels": list(task.labels),
             "rows": self.survey.rows,
@@ -399,7 +404,8 @@ class Run:
             else {
                 "coverage": task.coverage,
                 "guarantee": task.guarantee,
-                "calibration_rows": len(check.scores),
+                "by": task.by,
+                "calibration_rows": len(check.calibration.distance),
             },
             "options": options,
         }

@@ -40,6 +40,11 @@ def _is_categorical(column: Any) -> bool:
     return hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "dictionary"))
 
 
+def codes_of(values: list[Any]) -> dict[Any, int]:
+    """Return the code of each category: its position."""
+    return {value: code for code, value in enumerate(values)}
+
+
 def encoded(X: Any, categories: dict[str, list[Any]]) -> NDArray[Any]:
     """Return X as a matrix; a category is its position among all, NaN if it is not known."""
     columns = columns_of(X)
@@ -47,12 +52,16 @@ def encoded(X: Any, categories: dict[str, list[Any]]) -> NDArray[Any]:
     features = np.empty((len(cells[0]), len(cells)))
     for k, column in enumerate(cells):
         if str(k) in categories:
-            codes = {value: code for code, value in enumerate(categories[str(k)])}
+            codes = codes_of(categories[str(k)])
             features[:, k] = [codes.get(value, np.nan) for value in np.asarray(column).tolist()]
             continue
         try:
             features[:, k] = check_array(
-                column, dtype=np.float64, ensure_2d=False, ensure_all_finite=False
+                column,
+                dtype=np.float64,
+                ensure_2d=False,
+                ensure_all_finite=False,
+                ensure_min_samples=0,
             )
         except (TypeError, ValueError) as error:
             reason = f"X, feature {k}: {error}; make it a number or a categorical column"

@@ -6,18 +6,19 @@ thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[
 
 from __future__ import annotations
 
-from math import exp, isnan, log
+from math import exp, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pril.core.code_cache import cached
+from pril.core.compiling import alone, as_numpy, part_of_loop
 from pril.core.logistic import write_chances
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 
+MOST_EDGES = 127  # between the bins of a feature; one less than a power of two
 LEAST_HESSIAN = 1e-6
-LEAST_CHANCE = 1e-300  # of a label, for its logarithm
 
 ALL_BITS, NO_BITS, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 # Multiplied by it, every single bit leaves another pattern in the top six: its number.
@@ -26,6 +27,8 @@ BIT_NUMBER = np.zeros(64, dtype=np.int64)
 BIT_NUMBER[[((int(SPREAD) << k) % 2**64) >> 58 for k in range(64)]] = np.arange(64)
 
 MISSING_RIGHT, MISSING_LEFT, SET = 0, 1, 2  # kinds of splits
+
+FEW_ROWS = 10  # walk down the trees: comparing many rows at once takes longer
 
 
 class Rows(NamedTuple):
@@ -37,80 +40,150 @@ class Rows(NamedTuple):
     fold: Any  # (n,)
 
 
-@compiled
-def fill_gradients(scores, left_out, odds, q, chance, rows, haste, gradient, hessian):
-    """Write the gradients of all rows, those of one fold as 0; return the loss of that fold.
+# --- Features ---
 
-    Haste is what the learning rate is multiplied by and the l2 penalty divided by.
+
+@compiled
+def last_of_bins(counts, most):
+    """Cut sorted distinct values, given how often each occurs, into at most so many bins.
+
+    Returns the position of the last value of each bin but the last one. A value that occurs more
+    often than a bin of average size has one to itself; the others share the rest evenly.
+    """
+    n, ends, n_ends = len(counts), np.empty(most, dtype=np.int64), 0
+    if n <= most:
+        return np.arange(n - 1)
+    average = counts.sum() / most
+    is_large = counts >= average
+    rows, bins = counts[~is_large].sum(), most - is_large.sum()
+    average, inside = rows / max(bins, 1), 0
+    for i in range(n - 1):
+        inside += counts[i]
+        if not is_large[i]:
+            rows -= counts[i]
+        is_half_full = is_large[i + 1] and inside >= max(1.0, average / 2.0)
+        if is_large[i] or inside >= average or is_half_full:
+            ends[n_ends] = i
+            n_ends += 1
+            if n_ends == most - 1:
+                break
+            if not is_large[i]:
+                bins -= 1
+                average = rows / max(bins, 1)
+            inside = 0
+    return ends[:n_ends]
+
+
+@compiled
+def write_codes(X, edges, is_number, codes):
+    """Write how many edges are below each value; missing values and categories as they are."""
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            x = X[i, k]
+            if isnan(x) or not is_number[k]:
+                codes[i, k] = x
+                continue
+            at, step = 0, (MOST_EDGES + 1) // 2
+            while step > 0:
+                at += step if edges[k, at + step - 1] < x else 0
+                step //= 2
+            codes[i, k] = at
+
+
+@compiled
+def write_linear_scores(X, mean, slopes, centres, scores):
+    """Write the scores of rows by several linear models; a missing value counts as the mean.
+
+    Unlike a product of matrices, it is the same, bit for bit, however the rows are cut.
+    """
+    for j in range(len(slopes)):
+        for i in range(len(X)):
+            score = -centres[j]
+            for k in range(X.shape[1]):
+                x = X[i, k]
+                score += 0.0 if isnan(x) else (x - mean[k]) * slopes[j, k]
+            scores[j, i] = score
+
+
+# --- Gradients and sums ---
+
+
+@compiled
+def fill_gradients(e, start, left_out, odds, q, rows, haste, gradient, hessian):
+    """Write the gradients of rows, those of one fold as 0.
+
+    The rows begin at number `start`; `e` is exp(score) of each. Haste is what the learning rate is
+    multiplied by and the l2 penalty divided by.
     """
     ends, group, weight, fold = rows
-    below, p, loss = np.empty(len(odds)), np.empty(len(odds) - 1), 0.0
-    for i in range(len(scores)):
+    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
+    for t in range(len(e)):
+        i = start + t
         u = group[i]
         lo, hi = ends[u, 0], ends[u, 1]
-        write_chances(scores[i], odds, lo, hi, below, p)
-        if fold[i] == left_out:
-            gradient[i] = hessian[i] = 0.0
-            loss += _loss_of(p, lo, hi, chance[u], weight[i])
-            continue
-        z = g = h = 0.0
-        for y in range(lo, hi + 1):
-            a, b, r = below[y + 1], below[y], q[u, y] * p[y]
-            z += r
-            g += r * (1.0 - a - b)
-            h += r * (a * (1.0 - a) + b * (1.0 - b))
-        gradient[i] = weight[i] * haste * haste * g / z
-        hessian[i] = weight[i] * haste * max(h / z, LEAST_HESSIAN)
-    return loss
+        if lo == hi:  # most rows: no sums
+            a, b = 1.0 / (1.0 + e[t] * odds[lo + 1]), 1.0 / (1.0 + e[t] * odds[lo])
+            g, h = 1.0 - a - b, a * (1.0 - a) + b * (1.0 - b)
+        else:
+            write_chances(e[t], odds, lo, hi, below, p)
+            z = g = h = 0.0
+            for y in range(lo, hi + 1):
+                a, b, r = below[y + 1], below[y], q[u, y] * p[y]
+                z += r
+                g += r * (1.0 - a - b)
+                h += r * (a * (1.0 - a) + b * (1.0 - b))
+            g, h = g / z, h / z
+        w = 0.0 if fold[i] == left_out else weight[i] * haste
+        gradient[i] = w * haste * g
+        hessian[i] = w * max(h, LEAST_HESSIAN)
 
 
 @compiled
-def _loss_of(p, lo, hi, chance, weight):
-    """Return -log P(range) of a row, times its weight."""
-    z = 0.0
-    for y in range(lo, hi + 1):
-        z += chance[y] * p[y]
-    return -weight * log(max(z, LEAST_CHANCE))
-
-
-@compiled
-def add_up(scores, some, odds, q, rows, table, slope, information):
+def add_up(e, some, odds, q, rows, table, slope, information):
     """Add to the sums what an EM step needs of some rows, given by their numbers.
 
-    table[u, y]: weight of the rows with range u that are of class y. slope, information: the
-    gradient of the thresholds, and the upper half of their expected information.
+    `e` is exp(score) of each. table[u, y]: weight of the rows with range u that are of class y.
+    slope, information: the gradient of the thresholds, and the upper half of their expected
+    information.
     """
     ends, group, weight, _ = rows
     n_classes = q.shape[1]
     below, p = np.empty(n_classes + 1), np.empty(n_classes)
-    for i in some:
+    for t in range(len(some)):
+        i = some[t]
         u, w = group[i], weight[i]
         lo, hi = ends[u, 0], ends[u, 1]
-        write_chances(scores[i], odds, 0, n_classes - 1, below, p)
+        write_chances(e[t], odds, 0, n_classes - 1, below, p)
         z = last = 0.0
         for y in range(lo, hi + 1):
             z += q[u, y] * p[y]
         for y in range(lo, hi + 1):
             table[u, y] += w * q[u, y] * p[y] / z
-        for k in range(n_classes - 1):
+        for k in range(max(lo - 1, 0), min(hi + 1, n_classes - 1)):  # elsewhere q does not change
             d = below[k + 1] * (1.0 - below[k + 1])
             slope[k] += w * d * (q[u, k] - q[u, k + 1]) / z
-            information[k, k] += w * d * d * (1.0 / p[k] + 1.0 / p[k + 1])
+        inverse = 1.0 / p[0]
+        for k in range(n_classes - 1):
+            d, next_inverse = below[k + 1] * (1.0 - below[k + 1]), 1.0 / p[k + 1]
+            information[k, k] += w * d * d * (inverse + next_inverse)
             if k > 0:
-                information[k - 1, k] -= w * last * d / p[k]
-            last = d
+                information[k - 1, k] -= w * last * d * inverse
+            last, inverse = d, next_inverse
 
 
 @compiled
-def held_out_loss(scores, some, odds, chance, rows):
-    """Return the sum of -log P(range) over some rows, given by their numbers."""
-    ends, group, weight, _ = rows
-    below, p, loss = np.empty(len(odds)), np.empty(len(odds) - 1), 0.0
-    for i in some:
-        u = group[i]
-        write_chances(scores[i], odds, ends[u, 0], ends[u, 1], below, p)
-        loss += _loss_of(p, ends[u, 0], ends[u, 1], chance[u], weight[i])
-    return loss
+def write_label_chances(e, some, odds, chance, rows, z):
+    """Write P(range) of some rows; the arguments are those of `add_up`."""
+    ends, group, _, _ = rows
+    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
+    for t in range(len(some)):
+        u, z[t] = group[some[t]], 0.0
+        write_chances(e[t], odds, ends[u, 0], ends[u, 1], below, p)
+        for y in range(ends[u, 0], ends[u, 1] + 1):
+            z[t] += chance[u, y] * p[y]
+
+
+# --- Scores ---
 
 
 class Forest(NamedTuple):
@@ -135,23 +208,39 @@ class Forest(NamedTuple):
     words: Any  # category c is in a set if bit c % 32 of its word c // 32 is set
 
 
-@compiled
-def _is_in_set(x, first, words):
+# --- Scores of rows ---
+# The linear score is (x - mean) . slope; a missing value counts as the mean. Landmark l adds
+# similarity_l exp(-distance), the distance in absolute differences. Each tree adds a leaf. All ways
+# add the same numbers in the same order, so that their scores are the same, bit for bit.
+
+
+@as_numpy
+def is_in_set(x, first, words):
+    """Tell whether a category is in the set whose words begin at number `first`."""
     return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
+
+
+@as_numpy
+def lowest_bit(bits):
+    """Return the number of the lowest bit that is set."""
+    return BIT_NUMBER[((bits & (~bits + ONE)) * SPREAD) >> np.uint64(58)]
 
 
 @compiled
 def scores_of(X, forest, scores):
     """Write the score of each row.
 
-    The linear score is (x - mean) . slope; a missing value counts as the mean. Landmark l adds
-    similarity_l exp(-distance), the distance in absolute differences. No row walks down a tree.
-    Each has a bit for every leaf. A split clears, in all rows that do not go left, the bits of the
-    leaves on its left; the first bit that is left is the row's leaf. So a split is one comparison
-    of many rows at once.
+    No row of many walks down a tree. Each has a bit for every leaf. A split clears, in all rows
+    that do not go left, the bits of the leaves on its left; the first bit that is left is the row's
+    leaf. So a split is one comparison of many rows at once.
     """
     mean, slope, width, landmarks, similarity = forest[:5]
     size, feature, value, kind, begin, end, leaf, words = forest[5:]
+    if len(X) < FEW_ROWS:
+        room = np.empty(X.shape[1])
+        for i in range(len(X)):
+            scores[i] = _walk(X[i], forest, _start(X[i], forest, room))
+        return
     n_words = 1 + (size.max() >> 6 if len(size) else 0)
     block = min(max((1 << 15) // (X.shape[1] + 1), 16), 512)
     cells, bits = np.empty((X.shape[1], block)), np.empty((n_words, block), np.uint64)
@@ -175,7 +264,7 @@ def scores_of(X, forest, scores):
                 out[i] += similarity[landmark] * exp(-distance[i])
         first = 0
         for tree in range(len(size)):
-            bits[:] = ALL_BITS
+            bits[: 1 + (size[tree] >> 6), :n] = ALL_BITS
             for split in range(first, first + size[tree]):
                 x, cut, its_kind = cells[feature[split]], value[split], kind[split]
                 for word in range(begin[split] >> 6, ((end[split] - 1) >> 6) + 1):
@@ -193,12 +282,144 @@ def scores_of(X, forest, scores):
                             row[i] &= keep if x[i] > cut else ALL_BITS
                     else:
                         for i in range(n):
-                            row[i] &= ALL_BITS if _is_in_set(x[i], cut, words) else keep
+                            row[i] &= ALL_BITS if is_in_set(x[i], cut, words) else keep
             for i in range(n):
                 word = 0
                 while bits[word, i] == NO_BITS:
                     word += 1
-                lowest = bits[word, i] & (~bits[word, i] + ONE)
-                number = (word << 6) + BIT_NUMBER[(lowest * SPREAD) >> np.uint64(58)]
-                out[i] += leaf[first + tree + number]
+                out[i] += leaf[first + tree + (word << 6) + lowest_bit(bits[word, i])]
             first += size[tree]
+
+
+@part_of_loop
+def _start(x, forest, scaled):
+    """Return the score of a row without the trees; `scaled` is room for its features."""
+    mean, slope, width, landmarks, similarity = forest[:5]
+    score = 0.0
+    for k in range(len(x)):
+        score += 0.0 if isnan(x[k]) else (x[k] - mean[k]) * slope[k]
+        scaled[k] = 0.0 if isnan(x[k]) or width[k] == 0.0 else (x[k] - mean[k]) * width[k]
+    for landmark in range(len(landmarks)):
+        distance = 0.0
+        for k in range(len(x)):
+            distance += abs(scaled[k] - landmarks[landmark, k])
+        score += similarity[landmark] * exp(-distance)
+    return score
+
+
+@part_of_loop
+def _walk(x, forest, score):
+    """Add the leaves to which a row goes, tree by tree.
+
+    Splits are in pre-order: the left child is next, the right one comes after all on the left.
+    """
+    size, feature, value, kind, begin, end, leaf, words = forest[5:]
+    first = 0
+    for tree in range(len(size)):
+        split, stop, number = first, first + size[tree], 0
+        while split < stop and begin[split] == number:  # else the leaf is reached
+            cell = x[feature[split]]
+            if kind[split] == SET:
+                goes_left = is_in_set(cell, value[split], words)
+            elif kind[split] == MISSING_LEFT:
+                goes_left = not cell > value[split]
+            else:
+                goes_left = cell <= value[split]
+            if not goes_left:
+                number = end[split]
+                split += end[split] - begin[split]
+            elif end[split] - begin[split] == 1:
+                break
+            else:
+                split += 1
+        score += leaf[first + tree + number]
+        first = stop
+    return score
+
+
+class SortedSplits(NamedTuple):
+    """The splits of a forest by feature and kind, those of numbers ascending: for single rows.
+
+    A row goes right at the first splits of numbers, left at all others, so that one search finds
+    all leaves that it does not reach. Trees have at most 64 leaves.
+    """
+
+    feature: Any  # (groups,)
+    kind: Any  # (groups,)
+    start: Any  # (groups + 1,), the first split of each group
+    value: Any  # (splits,)
+    tree: Any  # (splits,)
+    keep: Any  # (splits,), bit i is 0 if leaf i of the tree is left of the split
+
+    @classmethod
+    def of(cls, forest: Forest) -> SortedSplits:
+        """Sort the splits of a forest."""
+        order = np.lexsort([forest.value, forest.kind, forest.feature])
+        feature, kind = forest.feature[order], forest.kind[order]
+        is_new = np.ones(len(order) + 1, dtype=bool)  # a group begins, or the splits end
+        is_new[1:-1] = (feature[1:] != feature[:-1]) | (kind[1:] != kind[:-1])
+        start = np.flatnonzero(is_new)
+        ends = zip(forest.begin.tolist(), forest.end.tolist(), strict=True)
+        left = np.array([(1 << end) - (1 << begin) for begin, end in ends], dtype=np.uint64)
+        return cls(
+            feature=feature[start[:-1]],
+            kind=kind[start[:-1]],
+            start=start,
+            value=forest.value[order],
+            tree=np.repeat(np.arange(len(forest.size)), forest.size)[order],
+            keep=~left[order],
+        )
+
+
+MOST_LEAVES = 64  # of a tree whose splits are sorted: down larger ones, walking is faster
+
+
+@alone
+def rate_row(x, largest, forest, splits, thresholds, scaled, bits, score):
+    """Write the score of a row, and return its rank; -1 if a number is too large.
+
+    `splits` is None if there are large trees. `scaled` and `bits` are room for its features and for
+    the leaves that it may reach, a word for each tree.
+    """
+    for k in range(len(x)):
+        if abs(x[k]) > largest:
+            return -1
+    total = _start(x, forest, scaled)
+    total = _walk(x, forest, total) if splits is None else _look_up(x, forest, splits, bits, total)
+    score[0] = total
+    rank = 0
+    while rank < len(thresholds) and thresholds[rank] <= total:
+        rank += 1
+    return rank
+
+
+@part_of_loop
+def _look_up(x, forest, splits, bits, score):
+    """Add the leaves to which a row goes: clear the bits of all others."""
+    size, leaf, words = forest.size, forest.leaf, forest.words
+    feature, kind, start, value, tree, keep = splits
+    for j in range(len(size)):
+        bits[j] = ALL_BITS
+    for group in range(len(feature)):
+        cell, first, stop = x[feature[group]], start[group], start[group + 1]
+        if kind[group] == SET:
+            for i in range(first, stop):
+                bits[tree[i]] &= ALL_BITS if is_in_set(cell, value[i], words) else keep[i]
+            continue
+        if isnan(cell):
+            stop = first if kind[group] == MISSING_LEFT else stop
+        else:
+            low = first  # search for the first split with a value that is not below
+            while low < stop:
+                middle = (low + stop) >> 1
+                if value[middle] < cell:
+                    low = middle + 1
+                else:
+                    stop = middle
+        for i in range(first, stop):
+            bits[tree[i]] &= keep[i]
+    first = 0
+    for j in range(len(size)):
+        score += leaf[first + lowest_bit(bits[j])]
+        first += size[j] + 1
+    return score

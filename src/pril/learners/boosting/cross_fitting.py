@@ -7,31 +7,38 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
-from pril.core.logistic import odds_of
+from pril.core.logistic import exp_of, odds_of
 from pril.core.threads import n_threads
+from pril.errors import InputError
 from pril.learners.boosting import compiled
+from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.compiled import Forest
-from pril.learners.boosting.folds import Fold, Home, Threads
+from pril.learners.boosting.constraints import find_constraints
+from pril.learners.boosting.contributions import background_of, importances, sample_size
+from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, loss_of
 from pril.learners.boosting.forest_engine import BoostedTrees
-from pril.learners.boosting.importances import importances
+from pril.learners.boosting.groups import spread_groups
 from pril.learners.boosting.knowledge import Knowledge, Sums, relative
 from pril.learners.boosting.scaling import scaled, unscaled
-from pril.learners.boosting.starts import Starts
-from pril.learners.boosting.trees import plant, prepare_booster
+from pril.learners.boosting.starts import Mixed, Starts
+from pril.learners.boosting.trees import parameters_of, plant
 from pril.learners.ordered_logit import OrderedLogit
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
 PROGRESS_SECONDS = 2.0
 NO_FOLD = -1
+MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
 FIRST_STEPS = 5  # EM steps before the first round
@@ -40,6 +47,8 @@ FEWEST_WEIGHTS_STEPS, MOST_WEIGHTS_STEPS, LEAST_MOVE, LARGEST_MOVE = 20, 60, 1e-
 # After so many rounds, boosters that still improve are half as careful: the learning rate is twice
 # the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
 HALF_AS_CAREFUL = 50
+# With many rows, trees are sure enough of themselves to begin with a higher learning rate.
+HASTY_ROWS, FIRST_HASTE = 100_000, 1.5
 
 
 class Rounds:
@@ -97,6 +106,25 @@ def print_rounds() -> Watch:
     return watch
 
 
+class Sample(NamedTuple):
+    """Rows that the starts and the bins are learned from: all, or some chosen at random."""
+
+    X: Array
+    rows: compiled.Rows
+    order: Array  # a permutation of these rows
+
+    @classmethod
+    def of(cls, chosen: Array, rows: compiled.Rows, source: Source) -> Self:
+        """Take some rows, given by their numbers, in random order."""
+        numbers = np.sort(chosen)
+        of_each = (part if len(chosen) == source.n_rows else part[numbers] for part in rows[1:])
+        return cls(
+            source.take(numbers),
+            compiled.Rows(rows.ends, *of_each),
+            np.searchsorted(numbers, chosen),
+        )
+
+
 class Training:
     """The boosters of all folds, growing in step.
 
@@ -104,12 +132,14 @@ class Training:
     ----------
     model : OrderedBoosting
         The learner. It knows the classes and the categories.
-    X : ndarray of shape (n_samples, n_features)
+    source : Source
         Features.
     intervals : ndarray of shape (n_samples, 2)
         Labels, as ranks.
     weight : ndarray of shape (n_samples,)
         Weights of the rows; their mean is 1.
+    groups : ndarray of shape (n_samples,) or None
+        The number of each row's group, from 0 on; None: each row is one.
     rng : RandomState
         Draws the folds.
     watch : callable or None
@@ -117,55 +147,70 @@ class Training:
     """
 
     def __init__(
-        self, model: Any, X: Array, intervals: Array, weight: Array, rng: Any, watch: Watch | None
+        self,
+        model: Any,
+        source: Source,
+        intervals: Array,
+        weight: Array,
+        groups: Array | None,
+        rng: Any,
+        watch: Watch | None,
     ) -> None:
-        n, n_classes = len(X), len(model.order_)
-        n_folds = (4 if n >= MANY_ROWS else 8) if model.n_folds == "auto" else model.n_folds
-        self.model, self.n_folds, self.watch = model, min(n_folds, n), watch
-        self.X, self.exponents = scaled(X, getattr(model, "feature_names_in_", None))
+        n, n_classes = source.n_rows, len(model.order_)
+        self.model, self.source, self.watch = model, source, watch
+        self.signs = find_constraints(model.monotonic_cst, model)
         self.kinds, group = Kinds.of(intervals, n_classes)
-        self.weights = np.bincount(group, weight)  # of the kinds
-        self.order, fold = rng.permutation(n), np.empty(n, dtype=np.int8)
-        fold[self.order] = np.arange(n) % self.n_folds
-        self.rows = compiled.Rows(self.kinds.ends, group.astype(np.int16), weight, fold)
+        order = rng.permutation(n)
+        self.n_folds, fold = self._split(order, groups)
+        self.rows = compiled.Rows(
+            self.kinds.ends, group.astype(np.int16), weight.astype(np.float32), fold
+        )
+        self.is_whole = n <= MOST_SAMPLED
+        self.sample = Sample.of(order[:MOST_SAMPLED], self.rows, source)
         known = intervals[intervals[:, 0] == intervals[:, 1], 0]
         trusted = np.bincount(known, minlength=n_classes) + model.trust
         self.doubt = np.divide(model.trust, trusted, out=np.ones(n_classes), where=trusted > 0)
-        if n < n_folds:
-            warnings.warn(
-                f"n_folds={n_folds}, but only {n} rows have a label: each is a fold",
-                stacklevel=4,
-            )
+
+    def _split(self, order: Array, groups: Array | None) -> tuple[int, Array]:
+        """Return the number of folds, and the fold of each row."""
+        n, asked = len(order), self.model.n_folds
+        n_folds = (4 if n >= MANY_ROWS else 8) if asked == "auto" else asked
+        parts, found = n, f"only {n} rows have a label"
+        if groups is not None:
+            _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
+            parts = int(groups.max()) + 1
+            found = f"the rows with a label are of only {parts} groups"
+        if parts < 2:
+            raise InputError("groups: all rows with a label are of one group, and 2 are needed")
+        if parts < n_folds:
+            warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=5)
+            n_folds = parts
+        if groups is not None:
+            return n_folds, spread_groups(groups, n_folds, order)
+        fold = np.empty(n, dtype=np.int8)
+        fold[order] = np.arange(n) % n_folds
+        return n_folds, fold
 
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
         model = self.model
         with Threads(min(n_threads(model.n_jobs), self.n_folds)) as home:
-            starts = self._starts(home, model.coarsening)
-            knowledge, mix, evidence = self._choose(starts, model.coarsening)
-            if knowledge.mechanism.name == "random" and starts.used_offsets:
-                starts = self._starts(home, "random")  # what was assumed there was wrong
-                knowledge, mix, _ = self._choose(starts, "random")
-            del self.order  # memory is scarce
-            self._warn_of_ends(knowledge.mechanism)
-            mixed = (starts.held_out(self.rows.fold) @ mix).astype(np.float32)
-            for _ in range(FIRST_STEPS):
-                knowledge = knowledge.improved(self._sums(knowledge, mixed), self.doubt)
-            scores, centre, linear = starts.mixed(mix)
-            del starts, mixed
-            data, parameters = prepare_booster(model, self.X)
-            home.begin(lambda j: Fold(j, self.rows, data, parameters, scores[j]), self.n_folds)
+            plan, knowledge, start, evidence = self._begin(home)
+            home.begin(plan, self.source)
             rounds, kept = self._grow(home, knowledge)
             trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
-        forest = plant(trees, model.categories_)
+        forest = plan.bins.unbinned(plant(trees, model.categories_))
         forest["leaf"] /= self.n_folds
-        forest = {**linear, **forest}
+        whole = Forest(**start.arrays, **forest)
+        few = self.sample.order[: sample_size(*self.sample.X.shape)]
+        sample = self.sample.X[few].astype(np.float64)
+        background = background_of(sample)
         return {
             "n_iter_": rounds.best,
             "validation_loss_": np.array(rounds.losses),
-            "feature_importances_": importances(self.X, Forest(**forest)),
+            "feature_importances_": importances(sample, whole, background),
             "memory_": BoostedTrees(
-                thresholds=kept.theta + centre,
+                thresholds=kept.theta + start.centre,
                 ends=self.rows.ends,
                 chances=kept.chance,
                 coarsening={
@@ -173,20 +218,55 @@ class Training:
                     "shares": kept.mechanism.shares,
                     "evidence": evidence,
                 },
-                forest=Forest(**unscaled(forest, self.exponents)),
+                forest=whole,
+                background=background,
             ),
         }
+
+    def _begin(self, home: Threads) -> tuple[Plan, Knowledge, Mixed, float | None]:
+        """Learn from a sample what folds begin with."""
+        model, categorical = self.model, [int(k) for k in self.model.categories_]
+        X, exponents = scaled(self.sample.X, getattr(model, "feature_names_in_", None))
+        starts = self._starts(home, X, categorical, model.coarsening)
+        knowledge, mix, evidence = self._choose(starts, model.coarsening)
+        if knowledge.mechanism.name == "random" and starts.used_offsets:
+            # What was assumed there was wrong.
+            starts = self._starts(home, X, categorical, "random")
+            knowledge, mix, _ = self._choose(starts, "random")
+        self._warn_of_ends(knowledge.mechanism)
+        mixed = (starts.held_out(self.sample.rows.fold) @ mix).astype(np.float32)
+        for _ in range(FIRST_STEPS):
+            knowledge = knowledge.improved(self._sums(knowledge, mixed), self.doubt)
+        start = starts.mixed(mix)
+        start = start._replace(
+            arrays=unscaled(start.arrays, exponents), slopes=np.ldexp(start.slopes, exponents)
+        )
+        bins = Bins.of(self.sample.X, categorical)
+        plan = Plan(
+            rows=self.rows,
+            parameters=parameters_of(model, self.signs),
+            bins=bins,
+            categorical=categorical,
+            sample=bins.codes(self.sample.X),
+            mean=start.arrays["mean"],
+            slopes=start.slopes,
+            centres=start.centres,
+            scores=start.scores if self.is_whole else None,
+        )
+        return plan, knowledge, start, evidence
 
     def _grow(self, home: Home, knowledge: Knowledge) -> tuple[Rounds, Knowledge]:
         """Grow trees until no round is better; return the rounds, and what the best one knew."""
         rounds, kept = Rounds(self.model.max_iter, self.model.n_iter_no_change), knowledge
-        weight = self.rows.weight.sum()
-        outcomes = home.each(Fold.learn, knowledge.theta, knowledge.chance, 1.0)
+        weight = float(self.rows.weight.sum(dtype=np.float64))
+        first = FIRST_HASTE if self.source.n_rows >= HASTY_ROWS else 1.0
+        outcomes = home.each(Fold.learn, knowledge.theta, knowledge.chance, first)
         while not rounds.are_over:
             knowledge = knowledge.improved(Sums.total(o.sums for o in outcomes), self.doubt)
             table, n_grown = (knowledge.theta, knowledge.chance), len(rounds) + 1
             if n_grown < rounds.most:  # folds say how good a round was when they begin the next
-                outcomes = home.each(Fold.learn, *table, 1.0 + n_grown / HALF_AS_CAREFUL)
+                haste = first * (1.0 + n_grown / HALF_AS_CAREFUL)
+                outcomes = home.each(Fold.learn, *table, haste)
                 losses = [outcome.loss for outcome in outcomes]
             else:
                 losses = home.each(Fold.loss, *table)
@@ -196,7 +276,7 @@ class Training:
                 self.watch(rounds)
         return rounds, kept
 
-    def _starts(self, home: Threads, coarsening: Any) -> Starts:
+    def _starts(self, home: Threads, X: Array, categorical: list[int], coarsening: Any) -> Starts:
         """Return linear models to start from, which assume this of ranges."""
         learner = partial(
             OrderedLogit,
@@ -205,8 +285,8 @@ class Training:
             coarsening=coarsening,
             random_state=0,
         )
-        categories = [int(k) for k in self.model.categories_]
-        return Starts(self.X, categories, self.rows, self.order, learner, home)
+        rows, order, signs = self.sample.rows, self.sample.order, self.signs
+        return Starts(X, categorical, signs, rows, order, self.n_folds, learner, home)
 
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():
@@ -221,10 +301,11 @@ class Training:
 
     def _choose(self, starts: Starts, asked: str) -> tuple[Knowledge, Array, float | None]:
         """Return what to start with, weights of the starts, and the evidence for offsets."""
-        spread = self.kinds.spread(self.weights)
+        weights = np.bincount(self.sample.rows.group, self.sample.rows.weight, len(self.kinds.ends))
+        spread = self.kinds.spread(weights)
         certain = np.ones_like(self.doubt)
-        scores, theta = starts.held_out(self.rows.fold), starts.theta
-        names = candidates(asked, self.kinds, self.weights)
+        scores, theta = starts.held_out(self.sample.rows.fold), starts.theta
+        names = candidates(asked, self.kinds, weights)
 
         def settled(name: Name, doubt: Array) -> tuple[Knowledge, Array]:
             mechanism = Mechanism.start(name, self.kinds, float(self.model.trust), spread)
@@ -241,13 +322,8 @@ class Training:
             knowledge, mix = found[name]
             mixed = (scores @ mix).astype(np.float32)
             counts, mechanism = self._sums(knowledge, mixed).counts, knowledge.mechanism
-            loss = compiled.held_out_loss(
-                mixed,
-                self._all_rows(),
-                odds_of(knowledge.theta),
-                mechanism.label_chances(counts),
-                self.rows,
-            )
+            chances, rows = mechanism.label_chances(counts), self.sample.rows
+            loss = loss_of(exp_of(mixed), self._all_rows(), knowledge.theta, chances, rows)
             costs[name] = loss + mechanism.n_parameters(counts)
         name, evidence = choose(asked, costs)
         return *(settled(name, self.doubt) if name == "random" else found[name]), evidence
@@ -262,10 +338,11 @@ class Training:
             mixed = (scores @ mix).astype(np.float32)
             knowledge = knowledge.improved(self._sums(knowledge, mixed), doubt)
             theta, chance, _ = knowledge
+            odds, q = odds_of(theta), relative(chance)
+            rows = self.sample.rows
             compiled.fill_gradients(
-                mixed, NO_FOLD, odds_of(theta), relative(chance), chance, self.rows, 1.0,
-                gradient, hessian,
-            )  # fmt: skip
+                exp_of(mixed), 0, NO_FOLD, odds, q, rows, 1.0, gradient, hessian
+            )
             slope = scores.T @ gradient + ridge * (mix - prior)
             curvature = (scores * hessian[:, np.newaxis]).T @ scores + ridge * np.eye(n_starts)
             move = np.clip(-np.linalg.solve(curvature, slope), -LARGEST_MOVE, LARGEST_MOVE)
@@ -278,8 +355,8 @@ class Training:
         """Return the sums of all rows, which are scored by starts that have not seen them."""
         sums, q = Sums.blank(*knowledge.chance.shape), relative(knowledge.chance)
         odds = odds_of(knowledge.theta)
-        compiled.add_up(scores, self._all_rows(), odds, q, self.rows, *sums)
+        compiled.add_up(exp_of(scores), self._all_rows(), odds, q, self.sample.rows, *sums)
         return sums
 
     def _all_rows(self) -> Array:
-        return np.arange(len(self.X), dtype=np.int32)
+        return np.arange(len(self.sample.X), dtype=np.int32)

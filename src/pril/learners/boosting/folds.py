@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pril.core.logistic import odds_of
+from pril.core.logistic import exp_of, odds_of
+from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
+from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.knowledge import Sums, relative
-from pril.learners.boosting.trees import FoldBooster
+from pril.learners.boosting.trees import PUSHED_ROWS, FoldBooster, dataset
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 T = TypeVar("T")
+
+LEAST_CHANCE = 1e-300  # of a label, for its logarithm
+BATCH = 1 << 15  # rows whose exponentials stay in the cache
 
 
 class Outcome(NamedTuple):
@@ -48,31 +53,115 @@ class Fold:
 
     def learn(self, theta: Array, chance: Array, haste: float) -> Outcome:
         """Add a tree, learned from the rows outside the fold."""
+        odds, q, loss = odds_of(theta), relative(chance), self.loss(theta, chance)
         gradient, hessian = np.empty((2, len(self.scores)), dtype=np.float32)
-        odds, q = odds_of(theta), relative(chance)
-        loss = compiled.fill_gradients(
-            self.scores, self.number, odds, q, chance, self.rows, haste, gradient, hessian
-        )
+        for batch in batches(len(self.scores), BATCH):
+            compiled.fill_gradients(
+                exp_of(self.scores[batch]), batch.start, self.number, odds, q, self.rows, haste,
+                gradient, hessian,
+            )  # fmt: skip
         self.booster.grow(gradient, hessian)
         sums = Sums.blank(*chance.shape)
-        compiled.add_up(self.scores, self.held_out, odds, q, self.rows, *sums)
+        for e, some in self._held_out():
+            compiled.add_up(e, some, odds, q, self.rows, *sums)
         return Outcome(loss, sums)
 
     def loss(self, theta: Array, chance: Array) -> float:
         """Return the sum of -log P(label) over the held-out rows."""
-        odds = odds_of(theta)
-        loss = compiled.held_out_loss(self.scores, self.held_out, odds, chance, self.rows)
-        return float(loss)
+        losses = (loss_of(e, some, theta, chance, self.rows) for e, some in self._held_out())
+        return sum(losses, 0.0)
+
+    def _held_out(self) -> Iterator[tuple[Array, Array]]:
+        """Return exp(score) and the numbers of the held-out rows, in batches."""
+        for batch in batches(len(self.held_out), BATCH):
+            some = self.held_out[batch]
+            yield exp_of(self.scores[some]), some
 
     def trees(self) -> list[str]:
         """Return LightGBM's text of all trees."""
         return self.booster.grown()
 
 
+def loss_of(e: Array, some: Array, theta: Array, chance: Array, rows: compiled.Rows) -> float:
+    """Return the sum of -log P(label) over some rows; `e` is exp(score) of each."""
+    z = np.empty(len(some))
+    compiled.write_label_chances(e, some, odds_of(theta), chance, rows, z)
+    np.log(np.maximum(z, LEAST_CHANCE, out=z), out=z)
+    return -float((z * rows.weight[some]).sum())
+
+
+class Plan(NamedTuple):
+    """What folds begin with."""
+
+    rows: compiled.Rows
+    parameters: dict[str, Any]  # LightGBM's
+    bins: Bins
+    categorical: list[int]
+    sample: Array  # the codes of a sample of the rows
+    mean: Array  # (features,), with slopes and centres: the linear models to start from
+    slopes: Array  # (folds, features)
+    centres: Array  # (folds,)
+    scores: Array | None  # (folds, n), where the sample is all rows
+
+    def folds(self, numbers: Iterable[int], source: Source) -> list[Fold]:
+        """Return some folds."""
+        n, scores = len(self.rows.fold), self.scores
+        if scores is None:
+            scores = np.empty((len(self.centres), n), dtype=np.float32)
+            blocks = self._read(source, scores)
+            data = dataset(self.sample, self.categorical, self.parameters, n, blocks)
+        else:
+            data = dataset(self.sample, self.categorical, self.parameters, n, None)
+        return [Fold(j, self.rows, data, self.parameters, scores[j]) for j in numbers]
+
+    def _read(self, source: Source, scores: Array) -> Iterator[Array]:
+        """Return the codes of all rows, block by block, and write the scores of the starts."""
+        done = 0
+        for block in source.blocks(PUSHED_ROWS):
+            out = scores[:, done : done + len(block)]
+            compiled.write_linear_scores(frozen(block), self.mean, self.slopes, self.centres, out)
+            done += len(block)
+            yield self.bins.codes(block)
+
+
+class Source(Protocol):
+    """Where features come from."""
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+
+    def take(self, rows: Array) -> Array:
+        """Return some rows, given by their numbers, ascending."""
+
+    def blocks(self, size: int) -> Iterator[Array]:
+        """Return all rows, in blocks of this size but for the last one."""
+
+
+class InMemory(NamedTuple):
+    """Features in memory."""
+
+    X: Array
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.X)
+
+    def take(self, rows: Array) -> Array:
+        """Return some rows, given by their numbers, ascending."""
+        some: Array = self.X if len(rows) == len(self.X) else self.X[rows]
+        return some
+
+    def blocks(self, size: int) -> Iterator[Array]:
+        """Return all rows, in blocks of this size but for the last one."""
+        return (self.X[batch] for batch in batches(len(self.X), size))
+
+
 class Home(Protocol):
     """Where folds live and learn."""
 
-    def begin(self, make: Callable[[int], Fold], n_folds: int) -> None:
+    def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
@@ -101,9 +190,9 @@ class Threads:
         """Call a function with each of some items; return the results in their order."""
         return list(self.pool.map(function, *items))
 
-    def begin(self, make: Callable[[int], Fold], n_folds: int) -> None:
+    def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
-        self.folds = self.map(make, range(n_folds))
+        self.folds = plan.folds(range(len(plan.centres)), source)
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pril.core.linear_engine import Ratings
-from pril.core.logistic import log_probabilities
-from pril.core.loop import Csr, Dense
+from pril.core.logistic import log_probabilities, log_widths
+from pril.core.loop import Csr, Dense, entry_point
 from pril.core.rows import check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
+from pril.core.threads import n_threads
 from pril.errors import InputTypeError, RowError
 from pril.learners.boosting import compiled
-from pril.learners.boosting.categories import encoded
+from pril.learners.boosting.categories import codes_of, encoded
+from pril.learners.boosting.contributions import contributions
 from pril.learners.boosting.scaling import LARGEST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+
+LEAST_WORK = 1 << 24  # comparisons that are worth a thread
 
 
 class BoostedTrees(NamedTuple):
@@ -30,6 +38,7 @@ class BoostedTrees(NamedTuple):
     chances: Array  # (kinds, K), P(range | class); 1 for exact labels
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: compiled.Forest
+    background: Array  # (rows, features), rows of the training set, to which others are compared
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
@@ -47,6 +56,8 @@ class ForestEngine(NamedTuple):
     name: str  # of the learner, for errors
     categories: dict[str, list[Any]]  # of each feature that has some, by its number as text
     mode: bool  # predict the most probable class, not the median
+    n_jobs: int | None = 1  # threads for many rows
+    feature_names: Array | None = None
 
     def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> Dense:
         """Return the rows of X, the categories as their codes, missing values as NaN.
@@ -84,13 +95,87 @@ class ForestEngine(NamedTuple):
     def rate(self, memory: BoostedTrees, rows: Dense) -> Ratings:
         """Return ranks and scores of rows."""
         _, cut, _ = self.parameters(memory)
-        scores = np.empty((len(rows.X), 1))
-        compiled.scores_of(rows.X, memory.forest, scores[:, 0])
+        scores = self._scores(memory.forest, rows.X)[:, np.newaxis]
         if self.mode:
             rank = log_probabilities(scores, cut).argmax(axis=1)
         else:
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
+
+    def _scores(self, forest: compiled.Forest, X: Array) -> Array:
+        """Return the score of each row; many rows are shared out among threads."""
+        scores = np.empty(len(X))
+        work = len(X) * (len(forest.feature) + forest.landmarks.size)
+        n = min(n_threads(self.n_jobs), work // LEAST_WORK) if work >= 2 * LEAST_WORK else 1
+        if n == 1:
+            compiled.scores_of(X, forest, scores)
+            return scores
+        with ThreadPoolExecutor(n) as pool:
+            parts = zip(np.array_split(X, n), np.array_split(scores, n), strict=True)
+            for done in [pool.submit(compiled.scores_of, part, forest, out) for part, out in parts]:
+                done.result()
+        return scores
+
+    def one_row(self, memory: BoostedTrees) -> ForestRow:
+        """Return what rates one row at a time."""
+        return ForestRow(self, memory)
+
+    def contributions(self, memory: BoostedTrees, rows: Dense) -> Array:
+        """Return what each feature adds to the score of each row, and the base, last."""
+        return contributions(rows.X, memory.forest, memory.background)
+
+
+class ForestRow:
+    """Rates one row, which is written into `cells`, missing values as NaN.
+
+    `rate` returns the rank of the row, -1 if it is refused.
+    """
+
+    absent = nan  # a feature that a dict lacks is missing
+
+    def __init__(self, engine: ForestEngine, memory: BoostedTrees) -> None:
+        self.codes = {int(k): codes_of(values) for k, values in engine.categories.items()}
+        self._names = engine.feature_names
+        forest = compiled.Forest(*map(frozen, memory.forest))
+        self.cells = np.zeros(len(forest.mean))
+        self._score = np.empty((1, 1))
+        _, self._cut, _ = engine.parameters(memory)
+        self._widths = log_widths(self._cut)
+        splits = None
+        if forest.size.max(initial=0) < compiled.MOST_LEAVES:
+            splits = compiled.SortedSplits(*map(frozen, compiled.SortedSplits.of(forest)))
+        given = (
+            frozen(self.cells),
+            LARGEST,
+            forest,
+            splits,
+            frozen(memory.thresholds),
+            np.empty(len(forest.mean)),
+            np.empty(len(forest.size), dtype=np.uint64),
+            self._score[0],
+        )
+        self._rate = partial(entry_point(compiled.rate_row, *given), *given)
+        self.rate: Callable[[], int] = self._rate_mode if engine.mode else self._rate
+
+    def _rate_mode(self) -> int:
+        return -1 if self._rate() < 0 else int(self._logs().argmax())
+
+    def _logs(self) -> Array:
+        logs: Array = log_probabilities(self._score, self._cut, self._widths)[0]
+        return logs
+
+    def score(self) -> float:
+        """Return the score of the row that was rated last."""
+        return float(self._score[0, 0])
+
+    def chances(self) -> Array:
+        """Return the probabilities of the classes for the row that was rated last."""
+        chances: Array = np.exp(self._logs())
+        return chances
+
+    def refusal(self) -> ValueError:
+        """Return the error for a row that was refused."""
+        return _too_large(self.cells[np.newaxis], self._names)
 
 
 def _too_large(features: Array, names: Array | None) -> RowError:

@@ -1,4 +1,4 @@
-"""Features that are too small for LightGBM, in larger units."""
+"""Features that are too small for linear models, in larger units."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from pril.core.rows import batches
 from pril.errors import InputError
-from pril.learners.boosting.compiled import SET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,19 +16,19 @@ if TYPE_CHECKING:
 
 LARGEST = 1e150  # sums of squares stay finite
 LEAST = 2.0**-1000  # of the largest value of a feature: a weight can be its inverse
-ZERO = 1e-35  # LightGBM takes what is smaller for 0
+SMALL = 1e-35  # squares of what is smaller are soon 0
 WANTED = {np.dtype(np.float64): 400, np.dtype(np.float32): 100}  # exponent of the largest value
 
 
 def scaled(X: Array, names: Array | None) -> tuple[Array, Array]:
-    """Multiply features with values that LightGBM takes for 0 by powers of two, which is exact.
+    """Multiply features with very small values by powers of two, which is exact.
 
     Returns the features, a copy only if some are multiplied, and the exponent of each.
     """
     exponents, is_small = np.zeros(X.shape[1], dtype=np.int64), np.zeros(X.shape[1], dtype=bool)
     for batch in batches(len(X), 1 << 13):
         size = np.abs(X[batch])
-        is_small |= ((size > 0.0) & (size < ZERO)).any(axis=0)
+        is_small |= ((size > 0.0) & (size < SMALL)).any(axis=0)
     if not is_small.any():
         return X, exponents
     X = X.copy()
@@ -45,11 +44,9 @@ def scaled(X: Array, names: Array | None) -> tuple[Array, Array]:
 
 
 def unscaled(forest: dict[str, Array], exponents: Array) -> dict[str, Array]:
-    """Return a forest learned from scaled features as one for the features themselves."""
-    of_splits = np.where(forest["kind"] == SET, 0, exponents[forest["feature"]])
+    """Return linear parts learned from scaled features as parts for the features themselves."""
     return forest | {
         "mean": np.ldexp(forest["mean"], -exponents),
         "slope": np.ldexp(forest["slope"], exponents),
         "width": np.ldexp(forest["width"], exponents),
-        "value": np.ldexp(forest["value"], -of_splits),
     }

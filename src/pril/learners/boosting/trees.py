@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pril.errors import InputError, MissingExtraError
+from pril.learners.boosting.bins import MOST_BINS
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 
 if TYPE_CHECKING:
@@ -16,22 +19,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MOST_KEPT = 200_000  # rows
+MOST_KEPT = 2_000_000  # rows
+PUSHED_ROWS = 1 << 16  # at once to LightGBM
 # The arrays of a tree, and of a forest.
 TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4", "leaf": "f8",
          "words": "u4"}  # fmt: skip
 
 
-def prepare_booster(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
-    """Return LightGBM's form of the features, None if it can split none, and its parameters."""
-    try:
-        import lightgbm
-    except (ImportError, OSError) as error:
-        raise MissingExtraError(
-            "OrderedBoosting needs LightGBM, and on Linux the system's libgomp, in Debian the "
-            f"package libgomp1 ({error})",
-            "boosting",
-        ) from error
+def parameters_of(model: Any, signs: Array) -> dict[str, Any]:
+    """Return LightGBM's parameters; signs are those of `find_constraints`."""
     parameters = {
         "objective": "none",
         "metric": "None",
@@ -40,18 +36,63 @@ def prepare_booster(model: Any, X: Array) -> tuple[Any, dict[str, Any]]:
         "min_data_in_leaf": int(model.min_samples_leaf),
         "min_sum_hessian_in_leaf": 1.0,
         "min_data_in_bin": 1,
-        "max_bin": 127,  # as good as 255, and a third faster where rows are few
+        "max_bin": MOST_BINS + 1,  # the features are bins already; and one for missing values
         "lambda_l2": float(model.l2_regularization),
         "deterministic": True,
         "force_col_wise": True,
         "num_threads": 1,  # so that threads change no bit
         "verbosity": -1,
     }
-    categorical = [int(k) for k in model.categories_]
-    data = lightgbm.Dataset(X, categorical_feature=categorical, params=parameters).construct()
+    if signs.any():
+        parameters["monotone_constraints"] = signs.tolist()
+        # With "advanced", trees of LightGBM 4.6 rise and fall; "basic" has no more error.
+        parameters["monotone_constraints_method"] = "basic"
+    return parameters
+
+
+def lightgbm() -> Any:
+    """Import LightGBM, or say what to install."""
+    try:
+        return importlib.import_module("lightgbm")
+    except (ImportError, OSError) as error:
+        raise MissingExtraError(
+            "OrderedBoosting needs LightGBM, and on Linux the system's libgomp, in Debian the "
+            f"package libgomp1 ({error})",
+            "boosting",
+        ) from error
+
+
+def dataset(
+    sample: Array,
+    categorical: list[int],
+    parameters: dict[str, Any],
+    n_rows: int,
+    blocks: Iterator[Array] | None,
+) -> Any:
+    """Return LightGBM's form of the features, None if it can split none.
+
+    A sample of the rows, which has every bin, determines how they are stored. If it is not all
+    rows, blocks have all of them, `PUSHED_ROWS` each but for the last one.
+    """
+    library = lightgbm()
+    data = library.Dataset(sample, categorical_feature=categorical, params=parameters).construct()
     # LightGBM fails if it can split no feature: all are constant, or the rows are too few.
-    can_split = any(data.feature_num_bin(k) > 0 for k in range(X.shape[1]))
-    return data if can_split else None, parameters
+    if not any(data.feature_num_bin(k) > 0 for k in range(sample.shape[1])):
+        return None
+    if blocks is None:
+        return data
+    pushed = blocks
+
+    class Pushed(library.Sequence):  # type: ignore[name-defined]
+        batch_size = PUSHED_ROWS
+
+        def __len__(self) -> int:
+            return n_rows
+
+        def __getitem__(self, _: slice) -> Array:
+            return next(pushed)
+
+    return library.Dataset(Pushed(), reference=data, params=parameters).construct()
 
 
 _this_thread = threading.local()
@@ -59,10 +100,8 @@ _this_thread = threading.local()
 
 def silence_lightgbm(parameters: dict[str, Any]) -> None:
     """Let LightGBM print nothing in this thread: each thread has a verbosity of its own."""
-    import lightgbm
-
     if not hasattr(_this_thread, "is_silent"):
-        lightgbm.Dataset(np.zeros((1, 1)), params=parameters).construct()  # which sets it
+        lightgbm().Dataset(np.zeros((1, 1)), params=parameters).construct()  # which sets it
         _this_thread.is_silent = True
 
 
@@ -83,13 +122,11 @@ class FoldBooster:
 
     def grow(self, gradient: Array, hessian: Array) -> None:
         """Grow a tree, and add what it says of each row to the scores."""
-        import lightgbm
-
         if self.data is None:
             return
         silence_lightgbm(self.parameters)
         if self.booster is None:
-            self.booster = lightgbm.Booster(self.parameters, self.data)
+            self.booster = lightgbm().Booster(self.parameters, self.data)
         self.booster.update(fobj=lambda *_: (gradient, hessian))
 
         def add(outputs: Array, _: Any) -> tuple[str, float, bool]:

@@ -1,0 +1,12 @@
+"""For examples in docstrings and on pages too: the figures that a test opens are closed."""
+
+import sys
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

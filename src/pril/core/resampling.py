@@ -1,0 +1,80 @@
+"""Samples of rows, drawn with replacement."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from pril.core.groups import read_groups
+from pril.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+
+class Bootstrap:
+    """Draws samples of rows, or of whole groups of rows, and finds confidence intervals.
+
+    Parameters
+    ----------
+    used : ndarray of bool of shape (n_rows,)
+        The rows to draw from.
+    groups : array-like of shape (n_rows,) or None
+        The group of each row. None: each row is a group of its own.
+    n : int
+        Number of samples.
+    level : float
+        Confidence level.
+    random_state : int, RandomState instance or None
+        Seed.
+    """
+
+    def __init__(self, used: Array, groups: Any, n: Any, level: Any, random_state: Any) -> None:
+        if not isinstance(n, Integral) or n < 2:
+            raise InputError(f"n must be an integer of at least 2, got {n!r}")
+        if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
+            raise InputError(f"level must be above 0 and below 1, got {level!r}")
+        self.n = int(n)
+        self.level = float(level)
+        self.rows: Array = np.flatnonzero(used)
+        if len(self.rows) == 0:
+            raise InputError("there is no row with a label to draw from")
+        self.members: list[Array] | None = None
+        if groups is not None:
+            code = read_groups(groups, len(used)).code[self.rows]
+            order = np.argsort(code, kind="stable")
+            starts = np.flatnonzero(np.diff(code[order])) + 1
+            self.members = np.split(self.rows[order], starts)
+            if len(self.members) < 2:
+                raise InputError(
+                    f"groups must name at least 2 groups of rows to draw from, got "
+                    f"{len(self.members)}"
+                )
+        self._rng = check_random_state(random_state)
+
+    @property
+    def n_groups(self) -> int | None:
+        """How many groups there are, None if rows are drawn one by one."""
+        return None if self.members is None else len(self.members)
+
+    def samples(self) -> Iterator[Array]:
+        """Return the rows of each sample."""
+        for _ in range(self.n):
+            if self.members is None:
+                yield self._rng.choice(self.rows, size=len(self.rows))
+            else:
+                drawn = self._rng.choice(len(self.members), size=len(self.members))
+                yield np.concatenate([self.members[k] for k in drawn])
+
+    def interval(self, values: Array) -> Array:
+        """Return the lower and the upper end of the interval of each column."""
+        tail = (1.0 - self.level) / 2.0
+        ends: Array = np.quantile(values, [tail, 1.0 - tail], axis=0)
+        return ends

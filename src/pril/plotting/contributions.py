@@ -1,0 +1,287 @@
+"""What features add to the scores of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pril.core.parts import Parts
+from pril.errors import InputError, InputTypeError
+from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from matplotlib.axes import Axes
+
+MOST_POINTS = 1000  # of a feature
+BINS = 60  # points in one of them are drawn above each other
+NO_VALUE = "#999999"
+
+
+class ContributionsDisplay:
+    """What features add to the score of one row, or to those of many rows.
+
+    For one row, bars lead from the base value at the bottom, the mean score of the background, to
+    the row's score at the top. The shaded bands are the score ranges of the classes.
+
+    For many rows, there is a point for each row and feature, at what the feature adds to the row's
+    score. Colours go from low to high values of the feature; what is no number, or missing, is
+    grey.
+
+    Features are in the order of the mean size of what they add.
+
+    Parameters
+    ----------
+    contributions : ndarray of shape (n_samples, n_features + 1)
+        What each feature adds to the score of each row and, in the last column, the base value.
+    values : array-like of shape (n_samples, n_features)
+        The values of the features.
+    thresholds : ndarray of shape (n_classes - 1,)
+        Thresholds between the classes, ascending.
+    classes : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    names : sequence of str
+        Names of the features.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedBoosting
+    >>> from pril.plotting import ContributionsDisplay
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = np.digitize(X[:, 1], [-1.0, 1.0])
+    >>> model = OrderedBoosting(max_iter=5, random_state=0).fit(X, y)
+    >>> ContributionsDisplay.from_estimator(model, X).ax_.get_xlabel()
+    'what the feature adds to the score'
+    """
+
+    ax_: Axes
+    figure_: Any
+
+    def __init__(
+        self, contributions: Any, values: Any, thresholds: Any, classes: Any, names: Sequence[str]
+    ) -> None:
+        self.contributions = contributions
+        self.values = values
+        self.thresholds = thresholds
+        self.classes = classes
+        self.names = names
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        names: Sequence[str] | None = None,
+        top: int = 10,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw what features add to the scores of rows.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
+        X : array-like of shape (n_samples, n_features)
+            One row, or many.
+        names : sequence of str, default=None
+            Names of the features. None takes those that the learner or the steps before it know, or
+            else numbers.
+        top : int, default=10
+            How many features to draw.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : ContributionsDisplay
+            What was drawn.
+        """
+        parts = Parts.of(estimator)
+        learner = parts.learner
+        if not hasattr(learner, "contributions"):
+            raise InputTypeError(
+                f"{type(learner).__name__} does not say what each feature adds to the score: use "
+                "OrderedBoosting"
+            )
+        features = parts.transform(X)
+        found = learner.contributions(features)
+        known = parts.feature_names or [str(k) for k in range(found.shape[1] - 1)]
+        if names is not None and len(names) != len(known):
+            raise InputError(f"names has {len(names)} names, but there are {len(known)} features")
+        values = _values_of(known, X, features)
+        return cls(
+            found, values, learner.thresholds_, learner.order_, known if names is None else names
+        ).plot(ax=ax, top=top)
+
+    def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+        top : int, default=10
+            How many features to draw.
+
+        Returns
+        -------
+        display : ContributionsDisplay
+            This display.
+        """
+        added = self.contributions[:, :-1]
+        largest = np.argsort(-np.abs(added).mean(axis=0), kind="stable")[:top]
+        self.ax_ = ax = own_axes(ax, lines=len(largest) + 1)
+        self.figure_ = ax.figure
+        if len(added) == 1:
+            self._draw_row(largest)
+        else:
+            self._draw_rows(largest)
+        return self
+
+    def _draw_row(self, largest: Any) -> None:
+        """Draw bars from the base value to the score, the largest at the top."""
+        *added, base = self.contributions[0].tolist()
+        score, n_others = sum(added) + base, len(added) - len(largest)
+        names = [f"{short_text(self.names[k])} = {_shown(self.values[0][k])}" for k in largest]
+        sizes = [added[k] for k in largest]
+        if n_others:
+            names.append(f"{n_others} other feature{'s' if n_others > 1 else ''}")
+            sizes.append(score - base - sum(sizes))
+        ends = base + np.cumsum([0.0, *sizes[::-1]])[::-1]  # of the bars, from the top
+        draw_bands(self.ax_, self.thresholds, self.classes, ends)
+        place = np.arange(len(sizes))
+        colors = np.where(np.array(sizes) < 0.0, OUTSIDE, INSIDE)
+        bars = self.ax_.barh(place, sizes, left=ends[1:], color=colors, height=0.6)
+        self.ax_.bar_label(bars, [f"{size:+.2f}" for size in sizes], padding=3, fontsize=8)
+        for k in place[:-1]:  # where a bar begins, the one below it ends
+            line = [ends[k + 1]] * 2
+            self.ax_.plot(line, [k + 0.3, k + 0.7], color="black", linewidth=0.6)
+        # The base value meets the lowest bar, the score the highest one.
+        for at, line in ((base, [len(sizes) - 0.7, len(sizes)]), (score, [-0.3, -1.0])):
+            self.ax_.plot([at, at], line, color="black", linewidth=0.8, linestyle=":")
+        self.ax_.set_yticks(place, names)
+        self.ax_.set_ylim(len(sizes), -1.0)
+        self.ax_.set_xlabel(f"score, from {base:.2f} on average to {score:.2f} of this row")
+
+    def _draw_rows(self, largest: Any) -> None:
+        """Draw a point for each row and feature."""
+        added, n = self.contributions[:, :-1], len(self.contributions)
+        some = np.arange(n)
+        if n > MOST_POINTS:
+            some = np.sort(np.random.default_rng(0).choice(n, MOST_POINTS, replace=False))
+        points: Any = None
+        for place, k in enumerate(largest):
+            x, shade = added[some, k], _ranks([self.values[i][k] for i in some])
+            y, has_value = place + _layers(x), ~np.isnan(shade)
+            self.ax_.scatter(x[~has_value], y[~has_value], s=8, color=NO_VALUE, linewidths=0)
+            points = self.ax_.scatter(
+                x[has_value], y[has_value], s=8, c=shade[has_value], cmap="viridis",
+                vmin=0.0, vmax=1.0, linewidths=0,
+            )  # fmt: skip
+        self.ax_.axvline(0.0, color="black", linewidth=0.8, zorder=0)
+        self.ax_.set_yticks(range(len(largest)), [short_text(self.names[k]) for k in largest])
+        self.ax_.set_ylim(len(largest) - 0.5, -0.5)
+        self.ax_.set_xlabel("what the feature adds to the score")
+        bar = self.figure_.colorbar(points, ax=self.ax_, ticks=[0.0, 1.0], aspect=40, pad=0.02)
+        bar.ax.set_yticklabels(["low", "high"])
+        bar.set_label("value of the feature", labelpad=-10)
+
+
+def _values_of(names: list[str], X: Any, features: Any) -> Any:
+    """Return the value of each feature, as it was before it became a number if X has its name."""
+    cells = np.array(features, dtype=object)
+    columns = [str(name) for name in getattr(X, "columns", [])]
+    for k, name in enumerate(names):
+        if name in columns:
+            cells[:, k] = np.asarray(X[X.columns[columns.index(name)]], dtype=object)
+    return cells
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it is written beside its feature."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if value is None or (is_number and value != value):
+        return "missing"
+    return f"{float(value):.3g}" if is_number else short_text(value)
+
+
+def _ranks(values: list[Any]) -> Any:
+    """Return for each value its place between the lowest, 0, and the highest, 1; NaN without."""
+    numbers = np.array([float(v) if isinstance(v, Real) else np.nan for v in values])
+    known = numbers[~np.isnan(numbers)]
+    ordered = np.unique(known)
+    places = np.searchsorted(ordered, numbers) / max(len(ordered) - 1, 1)
+    return np.where(np.isnan(numbers), np.nan, places)
+
+
+def _layers(x: Any) -> Any:
+    """Return how far from the middle points are drawn so that they do not hide each other."""
+    width = (x.max() - x.min()) / BINS or 1.0
+    bins = np.round((x - x.min()) / width).astype(int)
+    layer = np.zeros(len(x))
+    for one in np.unique(bins):
+        same = np.flatnonzero(bins == one)
+        number = np.arange(len(same))
+        layer[same] = (number + 1) // 2 * np.where(number % 2, 1.0, -1.0)
+    return 0.4 * layer / max(np.abs(layer).max(), 8.0)
+
+
+def plot_contributions(
+    estimator: Any,
+    X: Any,
+    names: Sequence[str] | None = None,
+    *,
+    top: int = 10,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot what features add to the score of one row, or to those of many rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
+    X : array-like of shape (n_samples, n_features)
+        One row, or many.
+    names : sequence of str, default=None
+        Names of the features. None takes those that the model knows, or else numbers.
+    top : int, default=10
+        How many features to draw.
+    ax : matplotlib Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    See Also
+    --------
+    ContributionsDisplay : What is drawn.
+    pril.OrderedBoosting.contributions : How it is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedBoosting
+    >>> from pril.plotting import plot_contributions
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = np.digitize(X[:, 1], [-1.0, 1.0])
+    >>> model = OrderedBoosting(max_iter=5, random_state=0).fit(X, y)
+    >>> ax = plot_contributions(model, [[0.5, 2.0]], ["height", "width"])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['width = 2', 'height = 0.5']
+    """
+    return ContributionsDisplay.from_estimator(estimator, X, names=names, top=top, ax=ax).ax_
