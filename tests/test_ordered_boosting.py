@@ -834,8 +834,6 @@ def test_where_it_cannot_go_a_sentence_names_what_can(model):
     X, y, _ = table(20)
     with pytest.raises(TypeError, match=r"use X.toarray\(\), or OrderedLogit"):
         OrderedBoosting().fit(csr_array(X), y)
-    with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
-        pril.dask.fit(OrderedBoosting(), X, y)
     with pytest.raises(TypeError, match="use OrderedLogit"):
         pril.evaluate.progressive(OrderedBoosting(), X, y)
     assert not hasattr(model, "partial_fit")

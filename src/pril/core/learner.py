@@ -235,7 +235,7 @@ class OnlineClassifier(OrdinalLearner):
 
     @property
     def n_mistakes_(self) -> int:
-        """Rounds that changed the model."""
+        """Rounds with a violated constraint."""
         check_is_fitted(self)
         return int(self.memory_.counts[1])
 

@@ -141,7 +141,7 @@ class LinearEngine(NamedTuple):
         record: loop.Record | None = None,
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given does not change."""
-        return self._learned(memory.copy(), batch, order, record)
+        return self._learn_in_place(memory.copy(), batch, order, record)
 
     def go_on(
         self,
@@ -158,13 +158,13 @@ class LinearEngine(NamedTuple):
         if columns is None or self.growth is not None:  # a half-life may rescale every number
             return self.learn(memory, batch, order, record)
         with memory.unchanged_on_failure(columns):
-            return self._learned(memory, batch, order, record, columns)
+            return self._learn_in_place(memory, batch, order, record, columns)
 
     def finish(self, memory: Memory, batch: Batch) -> Memory:
         """Return the memory after the last pass of `fit`."""
         return memory
 
-    def _learned(
+    def _learn_in_place(
         self,
         memory: Memory,
         batch: Batch,
@@ -172,7 +172,7 @@ class LinearEngine(NamedTuple):
         record: loop.Record | None,
         columns: Array | None = None,
     ) -> Memory:
-        """Learn in place; `columns` are the features that the rows touch, None: any."""
+        """Return the memory given, changed; `columns` are the features of the rows, None: any."""
         if batch.weights is not None:
             memory.lattice = False
         bad = self.run(batch.rows, batch.intervals, order, memory, batch.weights, record)

@@ -223,7 +223,7 @@ class Memory:
     def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
         """Return the weights and thresholds that predict, and the number that divides them.
 
-        They are computed once after each round, and again if rounds were undone.
+        They are computed when they are asked for, and kept until a round is learned or undone.
         """
         now, found = (self._version, int(self.counts[0])), self._predicting
         if found is None or found[0] != now:

@@ -111,12 +111,11 @@ class RowStream:
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
         self._answers = self._classes.tolist()
-        # A fitted model with balanced weights predicts; only `learn_one` refuses them.
-        self._is_balanced = learning.has_learned(model) and isinstance(model.class_weight, str)
-        self._class_weights = None
         if self._is_online:
             learning.agreed_classes(model, ranking.read([]), None)
-            if not self._is_balanced:
+            # A fitted model with balanced weights predicts; only `learn_one` refuses them.
+            self._class_weights = None
+            if not (learning.has_learned(model) and isinstance(model.class_weight, str)):
                 self._class_weights = learning.weights_of_classes(model, self._classes, None)
 
     @property
@@ -209,13 +208,12 @@ class RowStream:
                 f"{name} learns all rows at once, in fit, and its stream only predicts: to learn "
                 "row by row use OrderedLogit"
             )
+        learning.refuse_balanced(self._learner)
 
     def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Learn from any row: check everything."""
         self._check_learns()
         self._follow_model()
-        if self._is_balanced:
-            learning.refuse_balanced(self._learner)
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
         lo, hi = self._read_label(None if weight == 0.0 else y)

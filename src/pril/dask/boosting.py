@@ -20,7 +20,7 @@ from pril.core import ranking
 from pril.core.classifier import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
-from pril.errors import InputError
+from pril.errors import InputError, InputTypeError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.folds import Encoded, Fold, Plan
@@ -145,7 +145,7 @@ class Held:
         self.folds, self.n_threads = folds, n_threads
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("folds of boosting stay where they are")
+        raise InputTypeError("folds of boosting stay where they are")
 
 
 def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> Held:

@@ -34,7 +34,7 @@ class Points(NamedTuple):
     X: Any
 
 
-class KernelBatch(NamedTuple):
+class KernelBlock(NamedTuple):
     """Some of the rows of a call, to be learned together."""
 
     X: Any
@@ -49,7 +49,7 @@ class KernelBatch(NamedTuple):
 class KernelEngine(NamedTuple):
     """How kernel PRIL learns and rates. What it has learned is a `Support`."""
 
-    base: LinearEngine  # the rule, for thresholds and coefficients
+    linear: LinearEngine  # the rule, for thresholds and coefficients
     kernel: Kernel
     budget: int | None = None  # the largest number of support rows
     n_jobs: int | None = None  # threads that compute kernel values on a CPU
@@ -57,7 +57,7 @@ class KernelEngine(NamedTuple):
     @property
     def settles(self) -> bool:
         """Whether nothing would change any more after a pass without a mistake."""
-        return self.base.settles
+        return self.linear.settles
 
     @property
     def mixes(self) -> bool:
@@ -94,9 +94,9 @@ class KernelEngine(NamedTuple):
         if issparse(X):
             if not np.isfinite(X.data).all():
                 rows = loop.Csr(X.data, X.indices, X.indptr, 0.0)
-                raise not_finite_error(rows, self.base.name, names, None)
+                raise not_finite_error(rows, self.linear.name, names, None)
         elif not bool(xp.all(xp.isfinite(X))):
-            raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self.base.name, names, None)
+            raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self.linear.name, names, None)
         if self.is_precomputed and reset and X.shape[0] != X.shape[1]:
             raise InputError(
                 "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
@@ -130,15 +130,15 @@ class KernelEngine(NamedTuple):
         none = np.empty(0, dtype=np.int64)
         first = none if self.is_precomputed else rows.X[:0, ...]
         place = np.full(rows.X.shape[0], -1)
-        return Support(first, empty, empty, none, 0, place, self.base.blank(0, n_classes))
+        return Support(first, empty, empty, none, 0, place, self.linear.blank(0, n_classes))
 
     def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Support:
         """Return the support that `Support.to_plain` gave, if it is right."""
-        return Support.of(self.base.layout(0, n_classes), plain)
+        return Support.of(self.linear.layout(0, n_classes), plain)
 
     def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop.Record:
         """Return room for what is predicted before n rows are learned."""
-        return self.base.blank_record(n, n_classes, with_cuts=with_cuts)
+        return self.linear.blank_record(n, n_classes, with_cuts=with_cuts)
 
     def go_on(
         self,
@@ -180,7 +180,7 @@ class KernelEngine(NamedTuple):
             else:
                 chosen, X = order[part], taken(batch.rows.X, order[part])
             source = memory.origin + chosen
-            block = KernelBatch(
+            block = KernelBlock(
                 X=X,
                 own=source if self.is_precomputed else X,
                 source=source,
@@ -219,7 +219,7 @@ class KernelEngine(NamedTuple):
 
         return fused if fused.works() else None
 
-    def _learn_block(self, memory: Support, block: KernelBatch) -> Support:
+    def _learn_block(self, memory: Support, block: KernelBlock) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
         n = len(block.source)
         gram = loop.Gram(
@@ -238,7 +238,7 @@ class KernelEngine(NamedTuple):
         return memory.add(taken(block.own, new), coef[new], sums[new], block.source[new])
 
     def _learn_block_within_budget(
-        self, memory: Support, block: KernelBatch, budget: int
+        self, memory: Support, block: KernelBlock, budget: int
     ) -> Support:
         """Learn from a block within a budget: dropping a support row changes all later scores.
 
@@ -276,20 +276,20 @@ class KernelEngine(NamedTuple):
         oldest_first = np.argsort(since, kind="stable")
         return memory.keep(oldest_first[np.count_nonzero(since < 0) :])
 
-    def _scores(self, memory: Support, block: KernelBatch, coef: Any) -> Array:
+    def _scores(self, memory: Support, block: KernelBlock, coef: Any) -> Array:
         """Return the scores of a block under some coefficients of the support rows."""
         rows, coef = memory.rows[: len(memory.source), ...], coef[: len(memory.source)]
         return to_numpy(self.kernel.scores(block.X, rows, coef, self.n_jobs))
 
     def _run(
-        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: KernelBatch
+        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: KernelBlock
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base
         own = base.with_features(np.full(len(coef), -1))
         state = own.state
         state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
-        if self.base.run(gram, block.intervals, None, own, block.weights, block.record) >= 0:
+        if self.linear.run(gram, block.intervals, None, own, block.weights, block.record) >= 0:
             raise self._not_finite()
         base.tail()[:], base.counts[:] = own.tail(), own.counts
         return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)
@@ -298,7 +298,7 @@ class KernelEngine(NamedTuple):
 
     def parameters(self, memory: Support) -> tuple[Array, Array, float]:
         """Return no weights, the thresholds between sentinels, and 1."""
-        return self.base.parameters(memory.base)
+        return self.linear.parameters(memory.base)
 
     def scores(self, memory: Support, rows: Points) -> Any:
         """Return the scores of rows, on their device."""
@@ -320,7 +320,7 @@ class KernelEngine(NamedTuple):
         w, cut, _ = self.parameters(memory)
         ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
         gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
-        if loop.rate(gram, self.base.rule, w, cut, ranks, written) >= 0:
+        if loop.rate(gram, self.linear.rule, w, cut, ranks, written) >= 0:
             raise self._not_finite()
         return Ratings(ranks, written, cut)
 

@@ -160,8 +160,8 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
         """How it learns and rates, by its parameters."""
         names = getattr(self, "feature_names_in_", None)
         rule = loop.Pril(skip_correct=False)
-        base = LinearEngine("KernelPRIL", rule, average=bool(self.average), feature_names=names)
-        return KernelEngine(base, self._kernel(), self.budget, self.n_jobs)
+        linear = LinearEngine("KernelPRIL", rule, average=bool(self.average), feature_names=names)
+        return KernelEngine(linear, self._kernel(), self.budget, self.n_jobs)
 
     def _kernel(self) -> Kernel:
         more = self.kernel_params or {}
