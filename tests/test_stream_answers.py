@@ -289,7 +289,7 @@ def test_probabilities_are_those_before_the_row_is_learned(logit, names):
 def test_sparse_features_have_the_same_probabilities(logit, monkeypatch):
     rows = make_rows(60, seed=3)
     expected = objects(answered(logit, json_lines(rows), chances=True))
-    monkeypatch.setattr(pril.ColumnEncoder, "is_dense", lambda self: False)
+    monkeypatch.setattr("pril.tables.encoder.is_dense", lambda encoder: False)
     said = objects(answered(logit, json_lines(rows), chances=True))
     for row, other in zip(said, expected, strict=True):
         assert row["probabilities"] == pytest.approx(other["probabilities"], abs=1e-9)

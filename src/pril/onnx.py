@@ -635,12 +635,15 @@ def _shape_encoder(operator: Any) -> None:
 
 
 def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
+    from pril.tables.encoder import scales_of
+
     encoder = operator.raw_operator
+    scales = scales_of(encoder)
     graph = _Graph(scope, container)
     inputs = {variable.raw_name: variable.full_name for variable in operator.inputs}
     parts = []
     for j, name in enumerate(encoder.numbers_):
-        mean, scale = encoder.moments_.mean[j], encoder.scales()[j]
+        mean, scale = encoder.moments_.mean[j], scales[j]
         cells = inputs[name]
         if name in encoder.ranks_:
             cells = graph.codes(cells, encoder.ranks_[name], f"column {name!r}", words=True)

@@ -172,50 +172,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if batch.num_rows == 0:
             return self
         numbers, words = self._checked(batch)
-        self.add_moments(Moments.of(numbers))
+        add_moments(self, Moments.of(numbers))
         for name, cells in words.items():
-            self.add_words(name, count_words(cells))
+            add_words(self, name, count_words(cells))
         return self
-
-    def add_moments(self, more: Moments) -> None:
-        """Add the moments of more rows.
-
-        Parameters
-        ----------
-        more : Moments
-            Of each column of numbers.
-        """
-        joined = self.moments_.joined(more)
-        finite = np.isfinite(joined.squares)
-        if not finite.all():
-            name = self.numbers_[int(np.argmin(finite))]
-            raise InputError(
-                f"column {name!r} holds numbers so far apart that their squares are not finite"
-            )
-        self.moments_ = joined
-
-    def add_words(self, name: str, more: dict[str, int]) -> None:
-        """Add words of a column, or leave it out if it has too many.
-
-        Parameters
-        ----------
-        name : str
-            The column.
-        more : dict
-            Words, and how often they occur.
-        """
-        counts = dict(zip(self.words_[name], self.counts_[name], strict=True))
-        for word, count in more.items():
-            counts[word] = counts.get(word, 0) + count
-        if len(counts) > self.most_words and name not in self.words:
-            self._leave_out(name)
-        else:
-            self.words_[name] = sorted(counts)
-            self.counts_[name] = [counts[word] for word in self.words_[name]]
-
-    def _leave_out(self, name: str) -> None:
-        del self.words_[name], self.counts_[name]
-        self.left_out_.append(name)
 
     def merge(self, other: ColumnEncoder) -> Self:
         """Add what another encoder has learned from other rows of the same table.
@@ -236,13 +196,13 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                     f"column {name!r} has the categories {', '.join(categories)}; other rows have "
                     f"{', '.join(other.ranks_[name])}"
                 )
-        self.add_moments(other.moments_)
+        add_moments(self, other.moments_)
         for name in list(self.words_):
             if name in other.left_out_:
-                self._leave_out(name)
+                _leave_out(self, name)
             else:
                 pairs = zip(other.words_[name], other.counts_[name], strict=True)
-                self.add_words(name, dict(pairs))
+                add_words(self, name, dict(pairs))
         return self
 
     def check(self, X: Any) -> None:
@@ -258,7 +218,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def _checked(self, batch: pa.RecordBatch) -> tuple[Array, dict[str, pa.Array]]:
         """Return the columns of numbers as the rows of a matrix, and those of words by name."""
         numbers = self._numbers(batch)
-        self.have_gaps(numbers)
+        have_gaps(self, numbers)
         return numbers, {name: read_words(column(batch, name), name) for name in self.words_}
 
     def _read(self, X: Any) -> pa.RecordBatch:
@@ -388,67 +348,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, words in self.words_.items():
             code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
             codes.append(code.fill_null(-1).to_numpy())
-        return self.encode(self._numbers(batch).T, codes, self.scales())
-
-    def encode(self, numbers: Array, codes: list[Array], scales: Array) -> Any:
-        """Return features, made of numbers and words.
-
-        Parameters
-        ----------
-        numbers : ndarray of shape (n_samples, n_numbers)
-            Columns of numbers, NaN for what is missing.
-        codes : list of ndarray
-            For each column of words, their positions; -1 is none of them.
-        scales : ndarray of shape (n_numbers,)
-            What `scales` returns.
-
-        Returns
-        -------
-        features : {ndarray, sparse array} of shape (n_samples, n_features_out)
-            As `transform` returns them.
-        """
-        mean, (rows, n) = self.moments_.mean, numbers.shape
-        has_gaps = self.have_gaps(numbers.T)
-        if self.codes:
-            places = [np.where(code >= 0, code, np.nan)[:, np.newaxis] for code in codes]
-            return np.hstack([numbers, *places])
-        if has_gaps:
-            numbers = np.where(np.isnan(numbers), mean, numbers)
-        if self.scale:
-            numbers = np.divide(numbers - mean, scales, order="C")
-        if not self.is_dense():
-            indicators = [sparse.csr_array(numbers)]
-            for code, words in zip(codes, self.words_.values(), strict=True):
-                known = code >= 0
-                start = np.concatenate([[0], np.cumsum(known)])
-                cells = (np.ones(start[-1]), code[known], start)
-                indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
-            return sparse.hstack(indicators, format="csr")
-        if not codes:
-            return np.ascontiguousarray(numbers)
-        features = np.zeros((rows, self.n_features_out))
-        features[:, :n] = numbers
-        for code, words in zip(codes, self.words_.values(), strict=True):
-            found = np.flatnonzero(code >= 0)
-            features[found, n + code[found]] = 1.0
-            n += len(words)
-        return features
-
-    @property
-    def n_features_out(self) -> int:
-        """The number of features it makes."""
-        indicators = len(self.words_) if self.codes else sum(map(len, self.words_.values()))
-        return len(self.numbers_) + indicators
-
-    def is_dense(self) -> bool:
-        """Tell whether its features are a dense matrix.
-
-        Returns
-        -------
-        is_dense : bool
-            False if `transform` returns sparse arrays.
-        """
-        return len(self.numbers_) + len(self.words_) >= DENSE_FROM * self.n_features_out
+        return encode(self, self._numbers(batch).T, codes, scales_of(self))
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
@@ -459,59 +359,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 cells = pc.index_in(read_words(cells, name), pa.array(self.ranks_[name], TEXT))
             numbers[j] = read_numbers(cells, name)
         return numbers
-
-    def have_gaps(self, numbers: Array) -> bool:
-        """Refuse numbers that cannot be used; tell whether some are missing.
-
-        Parameters
-        ----------
-        numbers : ndarray of shape (n_numbers, n_samples)
-            Columns of numbers.
-
-        Returns
-        -------
-        gaps : bool
-            Whether some are NaN.
-        """
-        if np.abs(numbers).max(initial=0.0) < LARGEST:
-            return False
-        largest = np.abs(numbers).max(axis=1, initial=0.0)
-        for j in np.flatnonzero(~(largest < LARGEST)):  # too large, infinite or NaN
-            cells = numbers[j]
-            for bad, reason in (
-                (np.isinf(cells), "which is not finite"),
-                (np.abs(cells) >= LARGEST, "too large for its square to be a number"),
-                (np.isnan(cells) & (not self.impute), "a missing value"),
-            ):
-                if bad.any():
-                    row = int(np.argmax(bad))
-                    reason = f"column {self.numbers_[j]!r} is {cells[row]}, {reason}"
-                    raise RowError("X", row, reason)
-        return bool(np.isnan(largest).any())
-
-    def scales(self) -> Array:
-        """Return what to divide each column of numbers by.
-
-        Returns
-        -------
-        scales : ndarray of shape (n_numbers,)
-            Standard deviations, or largest sizes if `bounded`.
-        """
-        return self.moments_.scales(bounded=self.bounded)
-
-    def units(self) -> Array:
-        """Return how many units of its column one unit of each feature is.
-
-        Returns
-        -------
-        units : ndarray of shape (n_features_out,)
-            The scales of numbers; 1 for indicators, codes, and where nothing is scaled.
-        """
-        check_is_fitted(self, "numbers_")
-        units = np.ones(self.n_features_out)
-        if self.scale and not self.codes:
-            units[: len(self.numbers_)] = self.scales()
-        return units
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -554,3 +401,108 @@ def no_moments(n: int) -> Moments:
     """Return the moments of columns without a number."""
     none = np.zeros(n)
     return Moments(none, none, none, none + np.inf, none - np.inf)
+
+
+# --- What tables, streams and files do with an encoder -------------------------------------------
+
+
+def add_moments(encoder: ColumnEncoder, more: Moments) -> None:
+    """Add the moments of the columns of numbers in more rows."""
+    joined = encoder.moments_.joined(more)
+    finite = np.isfinite(joined.squares)
+    if not finite.all():
+        name = encoder.numbers_[int(np.argmin(finite))]
+        raise InputError(
+            f"column {name!r} holds numbers so far apart that their squares are not finite"
+        )
+    encoder.moments_ = joined
+
+
+def add_words(encoder: ColumnEncoder, name: str, more: dict[str, int]) -> None:
+    """Add words of a column, with how often they occur, or leave it out if it has too many."""
+    counts = dict(zip(encoder.words_[name], encoder.counts_[name], strict=True))
+    for word, count in more.items():
+        counts[word] = counts.get(word, 0) + count
+    if len(counts) > encoder.most_words and name not in encoder.words:
+        _leave_out(encoder, name)
+    else:
+        encoder.words_[name] = sorted(counts)
+        encoder.counts_[name] = [counts[word] for word in encoder.words_[name]]
+
+
+def _leave_out(encoder: ColumnEncoder, name: str) -> None:
+    del encoder.words_[name], encoder.counts_[name]
+    encoder.left_out_.append(name)
+
+
+def have_gaps(encoder: ColumnEncoder, numbers: Array) -> bool:
+    """Refuse numbers that cannot be used; tell whether some are missing.
+
+    The columns are the rows of the matrix.
+    """
+    if np.abs(numbers).max(initial=0.0) < LARGEST:
+        return False
+    largest = np.abs(numbers).max(axis=1, initial=0.0)
+    for j in np.flatnonzero(~(largest < LARGEST)):  # too large, infinite or NaN
+        cells = numbers[j]
+        for bad, reason in (
+            (np.isinf(cells), "which is not finite"),
+            (np.abs(cells) >= LARGEST, "too large for its square to be a number"),
+            (np.isnan(cells) & (not encoder.impute), "a missing value"),
+        ):
+            if bad.any():
+                row = int(np.argmax(bad))
+                reason = f"column {encoder.numbers_[j]!r} is {cells[row]}, {reason}"
+                raise RowError("X", row, reason)
+    return bool(np.isnan(largest).any())
+
+
+def scales_of(encoder: ColumnEncoder) -> Array:
+    """Return what each column of numbers is divided by."""
+    return encoder.moments_.scales(bounded=encoder.bounded)
+
+
+def encode(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scales: Array) -> Any:
+    """Return the features of rows, as `transform` does.
+
+    `numbers` has the columns of numbers, NaN for what is missing; `codes`, for each column of
+    words, their positions among all, -1 for none of them; `scales` is what `scales_of` returns.
+    """
+    mean, (rows, n) = encoder.moments_.mean, numbers.shape
+    has_gaps = have_gaps(encoder, numbers.T)
+    if encoder.codes:
+        places = [np.where(code >= 0, code, np.nan)[:, np.newaxis] for code in codes]
+        return np.hstack([numbers, *places])
+    if has_gaps:
+        numbers = np.where(np.isnan(numbers), mean, numbers)
+    if encoder.scale:
+        numbers = np.divide(numbers - mean, scales, order="C")
+    if not is_dense(encoder):
+        indicators = [sparse.csr_array(numbers)]
+        for code, words in zip(codes, encoder.words_.values(), strict=True):
+            known = code >= 0
+            start = np.concatenate([[0], np.cumsum(known)])
+            cells = (np.ones(start[-1]), code[known], start)
+            indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
+        return sparse.hstack(indicators, format="csr")
+    if not codes:
+        return np.ascontiguousarray(numbers)
+    features = np.zeros((rows, n_features_of(encoder)))
+    features[:, :n] = numbers
+    for code, words in zip(codes, encoder.words_.values(), strict=True):
+        found = np.flatnonzero(code >= 0)
+        features[found, n + code[found]] = 1.0
+        n += len(words)
+    return features
+
+
+def n_features_of(encoder: ColumnEncoder) -> int:
+    """Return the number of features that an encoder makes."""
+    words = encoder.words_
+    return len(encoder.numbers_) + (len(words) if encoder.codes else sum(map(len, words.values())))
+
+
+def is_dense(encoder: ColumnEncoder) -> bool:
+    """Tell whether the features are a dense matrix."""
+    n_used = len(encoder.numbers_) + len(encoder.words_)
+    return n_used >= DENSE_FROM * n_features_of(encoder)

@@ -17,7 +17,14 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 from pril.io.model_files import FORMAT, About
 from pril.tables.cells import TEXT, read_words
-from pril.tables.encoder import ColumnEncoder, count_words, no_moments
+from pril.tables.encoder import (
+    ColumnEncoder,
+    add_moments,
+    add_words,
+    count_words,
+    have_gaps,
+    no_moments,
+)
 from pril.tables.label_columns import Labelling, guessed_classes
 from pril.tables.model import LoadedModel
 from pril.tables.moments import Moments
@@ -107,9 +114,9 @@ def _add_cells(encoder: Any, codec: Codec, cells: Cells) -> None:
     """Let an encoder know the numbers and words of some rows."""
     n = len(encoder.numbers_)
     numbers = codec.numbers([row[:n] for row in cells], encoder.numbers_).T
-    encoder.have_gaps(numbers)
-    encoder.add_moments(Moments.of(numbers))
+    have_gaps(encoder, numbers)
+    add_moments(encoder, Moments.of(numbers))
     encoder.left_out_ = list(encoder.left_out_)
     for j, name in enumerate(list(encoder.words_), n):
         column = codec.column([row[j] for row in cells], name, TEXT)
-        encoder.add_words(name, count_words(read_words(column, name)))
+        add_words(encoder, name, count_words(read_words(column, name)))

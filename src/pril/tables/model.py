@@ -267,7 +267,9 @@ class LoadedModel:
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
         if self.encoder is not None:
-            return self.further_features(self.encoder.transform(batch))
+            features = self.encoder.transform(batch)
+            with refusing():
+                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
         try:
             import pandas as pd
         except ImportError as error:
@@ -282,13 +284,6 @@ class LoadedModel:
         frame = pd.DataFrame(columns)
         with refusing():  # steps of other libraries
             return self.steps.transform(frame) if self.steps else frame
-
-    def further_features(self, features: Any) -> Any:
-        """Return what the steps after the encoder make of its features."""
-        if len(self.steps) == 1:
-            return features
-        with refusing():
-            return self.steps[1:].transform(features)
 
     # --- Whole tables ---
 

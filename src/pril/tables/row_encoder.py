@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
-from pril.tables.encoder import ColumnEncoder
+from pril.tables.encoder import ColumnEncoder, encode, scales_of
 from pril.tables.json_lines import to_matrix, to_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RowEncoder:
         self._encoder = first if isinstance(first, ColumnEncoder) else None
         if self._encoder is not None:
             steps, encoder = steps[1:], self._encoder
-            self._moments, self._scales = encoder.moments_, encoder.scales()
+            self._moments, self._scales = encoder.moments_, scales_of(encoder)
             self._numbers = encoder.numbers_
             self._ranks, self._words = _places(encoder.ranks_), _places(encoder.words_)
             self._columns = [*self._numbers, *self._words]
@@ -107,7 +107,7 @@ class RowEncoder:
             np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
             for j, (name, places) in enumerate(self._words.items(), n)
         ]
-        return encoder.encode(to_numbers(rows, self._numbers), codes, self._scales)
+        return encode(encoder, to_numbers(rows, self._numbers), codes, self._scales)
 
     def _further_features(self, features: Any) -> Any:
         if self._further is None:

@@ -28,7 +28,7 @@ from pril.errors import InputError
 from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
-from pril.tables.encoder import ColumnEncoder
+from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.model import Progress, read_batch
@@ -208,7 +208,7 @@ class Run:
         task, encoder = self.task, self.survey.encoder
         if self.survey.rows == 0:
             raise TableError(f"{self.table.name} has no rows")
-        width = encoder.n_features_out
+        width = n_features_of(encoder)
         if not width:
             many = [f"{name!r} has too many words" for name in encoder.left_out_]
             none = [f"{name!r} has no words" for name in encoder.words_]
@@ -261,7 +261,7 @@ class Run:
             log.info("scaling: %s", f"numbers are {way}" if scales else f"none, {why}")
             filled = "used as they are" if encoder.codes else "the mean"
             log.info("missing numbers: %s", filled if encoder.impute else "refused")
-        log.info("features: %d, %s", width, "dense" if encoder.is_dense() else "sparse")
+        log.info("features: %d, %s", width, "dense" if is_dense(encoder) else "sparse")
         kept = "" if task.coverage is None else f"; of the rest, {CALIBRATION_SIZE:.0%} calibrate"
         log.info("holdout: %.0f%% of the rows, by seed %d%s", task.holdout * 100, task.seed, kept)
 
