@@ -114,7 +114,7 @@ def from_table(asked):
                 X, y = made(min(BLOCK, asked.rows - start), 20, seed=k)
                 columns = [*X.T.astype(np.float32), y.astype(np.int8)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
-        fit = ["-c", "from pril.cli import main; main()", "fit", str(path), "--label", "y"]
+        fit = ["-c", "from pril.cli.main import main; main()", "fit", str(path), "--label", "y"]
         fit += [
             "--model",
             "boosting",
