@@ -2,7 +2,7 @@
 
 Wall times, all in one run. The largest sizes take minutes and gigabytes: name the parts to measure.
 
-    python benchmarks/boosting_scale.py classifier threads predict row
+    python benchmarks/boosting_scale.py classifier threads
     python benchmarks/boosting_scale.py regression --rows 2_000_000
     python benchmarks/boosting_scale.py table --rows 5_000_000
 """
@@ -78,31 +78,6 @@ def threads(asked):
     print(f"fit of 200,000 rows: {one:.1f} s in one thread, {one / two:.2f} times as fast in 2")
 
 
-def predict(asked):
-    """Compare two threads with one."""
-    model = OrderedBoosting(random_state=0).fit(*made(20_000))
-    X, _ = made(100_000, seed=1)
-    one, two = (seconds(model.set_params(n_jobs=k).predict, X, repeats=5) for k in (1, 2))
-    print(
-        f"predict of 100,000 rows: {one:.2f} s in one thread, {one / two:.2f} times as fast in two"
-    )
-
-
-def row(asked):
-    """Time single rows, each another one."""
-    model = OrderedBoosting(max_iter=150, n_iter_no_change=150, n_folds=4, random_state=0)
-    model.fit(*made(20_000))
-    stream, rows = model.stream(), list(made(20_000, seed=1)[0])
-
-    def serve():
-        for x in rows:
-            stream.predict_proba_one(x)
-
-    taken = seconds(serve, repeats=3) / len(rows) * 1e6
-    trees = len(model.memory_.forest.size)
-    print(f"predict_proba_one, {trees} trees, other rows each time: {taken:.1f} µs")
-
-
 def from_table(asked):
     """Learn from a Parquet file in a process of its own; print its peak and its time."""
     with tempfile.TemporaryDirectory() as folder:
@@ -145,8 +120,6 @@ PARTS = {
     "classifier": classifier,
     "regression": regression,
     "threads": threads,
-    "predict": predict,
-    "row": row,
     "table": from_table,
 }
 
