@@ -124,7 +124,7 @@ def test_a_lost_worker_ends_the_fit_and_leaves_nothing(monkeypatch):
             end_in_a_round(patch, kill)
             with pytest.raises(pril.dask.ClusterLost, match="worker"):
                 pril.dask.fit(learner, *lazy, client=client)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2)
         assert not hasattr(learner, "memory_")
         deadline = time.monotonic() + 60  # the scheduler is told soon after
         while left := client.run_on_scheduler(lambda dask_scheduler: [*dask_scheduler.tasks]):

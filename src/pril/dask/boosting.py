@@ -167,7 +167,7 @@ class BlockRows:
 
     def __init__(self, blocks: list[Any], sizes: list[int], cluster: Cluster) -> None:
         self.blocks, self.sizes, self.cluster = blocks, sizes, cluster
-        self.n_rows = sum(sizes)
+        self.n_rows, self.is_scarce = sum(sizes), False
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""

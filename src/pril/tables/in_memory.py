@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from pril.core import ranking
 from pril.core.classifier import naming_rows, unchanged_on_failure
@@ -122,7 +123,8 @@ class InMemoryRun(Run):
 
     def _blocks_of(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
         self.row = 0
-        return self.table.blocks(columns)
+        yield from self.table.blocks(columns)
+        pa.default_memory_pool().release_unused()  # memory is scarce
 
     def _watch(self, rounds: Rounds) -> None:
         self.progress("rounds", len(rounds), rounds.most, str(rounds))
@@ -145,7 +147,7 @@ class TableRows:
 
     def __init__(self, read: Callable[[], Iterator[Array]], chosen: Array, width: int) -> None:
         self.read, self.chosen, self.width = read, chosen, width
-        self.n_rows = int(chosen.sum())
+        self.n_rows, self.is_scarce = int(chosen.sum()), True
 
     def _numbered(self) -> Iterator[tuple[int, Array]]:
         """Return the number of the first row of each part, and its features."""

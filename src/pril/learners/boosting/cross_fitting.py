@@ -201,9 +201,11 @@ class Training:
             plan, knowledge, start, evidence = self._begin(threads)
             home = self.home or threads
             home.begin(plan, self.source)
+            bins = plan.bins
+            del plan  # memory is scarce
             rounds, kept = self._grow(home, knowledge)
             trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
-        forest = plan.bins.unbinned(plant(trees, model.categories_))
+        forest = bins.unbinned(plant(trees, model.categories_))
         forest["leaf"] /= self.n_folds
         whole = Forest(**start.arrays, **forest)
         few = self.sample.order[: sample_size(*self.sample.X.shape)]
@@ -256,6 +258,7 @@ class Training:
             slopes=start.slopes,
             centres=start.centres,
             scores=start.scores if self.is_whole else None,
+            is_scarce=self.source.is_scarce,
         )
         return plan, knowledge, start, evidence
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.knowledge import Sums, relative
-from pril.learners.boosting.trees import PUSHED_ROWS, FoldBooster, dataset
+from pril.learners.boosting.trees import MOST_KEPT, PUSHED_ROWS, FoldBooster, dataset
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 T = TypeVar("T")
+Turn = AbstractContextManager[Any]  # lets one fold grow at a time, where memory is scarce
 
 LEAST_CHANCE = 1e-300  # of a label, for its logarithm
 BATCH = 1 << 15  # rows whose exponentials stay in the cache
@@ -45,15 +47,29 @@ class Fold:
     """
 
     def __init__(
-        self, number: int, rows: compiled.Rows, data: Any, parameters: Any, scores: Array
+        self,
+        number: int,
+        rows: compiled.Rows,
+        data: Any,
+        parameters: Any,
+        scores: Array,
+        turn: Turn,
     ) -> None:
         self.number, self.rows, self.scores = number, rows, scores
         self.held_out = np.flatnonzero(rows.fold == number).astype(np.int32)
-        self.booster = FoldBooster(data, parameters, scores)
+        self.turn, self.booster = turn, FoldBooster(data, parameters, scores)
 
     def learn(self, theta: Array, chance: Array, haste: float) -> Outcome:
         """Add a tree, learned from the rows outside the fold."""
         odds, q, loss = odds_of(theta), relative(chance), self.loss(theta, chance)
+        with self.turn:
+            self._grow(odds, q, haste)
+        sums = Sums.blank(*chance.shape)
+        for e, some in self._held_out():
+            compiled.add_up(e, some, odds, q, self.rows, *sums)
+        return Outcome(loss, sums)
+
+    def _grow(self, odds: Array, q: Array, haste: float) -> None:
         gradient, hessian = np.empty((2, len(self.scores)), dtype=np.float32)
         for batch in batches(len(self.scores), BATCH):
             compiled.fill_gradients(
@@ -61,10 +77,6 @@ class Fold:
                 gradient, hessian,
             )  # fmt: skip
         self.booster.grow(gradient, hessian)
-        sums = Sums.blank(*chance.shape)
-        for e, some in self._held_out():
-            compiled.add_up(e, some, odds, q, self.rows, *sums)
-        return Outcome(loss, sums)
 
     def loss(self, theta: Array, chance: Array) -> float:
         """Return the sum of -log P(label) over the held-out rows."""
@@ -102,6 +114,7 @@ class Plan(NamedTuple):
     slopes: Array  # (folds, features)
     centres: Array  # (folds,)
     scores: Array | None  # (folds, n), where the sample is all rows
+    is_scarce: bool  # whether memory counts for more than time
 
     def encode(self, X: Array) -> Encoded:
         """Return some rows as folds get them."""
@@ -122,8 +135,9 @@ class Plan(NamedTuple):
             scores = np.empty((len(numbers), n), dtype=np.float32)
             codes = rebatched(self._kept(encoded, numbers, scores), PUSHED_ROWS)
             data = dataset(self.sample, self.categorical, parameters, n, codes)
+        turn: Turn = threading.Lock() if self.is_scarce and n > MOST_KEPT else nullcontext()
         return [
-            Fold(j, self.rows, data, parameters, own)
+            Fold(j, self.rows, data, parameters, own, turn)
             for j, own in zip(numbers, scores, strict=True)
         ]
 
@@ -170,6 +184,10 @@ class Source(Protocol):
     def n_rows(self) -> int:
         """The number of rows."""
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether memory counts for more than time."""
+
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
 
@@ -186,6 +204,11 @@ class InMemory(NamedTuple):
     def n_rows(self) -> int:
         """The number of rows."""
         return len(self.X)
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether memory counts for more than time."""
+        return False
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""

@@ -92,7 +92,9 @@ def dataset(
         def __getitem__(self, _: slice) -> Array:
             return next(pushed)
 
-    return library.Dataset(Pushed(), reference=data, params=parameters).construct()
+    whole = library.Dataset(Pushed(), reference=data, params=parameters).construct()
+    next(pushed, None)  # lets the one who reads them put everything away
+    return whole
 
 
 _this_thread = threading.local()
