@@ -177,8 +177,6 @@ def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     "options",
     [
         ["--checkpoint=c"],
-        ["--workers=2"],
-        ["--cluster=tcp://nowhere:1"],
         ["--epochs=10"],
         ["--no-shuffle"],
     ],
@@ -638,6 +636,19 @@ def test_fit_with_workers(call, bad, cluster, tmp_path):
     assert "cannot be used on a cluster" in bad(
         "fit", "*.csv", *RANGES, *there, "--checkpoint", "c"
     )
+
+
+def test_boosting_on_a_cluster_is_that_of_one_process(good, bad, cluster, tmp_path):
+    rows = [{**row, "town": None} if t % 9 == 0 else row for t, row in enumerate(make_rows(200))]
+    write(tmp_path / "t.csv", rows)
+    there = ["--cluster", cluster.scheduler_address]
+    fit = ["fit", "t.csv", *RANGES, *BOOSTING]
+    reports = [json.loads(good(*fit, *where, "--json", "-o", "m.pril")) for where in ((), there)]
+    assert reports[0] == reports[1]
+    good(*fit, "-o", "one.pril")
+    assert (tmp_path / "one.pril").read_bytes() == (tmp_path / "m.pril").read_bytes()
+    write(tmp_path / "t.csv", [{**rows[0], "size": 1e200}, *rows[1:]])
+    assert "t.csv, row 1: column 'size' is 1e+200" in bad(*fit, *there)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

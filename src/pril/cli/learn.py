@@ -54,10 +54,13 @@ def fit(
     output = output or opt.model_file(table.table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
-        if not BY_COMMAND[task.model].online:
-            _check_in_memory(options, checkpoint, workers, cluster)
+        is_online = BY_COMMAND[task.model].online
+        on_cluster = cluster is not None or workers is not None
+        if not is_online:
+            _check_all_rows(options, checkpoint)
+        if not (is_online or on_cluster):
             run: Run = InMemoryRun(opened, task, stack.enter_context(printer.progress()))
-        elif cluster is None and workers is None:
+        elif not on_cluster:
             run = Run(opened, task, stack.enter_context(printer.progress()))
         elif checkpoint:
             raise InputError(
@@ -77,14 +80,10 @@ def fit(
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 
-def _check_in_memory(
-    options: opt.FitOptions, checkpoint: Path | None, workers: int | None, cluster: str | None
-) -> None:
+def _check_all_rows(options: opt.FitOptions, checkpoint: Path | None) -> None:
     """Refuse options that mean nothing to a learner that learns all rows at once."""
     given = {
         "--checkpoint": checkpoint is not None,
-        "--workers": workers is not None,
-        "--cluster": cluster is not None,
         "--epochs": options.epochs is not None,
         "--no-shuffle": not options.shuffle,
     }
@@ -92,7 +91,7 @@ def _check_in_memory(
         if is_given:
             raise InputError(
                 f"{option} has no meaning for --model {options.model}, which learns all rows at "
-                "once, in memory: leave it out, or choose another model, such as ordered-logit"
+                "once: leave it out, or choose another model, such as ordered-logit"
             )
 
 
@@ -111,7 +110,8 @@ def _cluster_run(
         raise InputError("--cluster and --workers: choose one")
     if cluster == "":  # probably a shell variable that is not set
         raise InputError("--cluster is empty: pass the address of a scheduler, tcp://host:8786")
-    if not BY_COMMAND[task.model].mixes:
+    learner = BY_COMMAND[task.model]
+    if learner.online and not learner.mixes:
         option = "--workers" if cluster is None else "--cluster"
         raise InputError(
             f"--model {task.model} cannot learn on a cluster: leave out {option}, or choose "

@@ -22,8 +22,10 @@ import pyarrow as pa
 from dask import delayed
 from sklearn.base import clone
 
+from pril.core.registry import BY_COMMAND
 from pril.dask.steps import merge_on
 from pril.errors import InputError, PrilError, RowError
+from pril.learners.boosting.categories import find_categories
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
@@ -129,12 +131,21 @@ def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     X, y, weights = recipe.read(table, places, cells)
     with table.naming_rows(places, piece.task.labels):
         try:
-            clone(model).partial_fit(X, y, sample_weight=weights)
+            _read_or_learn(clone(model), X, y, weights)
         except RowError:
             raise
         except InputError as error:  # an overflow without a row number
             raise TableError(f"{piece.name}: {error}") from None
     return Check()
+
+
+def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
+    """Raise what is wrong with the rows of a piece."""
+    if hasattr(model, "partial_fit"):
+        model.partial_fit(X, y, sample_weight=weights)
+    else:
+        model.categories_ = find_categories(model.categorical_features, X)
+        model.engine.read(model, X, reset=True, min_rows=0)
 
 
 @returning_errors
@@ -189,6 +200,12 @@ class ClusterRun(Run):
             self.table.begin_file(file, offset)
         self.survey.counts.check_number(self.table)
 
+    def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
+        if BY_COMMAND[self.task.model].online:
+            super()._begin_model(width, classes, weights)
+        else:
+            self.model = self._model_of_all_rows(width, classes, weights)
+
     def _learn(self) -> None:
         recipe = self.recipe
         blocks = self._tasks(read_piece, recipe)
@@ -196,10 +213,18 @@ class ClusterRun(Run):
             fitted = fit_blocks(self._pipeline(), blocks, client=self.client, progress=self.bar)
         except InputError as error:  # report the first piece that cannot be learned
             self._merged("looking for the bad row", try_piece, recipe, self.model)
+            if not hasattr(self.model, "partial_fit"):
+                raise TableError(f"{self.table.name}: {error}") from None
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self.model = fitted[-1]
         self.phase, self.epoch = "done", self.model.n_iter_
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was read and learned; rounds of boosting in place of passes."""
+        if BY_COMMAND[self.task.model].online:
+            return super().describe()
+        return super().describe() | {"passes": None, "rounds": self.model.n_iter_}
 
     def _check(self) -> Check:
         check: Check = self._merged("evaluating", check_piece, self.recipe, self.model)

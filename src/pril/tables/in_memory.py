@@ -38,8 +38,7 @@ class InMemoryRun(Run):
     """
 
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
-        words = list(range(width - len(self.survey.encoder.words_), width))
-        self.model = self.task.blank_model(classes, weights, categorical_features=words)
+        self.model = self._model_of_all_rows(width, classes, weights)
         rows = int(self.task.uses(0, self.survey.rows).learning.sum())
         in_sample, there = min(rows, MOST_SAMPLED), available_memory()
         needed = in_sample * 8 * width * PEAK + rows * ROW_BYTES + (rows - in_sample) * width

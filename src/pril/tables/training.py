@@ -227,6 +227,13 @@ class Run:
         self.model = self.task.blank_model(classes, weights)
         learning.begin_with(self.model, np.empty((0, width)), classes)
 
+    def _model_of_all_rows(
+        self, width: int, classes: Array, weights: dict[Any, float] | None
+    ) -> Any:
+        """Return an unfitted learner that does not learn row by row; words are categories."""
+        words = list(range(width - len(self.survey.encoder.words_), width))
+        return self.task.blank_model(classes, weights, categorical_features=words)
+
     @cached_property
     def labels(self) -> LabelColumns:
         """How labels are read; known after the survey."""
