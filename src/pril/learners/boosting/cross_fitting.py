@@ -179,10 +179,11 @@ class Training:
         model = self.model
         with Threads(min(n_threads(model.n_jobs), self.n_folds)) as threads:
             plan, knowledge, start, evidence = self._begin(threads)
-            home = self.home or threads
+            home, bins = self.home or threads, plan.bins
+            shown = self.sample.X if self.is_whole else self.sample.X[self.sample.order[:10_000]]
+            del self.sample  # memory is scarce
             home.begin(plan, self.source)
-            bins = plan.bins
-            del plan  # memory is scarce
+            del plan
             rounds, kept = self._grow(home, knowledge)
             trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
         forest = bins.unbinned(plant(trees, model.categories_))
@@ -191,7 +192,7 @@ class Training:
         return {
             "n_iter_": rounds.best,
             "validation_loss_": np.array(rounds.losses),
-            "feature_importances_": importances(self.sample.X, whole),
+            "feature_importances_": importances(shown, whole),
             "memory_": BoostedTrees(
                 thresholds=kept.theta + start.centre,
                 ends=self.rows.ends,
