@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Memory that learning takes at its peak: bytes for each byte of the features of a sample, and for
 # each row; of other rows, a byte for each feature. Measured for 1.2 million rows of 20 features,
-# 0.3 million of 100, and, with most rows outside the sample, 5 million of 20: 4.8, 160, 105.
+# 0.3 million of 100: 4.8 and 160. For 5 million of 20, most outside the sample: 109 a row.
 PEAK, ROW_BYTES = 5, 200
 
 

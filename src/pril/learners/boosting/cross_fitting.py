@@ -199,18 +199,17 @@ class Training:
         model = self.model
         with Threads(min(n_threads(model.n_jobs), self.n_folds)) as threads:
             plan, knowledge, start, evidence = self._begin(threads)
-            home = self.home or threads
+            home, bins = self.home or threads, plan.bins
+            few = self.sample.order[: sample_size(*self.sample.X.shape)]
+            sample = self.sample.X[few].astype(np.float64)
+            del self.sample  # memory is scarce
             home.begin(plan, self.source)
-            bins = plan.bins
-            del plan  # memory is scarce
+            del plan
             rounds, kept = self._grow(home, knowledge)
             trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
         forest = bins.unbinned(plant(trees, model.categories_))
         forest["leaf"] /= self.n_folds
-        whole = Forest(**start.arrays, **forest)
-        few = self.sample.order[: sample_size(*self.sample.X.shape)]
-        sample = self.sample.X[few].astype(np.float64)
-        background = background_of(sample)
+        whole, background = Forest(**start.arrays, **forest), background_of(sample)
         return {
             "n_iter_": rounds.best,
             "validation_loss_": np.array(rounds.losses),
