@@ -7,6 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def close_figures():
+    """Close all figures after each test."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")

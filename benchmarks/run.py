@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import sklearn
 
+import boosting_rows
 import dask_quality
 import dask_speed
 import dense_speed
@@ -47,6 +48,7 @@ if __name__ == "__main__":
         sparse_speed,
         latency,
         one_row,
+        boosting_rows,
         labels_speed,
         kernel_speed,
         quality,

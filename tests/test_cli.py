@@ -171,8 +171,6 @@ def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     assert [line.split(",")[0] for line in answers] == expected.tolist()
     said = bad("stream", "t.pril", *ENDS)
     assert said == "t.pril holds OrderedBoosting, which cannot learn a stream; ordered-logit can"
-    said = bad("export", "t.pril", "-o", "t.onnx")
-    assert "columns of words cannot be exported to ONNX" in said
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,12 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
-from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.feature_selection import (
+    RFE,
+    RFECV,
+    SelectFromModel,
+    SequentialFeatureSelector,
+)
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ConfusionMatrixDisplay, log_loss
@@ -35,8 +40,10 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     StratifiedKFold,
     TunedThresholdClassifierCV,
+    check_cv,
     cross_val_predict,
     cross_val_score,
+    cross_validate,
     learning_curve,
 )
 from sklearn.multiclass import OneVsRestClassifier
@@ -181,16 +188,63 @@ def test_pipelines_column_transformers_and_frames():
     assert named.fit(frame[["a", "b"]], y)[-1].feature_names_in_.tolist() == ["a", "b"]
 
 
-@pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV])
+@pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV])
 def test_searches(search):
     X, y, _ = survey()
     options = {"n_iter": 2} if search is RandomizedSearchCV else {}
-    if search is HalvingGridSearchCV:  # it takes one label a row
-        y = y[:, 1]
     model = PRIL(classes=GRADES, random_state=0)
     grid = {"max_iter": [1, 5], "average": [True, False]}
     found = search(model, grid, cv=KFold(3), scoring=interval_accuracy_scorer, **options).fit(X, y)
     assert found.best_score_ > 0.8
+
+
+def open_survey():
+    """Rows, and ranks of ranges with open ends in one column of pairs and in two columns."""
+    X, y, _ = survey()
+    y[::7, 1] = None
+    return X, *(to_ranks(y, GRADES, one_column=one) for one in (True, False))
+
+
+def test_successive_halving_on_pairs():
+    X, pairs, ranks = open_survey()
+    grid = {"max_iter": [1, 5], "average": [True, False]}
+    options = {"scoring": interval_accuracy_scorer, "random_state": 0}
+    found = HalvingGridSearchCV(learner(), grid, cv=3, **options).fit(X, pairs)
+    assert found.best_score_ > 0.8
+    best = clone(learner()).set_params(**found.best_params_).fit(X, ranks)
+    np.testing.assert_array_equal(found.best_estimator_.coef_, best.coef_)
+    with pytest.raises(ValueError, match="y should be a 1d array"):  # two columns are refused
+        HalvingGridSearchCV(learner(), grid, cv=3, **options).fit(X, ranks)
+
+
+def test_integer_folds_of_pairs_are_stratified_by_range():
+    X, pairs, ranks = open_survey()
+    assert cross_validate(learner(), X, pairs, cv=5)["test_score"].mean() > 0.85
+    kinds = [tuple(pair) for pair in ranks.tolist()]
+    for train, test in check_cv(4, pairs, classifier=True).split(X, pairs):
+        fold = Counter(kinds[t] for t in test)
+        assert all(abs(fold[kind] - n / 4) <= 1 for kind, n in Counter(kinds).items())
+        again, straight = (clone(learner()).fit(X[train], y[train]) for y in (pairs, ranks))
+        np.testing.assert_array_equal(again.coef_, straight.coef_)
+
+
+@pytest.mark.parametrize("selector", [RFECV, SequentialFeatureSelector])
+def test_selecting_features_by_cross_validation_on_pairs(selector):
+    X, pairs, _ = open_survey()
+    X = np.hstack([X, np.random.default_rng(1).normal(size=X.shape)])
+    chosen = selector(learner(), cv=3, scoring=interval_accuracy_scorer).fit(X, pairs)
+    assert chosen.get_support()[:2].all()
+
+
+@pytest.mark.filterwarnings("default")  # dask-ml's own
+def test_incremental_of_dask_ml_on_pairs():
+    wrappers = pytest.importorskip("dask_ml.wrappers")
+    da = pytest.importorskip("dask.array")
+    X, pairs, ranks = open_survey()
+    wrapped = wrappers.Incremental(learner(), shuffle_blocks=False)
+    wrapped.fit(da.from_array(X, chunks=(100, 3)), da.from_array(pairs, chunks=100))
+    straight = learner().partial_fit(X, ranks)
+    np.testing.assert_array_equal(wrapped.estimator_.coef_, straight.coef_)
 
 
 def test_selecting_features():
@@ -315,6 +369,44 @@ def test_shap_explains_the_score():
     values = explainer.shap_values(X)
     np.testing.assert_allclose(values.sum(axis=1) + explainer.expected_value, model.latent(X))
     assert shap.LinearExplainer(model, X).shap_values(X).shape == X.shape
+
+
+def with_towns():
+    """A table with a column of words, and ranges of grades."""
+    X, y, _ = survey()
+    table = pd.DataFrame(X, columns=list("abc"))
+    return table.assign(town=np.where(np.arange(len(X)) % 3 == 0, "Rome", "Oslo")), y
+
+
+def test_shap_explains_words_of_a_linear_model():
+    """The columns of the encoder are explained, and those of a column's words are added up."""
+    shap = pytest.importorskip("shap")
+    table, y = with_towns()
+    model = make_pipeline(ColumnEncoder(), OrderedLogit(classes=GRADES, random_state=0))
+    features = model.fit(table, y)[:-1].transform(table)
+    explainer = shap.LinearExplainer(model[-1], features)
+    values = explainer.shap_values(features)
+    names = model[0].get_feature_names_out()
+    columns = pd.DataFrame(values, columns=[str(name).partition("=")[0] for name in names])
+    by_column = columns.T.groupby(level=0).sum().T
+    assert sorted(by_column) == ["a", "b", "c", "town"]
+    scores = model[-1].latent(features)
+    np.testing.assert_allclose(by_column.sum(axis=1) + explainer.expected_value, scores)
+
+
+@pytest.mark.filterwarnings("default")  # shap's own
+def test_shap_explains_categories_of_boosting():
+    shap = pytest.importorskip("shap")
+    table, y = with_towns()
+    encoder = ColumnEncoder(codes=True)
+    codes = encoder.fit_transform(table)
+    options = {"categorical_features": [3], "max_iter": 5, "random_state": 0}
+    model = pril.OrderedBoosting(classes=GRADES, **options).fit(codes, y)
+    explainer = shap.PermutationExplainer(model.latent, shap.maskers.Independent(codes, 20), seed=0)
+    found = explainer(codes[:5])
+    assert found.values.shape == (5, 4)  # one value for a column of words
+    total = found.values.sum(axis=1) + found.base_values
+    np.testing.assert_allclose(total, model.latent(codes[:5]), atol=1e-6)
 
 
 def test_optuna_searches_parameters():

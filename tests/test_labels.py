@@ -781,6 +781,22 @@ def test_agreement_without_pairs_or_differences():
         krippendorff_alpha([[1.0, NAN], [NAN, 2.0]])
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_one_column_of_pairs_is_the_same_labels(missing):
+    rng = np.random.default_rng(0)
+    y = np.sort(rng.integers(1, 5, (50, 2)), axis=1).astype(float)
+    y[3, 0] = y[4, 1] = NAN  # open ends
+    if missing:
+        y[7] = NAN
+    ranks, pairs = (to_ranks(y, [1, 2, 3, 4], one_column=one) for one in (False, True))
+    assert pairs.shape == (50,)
+    np.testing.assert_array_equal(np.column_stack([pairs["lower"], pairs["upper"]]), ranks)
+    np.testing.assert_array_equal(to_ranks(pairs, range(4)), ranks)
+    assert to_ranks(np.empty((0, 2)), [1], one_column=True).shape == (0,)
+    with pytest.raises(ValueError, match="one_column=True pairs"):
+        to_ranks(y, exact=True, one_column=True)
+
+
 def study(n, rng):
     """Grades of three raters who err alike; some did not see a scan."""
     votes = np.clip(rng.integers(1, 6, n)[:, None] + rng.integers(-1, 2, (n, 3)), 1, 5)

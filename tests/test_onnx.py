@@ -4,6 +4,9 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+import skl2onnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -11,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
+from forests import RandomForest
 from pril import (
     MPRIL,
     PRIL,
@@ -25,6 +29,7 @@ from pril import (
     PredictionRanges,
     WidrowHoff,
 )
+from pril.learners.boosting.compiled import SET
 from pril.onnx import to_onnx
 from tables import features_and_labels, landmark_pipeline, make_rows, write
 
@@ -265,15 +270,91 @@ def test_the_command_exports_landmarks_and_ranges(tmp_path, good, landmarks):
 def test_boosting_from_the_command(good, tmp_path):
     table = make_rows()
     write(tmp_path / "t.csv", table)
-    options = ["--label=grade", "--features=size,age", "--model=boosting", "--set=max_iter=10"]
+    options = ["--label=grade", "--features=size,age,town", "--model=boosting"]
+    options += ["--set=max_iter=10"]
     good("fit", "t.csv", *options)
     good("export", "t.pril", "-o", "t.onnx")
-    frame = pd.DataFrame(table)[["size", "age"]].astype(float)
+    frame = pd.DataFrame(table)[["size", "age", "town"]].astype({"size": float, "age": float})
     assert frame["size"].isna().any()
+    frame.loc[:9, "town"] = "never seen"
     session = onnxruntime.InferenceSession((tmp_path / "t.onnx").read_bytes())
-    cells = {name: frame[[name]].to_numpy() for name in frame}
+    cells = {name: frame[[name]].to_numpy() for name in ("size", "age")}
+    cells["town"] = frame[["town"]].fillna("").to_numpy(object)
     said = session.run(["label"], cells)[0]
     np.testing.assert_array_equal(said, pril.load("t.pril").predict(frame))
+
+
+def cells_of(forest, rows):
+    """Return rows as a graph takes them: a matrix of numbers, or a column for each input."""
+    if not forest.sizes.any():
+        return {"X": np.array(rows)}
+    columns = zip(forest.names, forest.sizes, zip(*rows, strict=True), strict=True)
+    return {
+        name: np.array([["" if cell is None else cell] for cell in cells], object if size else None)
+        for name, size, cells in columns
+    }
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    most_leaves=st.sampled_from([1, 2, 33, 200]),
+    n_landmarks=st.sampled_from([0, 3]),
+    decision=st.sampled_from(["median", "mode"]),
+)
+@settings(max_examples=20)
+def test_boosting_at_split_thresholds(seed, most_leaves, n_landmarks, decision):
+    """With words, missing numbers, and categories that the model does not know."""
+    forest = RandomForest(np.random.default_rng(seed), 12, most_leaves, n_landmarks)
+    model, rows = forest.model(decision=decision), forest.rows(200)
+    found = run(to_onnx(model), cells_of(forest, rows))
+    table = pd.DataFrame(rows, columns=forest.names, dtype=object)
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(table), atol=1e-12)
+    np.testing.assert_array_equal(found["label"], model.predict(table))
+
+
+def test_numbers_that_are_categories():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.choice([3.0, 5.0, 2.5, 2.0**40 + 0.125], 300), rng.normal(size=300)])
+    y = np.digitize(X[:, 0] % 2 + X[:, 1], [0.0, 1.0])
+    model = OrderedBoosting(categorical_features=[0], max_iter=5, random_state=0).fit(X, y)
+    X = np.vstack([X, [[4.0, 0.0], [np.nan, 0.0], [2.0**40, np.nan]]])
+    found = run(to_onnx(model), {"X": X})
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-12)
+    with pytest.raises(TypeError, match=r"use pril\.onnx\.to_onnx"):
+        skl2onnx.to_onnx(model, X)
+
+
+def test_a_forest_with_many_categories_is_a_small_graph():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {"code": rng.integers(0, 900, 4000).astype(str), "size": rng.normal(size=4000)}
+    )
+    y = np.digitize(X["code"].astype(int) % 7 / 3 + X["size"], [0.0, 1.0, 2.0])
+    model = OrderedBoosting(max_iter=20, random_state=0).fit(X.astype({"code": "category"}), y)
+    assert (model.memory_.forest.kind == SET).sum() > 50
+    graph = to_onnx(model)
+    assert graph.ByteSize() < 2_000_000
+    found = run(graph, {name: X[[name]].to_numpy(object if name == "code" else None) for name in X})
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-12)
+    np.testing.assert_array_equal(found["label"], model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [
+        (["a", 1], "feature 'x0' has the category 1, which is no word"),
+        ([pd.Timestamp("2020"), 1], "feature 'x0' has the category Timestamp.* no number"),
+        ([2**60 + 1, 1], f"feature 'x0' has the category {2**60 + 1}, which is no float64"),
+        ([10**400, 1], "which is no float64: it cannot be exported"),
+        (["\ud800", "a"], "not UTF-8: it cannot be exported to ONNX"),
+    ],
+)
+def test_categories_that_onnx_cannot_hold_are_refused_by_name(categories, message):
+    forest = RandomForest(np.random.default_rng(2), 1)
+    model = forest.model()
+    model.categories_ = model.categories_ | {"0": categories}
+    with pytest.raises(TypeError, match=message):
+        to_onnx(model)
 
 
 def test_one_class_two_classes_and_booleans():

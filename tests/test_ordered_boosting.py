@@ -810,12 +810,11 @@ def test_onnx_says_the_same(decision):
     model.fit(X, np.array(list("dbac"))[ranges])
     graph = pril.onnx.to_onnx(model).SerializeToString()
     label, proba = onnxruntime.InferenceSession(graph).run(None, {"X": X})
-    np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-12)
     np.testing.assert_array_equal(label, model.predict(X))
 
 
 def test_onnx_takes_the_categories_of_a_one_hot_encoder():
-    """As the error about categorical features advises; a ColumnEncoder may give sparse rows."""
     onnxruntime = pytest.importorskip("onnxruntime")
     X, y = mixed_table()
     X = X.assign(town=X["town"].astype(object).fillna(""))
@@ -835,10 +834,6 @@ def test_where_it_cannot_go_a_sentence_names_what_can(model):
     X, y, _ = table(20)
     with pytest.raises(TypeError, match=r"use X.toarray\(\), or OrderedLogit"):
         OrderedBoosting().fit(csr_array(X), y)
-    with pytest.raises(TypeError, match=r"put a OneHotEncoder\(sparse_output=False\)"):
-        pril.onnx.to_onnx(OrderedBoosting(max_iter=1).fit(*mixed_table(50)))
-    with pytest.raises(TypeError, match="on a cluster use OrderedLogit"):
-        pril.dask.fit(OrderedBoosting(), X, y)
     with pytest.raises(TypeError, match="use OrderedLogit"):
         pril.evaluate.progressive(OrderedBoosting(), X, y)
     assert not hasattr(model, "partial_fit")

@@ -260,7 +260,10 @@ def test_probabilities_and_ranges_are_measured(guarantee, tmp_path):
     page = read(tmp_path / "report.html")
     text = " ".join(page.texts)
     proba = model.estimator_.predict_proba(X[400:])
-    assert f"distance from it is {calibration_error(y[400:], proba, classes=GRADES):.3f}" in text
+    assert (
+        f"dotted line in ten bins, is {calibration_error(y[400:], proba, classes=GRADES):.3f}"
+        in text
+    )
     measured = model.coverage_report(X[400:], y[400:])
     assert f"on these rows it did for {measured[guarantee]:.1%}" in text
     assert f"A range has {measured['mean_width']:.2f} classes" in text

@@ -112,10 +112,13 @@ def _exact(ranks: Ranks, labels: ranking.Labels, wanted: str) -> Ranks:
     return ranks[:, 0]
 
 
-def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
+def to_ranks(
+    y: Any, classes: Any = None, *, exact: bool = False, one_column: bool = False
+) -> Array:
     """Turn labels into ranks: integers, starting with 0 for the lowest class.
 
-    Some of scikit-learn's splitters and scorers refuse open ends. They accept ranks.
+    Some of scikit-learn's splitters and scorers refuse open ends. They accept ranks. Those that
+    also refuse two columns, such as `HalvingGridSearchCV`, accept ranks in one column of pairs.
 
     Parameters
     ----------
@@ -125,10 +128,13 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     exact : bool, default=False
         Whether to return one rank for each row, and to refuse ranges and missing labels.
+    one_column : bool, default=False
+        Whether to return a structured array, whose entries are pairs with the fields `lower` and
+        `upper`. Splitters then stratify the rows by their ranges.
 
     Returns
     -------
-    ranks : ndarray of shape (n_samples, 2), or (n_samples,) if `exact`
+    ranks : ndarray of shape (n_samples, 2), or (n_samples,) if `exact` or `one_column`
         Lowest and highest rank. An open end extends to the end of the scale. A row without a label
         has two NaN, and the ranks are then floats; `fit`, `score` and the metrics accept them and
         ignore such rows.
@@ -153,9 +159,16 @@ def to_ranks(y: Any, classes: Any = None, *, exact: bool = False) -> Array:
            [nan, nan]])
     >>> to_ranks(["large", "small"], sizes, exact=True)
     array([2, 0])
+    >>> to_ranks([("small", "medium"), ("medium", None)], sizes, one_column=True)["upper"]
+    array([1, 2])
     """
+    if exact and one_column:
+        raise InputError("exact=True returns one rank for each row, and one_column=True pairs")
     labels = ranking.read(y)
     order, ranks = ranking.encode(labels, classes)
+    if one_column:
+        ends = np.ascontiguousarray(_spell(ranks, np.arange(len(order))))
+        return ends.view([("lower", ends.dtype), ("upper", ends.dtype)])[:, 0]
     if not exact:
         return _spell(ranks, np.arange(len(order)))
     return _exact(ranks, labels, "exact=True wants one class")

@@ -1,11 +1,15 @@
 """Export of models to ONNX. Needs skl2onnx, the extra ``onnx``.
 
 A model in ONNX predicts without Python. Scores are computed in float64 and compared with the
-thresholds as in the learners, so that labels agree, ties included.
+thresholds as in the learners, so that labels agree, ties included. Trees are the operator
+TreeEnsembleRegressor. The newer TreeEnsemble has sets of categories and adds up in float64, but
+onnxruntime up to 1.23 gives wrong sums for it. So a table tells whether a category is in each set,
+and a leaf is given in parts, of which each sum is exact in float32.
 """
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -14,10 +18,11 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
-from pril.errors import InputError, InputTypeError, MissingExtraError
+from pril.errors import InputError, InputTypeError, MissingExtraError, shown
 
 try:
     from onnx import helper as onnx_helper
+    from onnx import numpy_helper
     from skl2onnx import convert_sklearn, update_registered_converter
     from skl2onnx import to_onnx as convert_with_rows
     from skl2onnx._parse import _parse_sklearn
@@ -37,7 +42,7 @@ from pril.core.classifier import ProbabilityMixin, ThresholdMixin, check_ready
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
-from pril.learners.boosting.compiled import MISSING_LEFT, Forest
+from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 from pril.ranges import CLASS, PredictionRanges, is_by_column
 
 __all__ = ["register", "to_onnx"]
@@ -71,8 +76,9 @@ def to_onnx(model: Any, X: Any = None) -> Any:
         `PredictionRanges` of such a model.
     X : array-like of shape (n_samples, n_features), default=None
         Rows of which the type is taken: float32 or float64. None: float64. It has no effect if the
-        first step is a `ColumnEncoder`: each column is then an input of its own, of shape
-        (n_samples, 1), float64 or strings.
+        first step is a `ColumnEncoder`, or an `OrderedBoosting` with words as categories: each
+        column is then an input of its own, of shape (n_samples, 1), float64 or strings. A number
+        is missing if it is NaN, a word if it is none that the model knows, such as "".
 
     Returns
     -------
@@ -96,11 +102,25 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     [1, 2, 3]
     """
     register()
+    newer: set[str] = set()
+    token = _newer_operators.set(newer)
     try:
-        return _converted(model, X)
+        graph = _converted(model, X)
     except (MissingConverter, MissingShapeCalculator) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
+    finally:
+        _newer_operators.reset(token)
+    for operators in graph.opset_import:
+        if newer and operators.domain == ML:
+            operators.version = NEWER
+    return graph
+
+
+# skl2onnx writes version 3 of the operators in the domain of machine learning. Those that are newer
+# are added as if they were of version 3 too; `to_onnx` notes them here, and sets the version later.
+ML, OLDER, NEWER = "ai.onnx.ml", 3, 4
+_newer_operators: ContextVar[set[str] | None] = ContextVar("newer_operators", default=None)
 
 
 def _converted(model: Any, X: Any) -> Any:
@@ -114,6 +134,12 @@ def _converted(model: Any, X: Any) -> Any:
             for name in first.numbers_
         ]
         inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
+        return convert_sklearn(model, initial_types=inputs)
+    if any(_holds_words(first, k) for k in getattr(first, "categories_", ())):
+        inputs = [
+            (name, (StringTensorType if _holds_words(first, k) else DoubleTensorType)([None, 1]))
+            for k, name in enumerate(_feature_names(first))
+        ]
         return convert_sklearn(model, initial_types=inputs)
     if X is None:
         inputs = [("X", DoubleTensorType([None, first.n_features_in_]))]
@@ -175,6 +201,17 @@ class _Graph:
         self.container.add_node(operator, list(inputs), [name], **options)
         return name
 
+    def add_newer(self, operator: str, *inputs: str, **options: Any) -> str:
+        """Add an operator that skl2onnx does not know yet."""
+        newer = _newer_operators.get()
+        if newer is None:
+            raise InputTypeError(
+                f"the model needs the operator {operator} in version {NEWER} of {ML}, which "
+                "skl2onnx does not write: use pril.onnx.to_onnx"
+            )
+        newer.add(operator)
+        return self.add(operator, *inputs, op_domain=ML, op_version=OLDER, **options)
+
     def logistic(self, z: str) -> str:
         """Return 1 / (1 + exp(-z))."""
         one = self.numbers([1.0])
@@ -183,6 +220,41 @@ class _Graph:
     def filled(self, X: str, values: Any) -> str:
         """Return cells with other values in the place of NaN."""
         return self.add("Where", self.add("IsNaN", X), self.numbers(values), X)
+
+    def codes(self, cells: str, keys: list[Any], about: str, *, words: bool) -> str:
+        """Return the position of each cell among words or numbers, NaN if it is none of them."""
+        kind, what = (str, "word") if words else (int | float, "number")
+        for key in keys:
+            if not isinstance(key, kind):
+                raise _not_exported(f"{about} has the category {shown(key)}, which is no {what}")
+        values = np.arange(float(len(keys))) if keys else np.array([np.nan])
+        if words:  # not as tensors, with which onnxruntime 1.26 cannot begin
+            codes = self.add(
+                "LabelEncoder",
+                cells,
+                op_domain=ML,
+                op_version=2,
+                keys_strings=[_encoded(key, about) for key in keys or [""]],
+                values_floats=values.tolist(),
+                default_float=np.nan,
+            )
+            return self.add("Cast", codes, to=DOUBLE)
+        numbers = [_as_float(key, about) for key in keys or [0.0]]
+        return self.add_newer(
+            "LabelEncoder",
+            self.add("Cast", cells, to=DOUBLE),
+            keys_tensor=numpy_helper.from_array(np.array(numbers), "keys"),
+            values_tensor=numpy_helper.from_array(values, "values"),
+            default_tensor=numpy_helper.from_array(np.array([np.nan]), "default"),
+        )
+
+    def looked_up(self, X: str, k: int, table: Any) -> str:
+        """Return the row of a table for each code in column k, the last one for NaN."""
+        codes = self.add("Gather", X, self.constant(INTEGER, [k]), axis=1)
+        codes = self.add("Cast", self.filled(codes, [len(table) - 1.0]), to=INTEGER)
+        codes = self.add("Reshape", codes, self.constant(INTEGER, [-1]))
+        rows = self.add("Gather", self.constant(TENSOR.UINT8, table), codes, axis=0)
+        return self.add("Cast", rows, to=DOUBLE)
 
     def row_sums(self, values: str, **options: Any) -> str:
         """Return the sum of each row."""
@@ -215,7 +287,58 @@ class _Graph:
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
 
 
+def _not_exported(reason: str) -> InputTypeError:
+    return InputTypeError(f"{reason}: it cannot be exported to ONNX")
+
+
+def _encoded(word: str, about: str) -> bytes:
+    try:
+        return word.encode()
+    except UnicodeEncodeError:
+        raise _not_exported(f"{about} has the category {shown(word)}, not UTF-8") from None
+
+
+def _as_float(number: float, about: str) -> float:
+    try:
+        is_exact = float(number) == number
+    except OverflowError:
+        is_exact = False
+    if not is_exact:
+        raise _not_exported(f"{about} has the category {shown(number)}, which is no float64")
+    return float(number)
+
+
 # --- Learners ------------------------------------------------------------------------------------
+
+
+def _feature_names(learner: Any) -> list[str]:
+    """Return the names of a learner's features; those without are called x0, x1 and so on."""
+    names = getattr(learner, "feature_names_in_", range(learner.n_features_in_))
+    return [name if isinstance(name, str) else f"x{name}" for name in names]
+
+
+def _holds_words(learner: Any, k: int | str) -> bool:
+    """Tell whether feature k has words as categories."""
+    return any(isinstance(value, str) for value in learner.categories_.get(str(k), ()))
+
+
+def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
+    """Return the features of a learner as one matrix of doubles, categories as their codes."""
+    categories = getattr(learner, "categories_", {})
+    if not categories:
+        return graph.joined(inputs)
+    names, n = [variable.full_name for variable in inputs], learner.n_features_in_
+    if len(names) == 1 < n:
+        X = graph.joined(inputs)
+        names = [graph.add("Gather", X, graph.constant(INTEGER, [k]), axis=1) for k in range(n)]
+    parts = []
+    for k, (name, cells) in enumerate(zip(_feature_names(learner), names, strict=True)):
+        if str(k) in categories:
+            own, words = categories[str(k)], _holds_words(learner, k)
+            parts.append(graph.codes(cells, own, f"feature {name!r}", words=words))
+        else:
+            parts.append(graph.add("Cast", cells, to=DOUBLE))
+    return graph.add("Concat", *parts, axis=1)
 
 
 def _output(model: Any) -> tuple[str, int]:
@@ -259,7 +382,7 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
         )
     graph = _Graph(scope, container)
     label, other, *ends = (output.full_name for output in operator.outputs)
-    score, cut, unit = _score(graph, learner, graph.joined(operator.inputs))
+    score, cut, unit = _score(graph, learner, _features(graph, learner, operator.inputs))
     found, largest = graph.add("Div", score, graph.numbers([unit])), score
     reported = found
     if isinstance(learner, ProbabilityMixin):
@@ -333,11 +456,6 @@ def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
 
 def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     """Return the linear score plus the mean of the boosters' trees."""
-    if model.categories_:
-        raise InputTypeError(
-            "OrderedBoosting with categorical features cannot be exported to ONNX: put a "
-            "OneHotEncoder(sparse_output=False) of scikit-learn before it"
-        )
     forest: Forest = model.memory_.forest
     centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
     score = graph.add("MatMul", centred, graph.numbers(forest.slope[:, np.newaxis]))
@@ -349,6 +467,21 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
         score = graph.add("Add", score, graph.add("MatMul", similar, weights))
     if len(forest.size) == 0:
         return score
+    return graph.add("Add", score, _trees(graph, forest, model.categories_, X))
+
+
+def _trees(graph: _Graph, forest: Forest, categories: dict[str, list[Any]], X: str) -> str:
+    """Return the sum of the trees."""
+    feature, value, parts = forest.feature.copy(), forest.value.copy(), [X]
+    width = len(forest.mean)
+    for k, own in categories.items():
+        splits = np.flatnonzero((forest.kind == SET) & (forest.feature == int(k)))
+        if len(splits):
+            outside, number = _sets(forest, splits, len(own))
+            parts.append(graph.looked_up(X, int(k), outside))
+            feature[splits], value[splits] = width + number, 0.5
+            width += outside.shape[1]
+    cells = graph.add("Concat", *parts, axis=1) if len(parts) > 1 else X
     # Splits are in pre-order: the left child is next, the right one comes after all on the left.
     tree, n_left = np.repeat(np.arange(len(forest.size)), forest.size), forest.end - forest.begin
     size, split = forest.size[tree], np.concatenate([np.arange(n) for n in forest.size])
@@ -359,10 +492,7 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     tree_of_leaf = np.repeat(np.arange(len(forest.size)), forest.size + 1)
     leaf = np.concatenate([np.arange(n, 2 * n + 1) for n in forest.size])  # numbers of nodes
     order = np.argsort(np.concatenate([tree, tree_of_leaf]), kind="stable")
-    none = np.zeros(len(leaf))
-
-    def doubles(cells: Any) -> Any:
-        return onnx_helper.make_tensor("values", DOUBLE, [len(cells)], cells.tolist())
+    none, weights = np.zeros(len(leaf)), _exact_parts(forest)
 
     def nodes(of_splits: Any, of_leaves: Any) -> Any:
         """Join what splits and leaves have; the nodes of a tree must be neighbours."""
@@ -372,27 +502,52 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
         cells: list[int] = nodes(of_splits, of_leaves).astype(int).tolist()
         return cells
 
-    trees = graph.add(
+    sums = graph.add(
         "TreeEnsembleRegressor",
-        X,
-        op_domain="ai.onnx.ml",
+        cells,
+        op_domain=ML,
         op_version=3,
-        n_targets=1,
+        n_targets=len(weights),
         aggregate_function="SUM",
         nodes_treeids=integers(tree, tree_of_leaf),
         nodes_nodeids=integers(split, leaf),
-        nodes_featureids=integers(forest.feature, none),
+        nodes_featureids=integers(feature, none),
         nodes_modes=nodes(["BRANCH_LEQ"] * len(tree), ["LEAF"] * len(leaf)).tolist(),
-        nodes_values_as_tensor=doubles(nodes(forest.value, none)),
+        nodes_values_as_tensor=numpy_helper.from_array(nodes(value, none), "splits"),
         nodes_truenodeids=integers(left, none),
         nodes_falsenodeids=integers(right, none),
         nodes_missing_value_tracks_true=integers(forest.kind == MISSING_LEFT, none),
-        target_treeids=tree_of_leaf.tolist(),
-        target_nodeids=leaf.tolist(),
-        target_ids=[0] * len(leaf),
-        target_weights_as_tensor=doubles(forest.leaf),
+        target_treeids=np.repeat(tree_of_leaf, len(weights)).tolist(),
+        target_nodeids=np.repeat(leaf, len(weights)).tolist(),
+        target_ids=np.tile(np.arange(len(weights)), len(leaf)).tolist(),
+        target_weights_as_tensor=numpy_helper.from_array(weights.T.ravel(), "leaves"),
     )
-    return graph.add("Add", score, graph.add("Cast", trees, to=DOUBLE))
+    return graph.row_sums(graph.add("Cast", sums, to=DOUBLE), keepdims=1)
+
+
+def _exact_parts(forest: Forest) -> Any:
+    """Return leaves in four parts, multiples of numbers so large that each sum has 24 bits."""
+    starts = np.cumsum(forest.size + 1) - forest.size - 1
+    rest, parts = forest.leaf.copy(), []
+    for _ in range(4):
+        most = np.maximum.reduceat(np.abs(rest), starts).sum()
+        # Rounding may add half a unit for each tree. In float32, units cannot be smaller.
+        unit = 2.0 ** max(np.frexp(most)[1] - 22, -120)
+        parts.append(np.round(rest / unit) * unit)
+        rest -= parts[-1]
+    return np.array(parts)
+
+
+def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
+    """Return which categories are outside each set of some splits, and the set of each split.
+
+    The last row is for a missing value, which is in no set.
+    """
+    first = forest.value[splits].astype(int)[:, np.newaxis]
+    words = forest.words[first + np.arange(1 + (n_categories >> 5))].astype("<u4")
+    words, number = np.unique(words, axis=0, return_inverse=True)
+    inside = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :n_categories]
+    return np.vstack([1 - inside.T, np.ones((1, len(words)), dtype=np.uint8)]), number.ravel()
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
@@ -476,11 +631,6 @@ def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
 
 def _shape_encoder(operator: Any) -> None:
     encoder = operator.raw_operator
-    if encoder.codes and encoder.words_:
-        raise InputTypeError(
-            "a ColumnEncoder with codes=True and columns of words cannot be exported to ONNX: use "
-            "a OneHotEncoder(sparse_output=False) of scikit-learn, or learn with OrderedLogit"
-        )
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
 
@@ -496,15 +646,7 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
         mean, scale = encoder.moments_.mean[j], scales[j]
         cells = inputs[name]
         if name in encoder.ranks_:
-            cells = graph.add(
-                "LabelEncoder",
-                cells,
-                op_domain="ai.onnx.ml",
-                op_version=2,
-                keys_strings=[word.encode() for word in encoder.ranks_[name]],
-                values_floats=[float(rank) for rank in range(len(encoder.ranks_[name]))],
-                default_float=float("nan"),
-            )
+            cells = graph.codes(cells, encoder.ranks_[name], f"column {name!r}", words=True)
         cells = graph.add("Cast", cells, to=DOUBLE)
         if encoder.impute and not encoder.codes:
             cells = graph.filled(cells, [mean])
@@ -513,11 +655,13 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
             cells = graph.add("Div", cells, graph.numbers([scale]))
         parts.append(cells)
     for name, words in encoder.words_.items():
-        if words:
+        if encoder.codes:
+            parts.append(graph.codes(inputs[name], words, f"column {name!r}", words=True))
+        elif words:
             flags = graph.add(
                 "OneHotEncoder",
                 inputs[name],
-                op_domain="ai.onnx.ml",
+                op_domain=ML,
                 op_version=1,
                 cats_strings=[word.encode() for word in words],
                 zeros=1,

@@ -31,6 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core.parts import Parts
 from pril.core.scikit import validate_params
 from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
+from pril.dask.boosting import learn_blocks
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.mix import Mode, learn
@@ -103,6 +104,11 @@ def fit(
 
     Notes
     -----
+    `OrderedBoosting` learns in another way: each worker holds the bins of all rows, a byte for each
+    feature, and grows the boosters of some folds. So up to `n_folds` workers share the work, and
+    the model is the one of `fit` in memory, bit for bit. Labels, weights and a sample of at most
+    200,000 rows go to the client.
+
     With `average`, a mixed model predicts with the mean of the blocks' models after each row, over
     the second half of the rounds. With `shuffle`, each block has a new order in each round, which
     depends only on `random_state`, the round and the block. Rows are never moved between blocks.
@@ -194,7 +200,15 @@ def _fit(
     features, classes = known
     if steps:
         blocks, features = transformed(steps, blocks), None
-    model = learn(model, blocks, features, classes, mode, epochs, cluster)
+    if hasattr(model, "partial_fit"):
+        model = learn(model, blocks, features, classes, mode, epochs, cluster)
+    else:
+        if mode != "mix" or epochs is not None:
+            raise InputError(
+                f"mode and epochs have no meaning for {type(model).__name__}, which learns all "
+                "rows at once: leave them out"
+            )
+        model = learn_blocks(model, blocks, features, classes, cluster)
     if not hasattr(estimator, "steps"):
         return model
     return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])
@@ -302,10 +316,5 @@ def _learner_of(estimator: Any) -> Any:
         raise InputTypeError(
             "estimator must be a learner of this package, or a Pipeline that ends in one, got "
             f"{type(parts.wrappers[-1]).__name__}"
-        )
-    if not hasattr(parts.learner, "partial_fit"):
-        raise InputTypeError(
-            f"{type(parts.learner).__name__} learns all rows at once, in one machine's memory: "
-            "on a cluster use OrderedLogit"
         )
     return parts.learner

@@ -116,6 +116,90 @@ class Cluster:
         self.show_warnings(collected)
         return result
 
+    # --- Tasks that must stay on their worker ---
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of all workers; there is at least one."""
+        self.client.sync(self._check_workers)
+        return sorted(self.client.sync(self._statuses))
+
+    def start(self, tasks: dict[str, Any], doing: str) -> dict[str, Any]:
+        """Compute a task on each of some workers; return futures of results that stay there."""
+        futures = {
+            address: self.client.compute(task, workers=[address], allow_other_workers=False)
+            for address, task in tasks.items()
+        }
+        done = {
+            address: self.client.submit(_is_there, future, workers=[address], pure=False)
+            for address, future in futures.items()
+        }
+        try:
+            self._wait_for(done, doing)
+        except BaseException:
+            self.forget([*futures.values(), *done.values()])
+            raise
+        return futures
+
+    def ask(
+        self, held: dict[str, Any], function: Callable[..., Any], arguments: Any, doing: str
+    ) -> dict[str, Any]:
+        """Call a function with what each worker holds; return the results by address."""
+        futures = {
+            address: self.client.submit(function, future, *arguments, workers=[address], pure=False)
+            for address, future in held.items()
+        }
+        try:
+            return self._wait_for(futures, doing)
+        finally:
+            self.forget(list(futures.values()))
+
+    def forget(self, futures: list[Any]) -> None:
+        """Cancel what is still running, and release the results, if the cluster is there."""
+        with suppress(*CLUSTER_ERRORS, OSError, TimeoutError, RuntimeError):
+            self.client.cancel([future for future in futures if not future.done()], force=True)
+        for future in futures:
+            future.release()
+
+    def _wait_for(self, futures: dict[str, Any], doing: str) -> dict[str, Any]:
+        """Return the results of futures, each on its worker; a worker that is lost is an error."""
+        try:
+            with seceded(), collect_warnings() as collected:
+                found = self.client.sync(self._results, futures)
+        except (*CLUSTER_ERRORS, OSError) as error:
+            raise ClusterLost(
+                f"the Dask cluster, or a worker, went away while {doing}; nothing was learned: "
+                f"{str(error) or type(error).__name__}"
+            ) from error
+        self.show_warnings(collected)
+        return dict(zip(futures, found, strict=True))
+
+    async def _results(self, futures: dict[str, Any]) -> list[Any]:
+        waiting = asyncio.ensure_future(
+            self.client.gather(list(futures.values()), asynchronous=True)
+        )
+        last_seen = time.monotonic()
+        try:
+            while not (await asyncio.wait([waiting], timeout=1.0))[0]:
+                try:
+                    statuses = await asyncio.wait_for(self._statuses(), timeout=5.0)
+                except (OSError, TimeoutError, AttributeError):
+                    if time.monotonic() - last_seen > NO_SCHEDULER_LIMIT:
+                        raise CancelledError(f"no scheduler for {NO_SCHEDULER_LIMIT:g} s") from None
+                    continue
+                last_seen = time.monotonic()
+                for address, future in futures.items():
+                    if statuses.get(address) != "running" and not future.done():
+                        reason = "it was killed, ran out of memory, or was retired"
+                        raise CancelledError(f"lost the worker {address}: {reason}")
+            return list(await waiting)
+        finally:
+            waiting.cancel()
+
+    async def _statuses(self) -> dict[str, str]:
+        """Return the status of each worker, by its address."""
+        identity = await self.client.scheduler.identity(n_workers=-1)
+        return {address: worker["status"] for address, worker in identity["workers"].items()}
+
     async def _check_workers(self) -> None:
         """Refuse workers that cannot import pril. If there are none, wait for the first one.
 
@@ -169,6 +253,10 @@ class Cluster:
             return len(await asyncio.wait_for(scheduler.ncores(), timeout=5.0))
         except (OSError, TimeoutError):
             return None
+
+
+def _is_there(_: Any) -> None:
+    """Need a result, and return nothing of it."""
 
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:

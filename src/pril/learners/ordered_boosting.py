@@ -30,7 +30,7 @@ from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
-from pril.learners.boosting.folds import InMemory, Source
+from pril.learners.boosting.folds import Home, InMemory, Source
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -434,7 +434,7 @@ def fit_watched(
             return InMemory(features if len(rows) == n else features[rows])
 
         code = None if groups is None else read_groups(groups, n).code[used]
-        learn(model, source, intervals, weight[used], watch, code)
+        learn(model, source, intervals, weight[used], watch, groups=code)
     return model
 
 
@@ -444,11 +444,14 @@ def learn(
     intervals: Array,
     weight: Array,
     watch: Watch | None,
+    *,
     groups: Array | None = None,
+    home: Home | None = None,
 ) -> None:
     """Learn from rows of known intervals and weights; `source` has those that a mask chooses.
 
-    The model must know its classes, its categories and the number of its features.
+    The folds live in threads of this process, if there is no other home for them. The model must
+    know its classes, its categories and the number of its features.
     """
     by_class = class_weights(model.class_weight, model.order_, intervals)
     if by_class is not None:
@@ -473,6 +476,7 @@ def learn(
         None if groups is None else groups[counts],
         check_random_state(model.random_state),
         watch,
+        home,
     )
     del intervals, weight, counts  # memory is scarce
     model.__dict__.update(training.run())

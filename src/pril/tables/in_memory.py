@@ -147,7 +147,7 @@ class TableRows:
         self.read, self.chosen, self.width = read, chosen, width
         self.n_rows = int(chosen.sum())
 
-    def _parts(self) -> Iterator[tuple[int, Array]]:
+    def _numbered(self) -> Iterator[tuple[int, Array]]:
         """Return the number of the first row of each part, and its features."""
         n_read = n_used = 0
         for X in self.read():
@@ -158,24 +158,14 @@ class TableRows:
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
         some = np.empty((len(rows), self.width))
-        for first, part in self._parts():
+        for first, part in self._numbered():
             begin, end = np.searchsorted(rows, [first, first + len(part)])
             some[begin:end] = part[rows[begin:end] - first]
         return some
 
-    def blocks(self, size: int) -> Iterator[Array]:
-        """Return all rows, in blocks of this size but for the last one."""
-        block, n = np.empty((size, self.width)), 0
-        for _, part in self._parts():
-            while len(part):
-                taken = part[: size - n]
-                block[n : n + len(taken)] = taken
-                n, part = n + len(taken), part[len(taken) :]
-                if n == size:
-                    yield block
-                    n = 0
-        if n:
-            yield block[:n]
+    def parts(self) -> Iterator[Array]:
+        """Return all rows, in parts of any size."""
+        return (part for _, part in self._numbered())
 
 
 def available_memory(root: Path = Path("/")) -> int:

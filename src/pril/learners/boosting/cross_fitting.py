@@ -144,6 +144,8 @@ class Training:
         Draws the folds.
     watch : callable or None
         Is called after each round.
+    home : Home or None
+        Where the folds live; None: in threads of this process.
     """
 
     def __init__(
@@ -155,9 +157,10 @@ class Training:
         groups: Array | None,
         rng: Any,
         watch: Watch | None,
+        home: Home | None,
     ) -> None:
         n, n_classes = source.n_rows, len(model.order_)
-        self.model, self.source, self.watch = model, source, watch
+        self.model, self.source, self.watch, self.home = model, source, watch, home
         self.signs = find_constraints(model.monotonic_cst, model)
         self.kinds, group = Kinds.of(intervals, n_classes)
         order = rng.permutation(n)
@@ -194,8 +197,9 @@ class Training:
     def run(self) -> dict[str, Any]:
         """Learn, and return the attributes of a fitted model."""
         model = self.model
-        with Threads(min(n_threads(model.n_jobs), self.n_folds)) as home:
-            plan, knowledge, start, evidence = self._begin(home)
+        with Threads(min(n_threads(model.n_jobs), self.n_folds)) as threads:
+            plan, knowledge, start, evidence = self._begin(threads)
+            home = self.home or threads
             home.begin(plan, self.source)
             rounds, kept = self._grow(home, knowledge)
             trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]

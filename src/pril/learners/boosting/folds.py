@@ -103,25 +103,64 @@ class Plan(NamedTuple):
     centres: Array  # (folds,)
     scores: Array | None  # (folds, n), where the sample is all rows
 
-    def folds(self, numbers: Iterable[int], source: Source) -> list[Fold]:
-        """Return some folds."""
-        n, scores = len(self.rows.fold), self.scores
-        if scores is None:
-            scores = np.empty((len(self.centres), n), dtype=np.float32)
-            blocks = self._read(source, scores)
-            data = dataset(self.sample, self.categorical, self.parameters, n, blocks)
-        else:
-            data = dataset(self.sample, self.categorical, self.parameters, n, None)
-        return [Fold(j, self.rows, data, self.parameters, scores[j]) for j in numbers]
+    def encode(self, X: Array) -> Encoded:
+        """Return some rows as folds get them."""
+        scores = np.empty((len(self.centres), len(X)), dtype=np.float32)
+        compiled.write_linear_scores(frozen(X), self.mean, self.slopes, self.centres, scores)
+        return Encoded(self.bins.codes(X), scores)
 
-    def _read(self, source: Source, scores: Array) -> Iterator[Array]:
-        """Return the codes of all rows, block by block, and write the scores of the starts."""
+    def folds(self, numbers: list[int], encoded: Iterator[Encoded]) -> list[Fold]:
+        """Return some folds; `encoded` has all rows, in parts of any size, if the sample has not.
+
+        The sample is then enough to know how LightGBM stores the rows.
+        """
+        n, parameters = len(self.rows.fold), self.parameters
+        if self.scores is not None:
+            scores = self.scores[numbers]
+            data = dataset(self.sample, self.categorical, parameters, n, None)
+        else:
+            scores = np.empty((len(numbers), n), dtype=np.float32)
+            codes = rebatched(self._kept(encoded, numbers, scores), PUSHED_ROWS)
+            data = dataset(self.sample, self.categorical, parameters, n, codes)
+        return [
+            Fold(j, self.rows, data, parameters, own)
+            for j, own in zip(numbers, scores, strict=True)
+        ]
+
+    def _kept(
+        self, encoded: Iterator[Encoded], numbers: list[int], scores: Array
+    ) -> Iterator[Array]:
+        """Return the codes of parts, and write their scores by some folds."""
         done = 0
-        for block in source.blocks(PUSHED_ROWS):
-            out = scores[:, done : done + len(block)]
-            compiled.write_linear_scores(frozen(block), self.mean, self.slopes, self.centres, out)
-            done += len(block)
-            yield self.bins.codes(block)
+        for part in encoded:
+            end = done + len(part.codes)
+            scores[:, done:end] = part.scores[numbers]
+            done = end
+            yield part.codes
+
+
+class Encoded(NamedTuple):
+    """Rows as folds get them."""
+
+    codes: Array  # (rows, features), of bins
+    scores: Array  # (folds, rows), of the starts
+
+
+def rebatched(parts: Iterator[Array], size: int) -> Iterator[Array]:
+    """Cut rows that come in parts into blocks of one size, but for the last one."""
+    block, n = np.empty((0, 0)), 0
+    for part in parts:
+        if len(block) == 0:
+            block = np.empty((size, part.shape[1]), dtype=part.dtype)
+        while len(part):
+            taken = part[: size - n]
+            block[n : n + len(taken)] = taken
+            n, part = n + len(taken), part[len(taken) :]
+            if n == size:
+                yield block
+                n = 0
+    if n:
+        yield block[:n]
 
 
 class Source(Protocol):
@@ -134,8 +173,8 @@ class Source(Protocol):
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
 
-    def blocks(self, size: int) -> Iterator[Array]:
-        """Return all rows, in blocks of this size but for the last one."""
+    def parts(self) -> Iterator[Array]:
+        """Return all rows, in parts of any size."""
 
 
 class InMemory(NamedTuple):
@@ -153,9 +192,9 @@ class InMemory(NamedTuple):
         some: Array = self.X if len(rows) == len(self.X) else self.X[rows]
         return some
 
-    def blocks(self, size: int) -> Iterator[Array]:
-        """Return all rows, in blocks of this size but for the last one."""
-        return (self.X[batch] for batch in batches(len(self.X), size))
+    def parts(self) -> Iterator[Array]:
+        """Return all rows, in parts of any size."""
+        return (self.X[batch] for batch in batches(len(self.X), PUSHED_ROWS))
 
 
 class Home(Protocol):
@@ -192,7 +231,8 @@ class Threads:
 
     def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
-        self.folds = plan.folds(range(len(plan.centres)), source)
+        numbers = list(range(len(plan.centres)))
+        self.folds = plan.folds(numbers, map(plan.encode, source.parts()))
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""

@@ -1,0 +1,227 @@
+"""Boosting on a cluster: every worker holds the bins of all rows, and grows some of the folds.
+
+Blocks are read, checked and binned by tasks; labels, weights and a sample of the rows go to the
+client, which learns from them what the folds begin with. Then a worker has one task in each round,
+which answers with a few hundred numbers. A worker's folds are the result of a task, which the
+cluster forgets with its last future: nothing is left behind, whoever dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+from dask import delayed
+from distributed import get_worker
+
+from pril.core import ranking
+from pril.core.classifier import read_weights
+from pril.dask.blocks import Blocks, errors_name_block, find_features
+from pril.dask.client import Cluster
+from pril.errors import InputError, InputTypeError
+from pril.learners.boosting.categories import find_categories
+from pril.learners.boosting.cross_fitting import print_rounds
+from pril.learners.boosting.folds import Encoded, Fold, Plan
+from pril.learners.ordered_boosting import learn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pril.learners.boosting.folds import Source, T
+
+    Array = NDArray[Any]
+
+MISSING = 255  # the code of a missing value on its way, in a byte
+
+
+def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
+    """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
+    tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
+    found = cluster.compute(delayed(list)(tasks), "reading labels and categories")
+    categories: dict[str, set[Any]] = {}
+    for block in found:
+        for k, values in block.categories.items():
+            categories.setdefault(k, set()).update(values)
+    model.categories_ = {
+        k: sorted(values, key=lambda value: (isinstance(value, str), value))
+        for k, values in sorted(categories.items(), key=lambda item: int(item[0]))
+    }
+    first = cluster.compute(delayed(first_block)(blocks[0]), "reading the features")
+    model = find_features(model, first if features is None else features)
+    weight = np.concatenate([block.weight for block in found])
+    used = weight > 0.0
+    if not used.any():
+        raise InputError("sample_weight is zero for every row: nothing to learn from")
+    labels = ranking.stack([block.labels for block in found])
+    order = model.classes if classes is None else classes
+    model.order_, known = ranking.encode(labels.take(np.flatnonzero(used)), order)
+    intervals = np.zeros((len(weight), 2), dtype=np.int16)
+    intervals[:, 0] = 1  # no label
+    intervals[used] = known
+    sizes = [len(block.weight) for block in found]
+
+    def source(counts: Array) -> BlockRows:
+        masks = np.split(counts, np.cumsum(sizes)[:-1])
+        shared = delayed(model, traverse=False)
+        parts = [
+            delayed(read_block)(shared, block, mask, b)
+            for b, (block, mask) in enumerate(zip(blocks, masks, strict=True))
+        ]
+        return BlockRows(parts, [int(mask.sum()) for mask in masks], cluster)
+
+    watch = print_rounds() if model.verbose or cluster.progress else None
+    if cluster.client is None:
+        learn(model, source, intervals, weight, watch)
+        return model
+    with Workers(cluster) as workers:
+        learn(model, source, intervals, weight, watch, home=workers)
+    return model
+
+
+# --- Tasks ---------------------------------------------------------------------------------------
+
+
+class Described(NamedTuple):
+    """What a block tells before its features are read."""
+
+    labels: ranking.Labels
+    weight: Array
+    categories: dict[str, list[Any]]
+
+
+def describe(model: Any, block: Any, b: int) -> Described:
+    """Return labels, weights and categories of the b-th block."""
+    X, y, *weights = block
+    with errors_name_block(b):
+        labels, n = ranking.read(y), X.shape[0]
+        ranking.check_length(labels.values, range(n))
+        weight = read_weights(weights[0], n) if weights and weights[0] is not None else np.ones(n)
+        labels = labels._replace(places=tuple(f"block {b}, {place}" for place in labels.places))
+        return Described(labels, weight, find_categories(model.categorical_features, X))
+
+
+def first_block(block: Any) -> Any:
+    """Return the features of a block, without its rows."""
+    return block[0][:0]
+
+
+def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:
+    """Return the features of the rows that count in the b-th block."""
+    if not mask.any():
+        return np.empty((0, model.n_features_in_))
+    with errors_name_block(b):
+        X: Array = model.engine.read(model, block[0], reset=False, min_rows=0).X
+    return X if mask.all() else X[mask]
+
+
+def take(X: Array, rows: Array) -> Array:
+    """Return some rows of a block."""
+    return X[rows]
+
+
+def encode(plan: Plan, X: Array) -> Encoded:
+    """Return a block as folds get it, the codes in bytes if they fit."""
+    codes, scores = plan.encode(X)
+    if len(codes) and np.nanmax(codes, initial=0.0) >= MISSING:
+        return Encoded(codes, scores)
+    return Encoded(np.where(np.isnan(codes), MISSING, codes).astype(np.uint8), scores)
+
+
+def decoded(part: Encoded) -> Encoded:
+    """Return what `encode` was given by the plan."""
+    if part.codes.dtype != np.uint8:
+        return part
+    codes = part.codes.astype(np.float32)
+    codes[part.codes == MISSING] = np.nan
+    return part._replace(codes=codes)
+
+
+class Held:
+    """Folds that a worker holds; they stay in its memory, and are never copied."""
+
+    def __init__(self, folds: list[Fold], n_threads: int) -> None:
+        self.folds, self.n_threads = folds, n_threads
+
+    def __reduce__(self) -> NoReturn:
+        raise InputTypeError("folds of boosting stay where they are")
+
+
+def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> Held:
+    """Make some folds on a worker."""
+    return Held(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
+
+
+def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
+    """Call a method of each fold of a worker."""
+    with ThreadPoolExecutor(held.n_threads) as pool:
+        return list(pool.map(lambda fold: verb(fold, *arguments), held.folds))
+
+
+# --- Where rows and folds are --------------------------------------------------------------------
+
+
+class BlockRows:
+    """Features of lazy blocks: a `Source` of boosting."""
+
+    def __init__(self, blocks: list[Any], sizes: list[int], cluster: Cluster) -> None:
+        self.blocks, self.sizes, self.cluster = blocks, sizes, cluster
+        self.n_rows = sum(sizes)
+
+    def take(self, rows: Array) -> Array:
+        """Return some rows, given by their numbers, ascending."""
+        ends = np.cumsum(self.sizes)
+        parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
+        starts = ends - self.sizes
+        some = [
+            delayed(take)(block, part - start)
+            for block, part, start in zip(self.blocks, parts, starts, strict=True)
+            if len(part)
+        ]
+        return np.concatenate(self.cluster.compute(delayed(list)(some), "reading a sample"))
+
+    def parts(self) -> Iterator[Array]:
+        """Return all rows, in parts of any size."""
+        return (self.cluster.compute(block, "reading the features") for block in self.blocks)
+
+
+class Workers:
+    """Folds on the workers of a cluster: a `Home` of boosting. Use it in a `with` statement."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.held: dict[str, Any] = {}  # a future for each address
+        self.numbers: dict[str, list[int]] = {}
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.cluster.forget(list(self.held.values()))
+        self.held = {}
+
+    def begin(self, plan: Plan, source: Source) -> None:
+        """Bin all blocks where they are, and make the folds."""
+        n_folds, addresses = len(plan.centres), self.cluster.addresses()
+        addresses = addresses[:n_folds]
+        for j in range(n_folds):
+            self.numbers.setdefault(addresses[j % len(addresses)], []).append(j)
+        shared = delayed(plan, traverse=False)
+        parts = []
+        if plan.scores is None and isinstance(source, BlockRows):
+            parts = [delayed(encode)(shared, block) for block in source.blocks]
+        self.held = self.cluster.start(
+            {address: delayed(begin)(shared, own, parts) for address, own in self.numbers.items()},
+            "making the folds",
+        )
+
+    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+        """Call a method of `Fold` for each; return the results in the order of the folds."""
+        answers = self.cluster.ask(self.held, call, (verb, arguments), "growing trees")
+        by_number = {
+            j: answer
+            for address, own in self.numbers.items()
+            for j, answer in zip(own, answers[address], strict=True)
+        }
+        return [by_number[j] for j in range(len(by_number))]
