@@ -5,7 +5,7 @@ Notation (paper -> here): ``w`` -> ``w``, ``theta`` -> ``cut``, ``[y_l, y_r]`` -
 
 *Rows* have a dot product, an addition and a squared length; a *rule* turns scores and an interval
 into multipliers and never sees x; a *geometry* turns the additive state into weights and
-thresholds. `run` is the one loop over all of them. Each operation is a table from the type of its
+thresholds. `walk` is the one loop over all of them. Each operation is a table from the type of its
 first argument to a plain function, and numba picks the function at compile time.
 
 Every algorithm of the paper adds the same two things in a round: ``u += alpha x`` and
@@ -274,9 +274,9 @@ mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
 class State(NamedTuple):
     """What every learner has learned: views of the arrays of its memory.
 
-    Where the learner averages, iterate t weighs omega_t and W is the sum of these weights, the mean
-    of all iterates is ``u - mean_u / W``: `mean_u` adds up each move times the W before it, so that
-    only what moves is touched. Without an average, `mean_u` has no rows.
+    Iterate t has the weight omega_t in the mean, and W is the sum of these weights. The mean of all
+    iterates is ``u - mean_u / W``: `mean_u` adds up each move times the W before it, so that only
+    what moves is touched. Without an average, `mean_u` has no rows.
     """
 
     u: Any  # (scores, features + 1), sums of alpha x
@@ -662,7 +662,7 @@ hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 
 # `step` moves the thresholds, sets `model.work.alpha`, and returns how many constraints were
-# violated and whether the weights are to move.
+# violated, and whether anything moves: only then are the weights moved and the order restored.
 
 
 def _step_pril(rule, model, score, squared, lo, hi, now):
@@ -683,7 +683,7 @@ def _step_pril(rule, model, score, squared, lo, hi, now):
     return left + right, True
 
 
-def _step_widrow_hoff(rule, model, score, squared, lo, hi, now):
+def _step_least_squares(rule, model, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     says_nothing = lo == 0 and hi == model.cut.shape[0] - 2  # even if the score is outside 1..K
     if residual == 0.0 or says_nothing:
@@ -1127,7 +1127,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
 step = on_type(
     {
         Pril: _step_pril,
-        LeastSquares: _step_widrow_hoff,
+        LeastSquares: _step_least_squares,
         Multiclass: _step_multiclass,
         Likelihood: _step_likelihood,
     }
