@@ -101,6 +101,7 @@ def end_in_a_round(monkeypatch, end):
     monkeypatch.setattr(Workers, "each", watched)
 
 
+@pytest.mark.slow
 def test_a_lost_worker_ends_the_fit_and_leaves_nothing(monkeypatch):
     X, y = table(300)
     lazy = da.from_array(X, chunks=(100, 3)), da.from_array(y, chunks=100)

@@ -717,6 +717,7 @@ def test_stdin_and_stdout(good, feed, tmp_path):
     assert len(list(csv.DictReader(streams.StringIO(out)))) == 300
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough(tmp_path, program):
     write(tmp_path / "long.csv", make_rows() * 100)
     with subprocess.Popen(
@@ -1305,6 +1306,7 @@ def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path
         good("fit", "t.csv", *RANGES, *keep)
 
 
+@pytest.mark.slow
 def test_closed_and_full_outputs(tmp_path):
     write(tmp_path / "t.csv", make_rows())
     made_model(tmp_path)

@@ -116,6 +116,7 @@ def test_chances_of_a_class_add_up(K, shares, name, seed, most_steps):
     np.testing.assert_allclose(chances[kinds.exact].sum(axis=0), exact, rtol=1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(3, 8), shares, st.integers(0, 2**32 - 1))
 def test_known_offsets_are_recovered(K, shares, seed):
     """From the counts that they make, with as many rows as one likes."""

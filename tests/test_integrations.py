@@ -394,6 +394,7 @@ def test_shap_explains_words_of_a_linear_model():
     np.testing.assert_allclose(by_column.sum(axis=1) + explainer.expected_value, scores)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # shap's own
 def test_shap_explains_categories_of_boosting():
     shap = pytest.importorskip("shap")

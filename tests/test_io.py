@@ -221,6 +221,7 @@ def test_equal_models_give_equal_bytes(name, files, spot):
         assert spot.read_bytes() == files[name]
 
 
+@pytest.mark.slow
 def test_every_process_writes_the_same_bytes(files, tmp_path):
     script = (
         "import sys, runpy, warnings\n"
@@ -485,6 +486,7 @@ def refused(spot, data, match=DAMAGED):
     return message
 
 
+@pytest.mark.slow
 def test_truncated_flipped_and_added_bytes(data, spot):
     for i in range(len(data)):
         refused(spot, data[:i])
@@ -1145,6 +1147,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_killed_while_saving(tmp_path):
     path = tmp_path / "model.pril"
     seen = set()

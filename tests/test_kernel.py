@@ -516,6 +516,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_support_not_with_its_square():
     """Never the whole kernel matrix: 20 000 rows would need 3.2 GB."""
     script = (

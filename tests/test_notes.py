@@ -278,6 +278,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_consumer_that_is_killed_resumes_from_its_offset(fitted, program, tmp_path):
     """No row is lost or learned twice: the model is that of one run, bit for bit."""
     rows = messages(123)  # the last checkpoint is three rows before the end

@@ -522,6 +522,7 @@ def test_one_column_and_constant_columns():
     assert flat.feature_importances_.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_very_many_columns():
     rng = np.random.default_rng(0)
     X = np.zeros((60, 100_000), dtype=np.float32)

@@ -430,6 +430,7 @@ def run_and_kill(command, stdin, checkpoint, seed, kills=1):
     assert killed, "done before it could be killed"
 
 
+@pytest.mark.slow
 def test_fit_survives_kill_9(tmp_path, program):
     table = big_table(tmp_path, 150_000)
     common = ["fit", str(table), "--lower", "low", "--upper", "high", "--drop", "id,grade",
@@ -576,6 +577,7 @@ def test_rows_that_differ_late_are_refused(stream_in_place, monkeypatch):
         assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_killed_when_the_checkpoint_is_gone(tmp_path, program):
     """A real process, killed as soon as its checkpoint has been removed."""
     path = fitted(tmp_path)
