@@ -360,6 +360,20 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             numbers[j] = read_numbers(cells, name)
         return numbers
 
+    def units(self) -> Array:
+        """Return how many units of its column one unit of each feature is.
+
+        Returns
+        -------
+        units : ndarray of shape (n_features_out,)
+            The scales of numbers; 1 for indicators, codes, and where nothing is scaled.
+        """
+        check_is_fitted(self, "numbers_")
+        units = np.ones(n_features_of(self))
+        if self.scale and not self.codes:
+            units[: len(self.numbers_)] = scales_of(self)
+        return units
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = bool(self.impute)
