@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
@@ -546,10 +547,10 @@ def _groups_in(X: Any, by: Any) -> Groups | None:
     if by is None or by == CLASS:
         return None
     try:
-        column = safe_indexing(X, by, axis=1)
+        # SciPy before 1.15 takes no single column of a sparse array.
+        column = X[:, [by]].toarray().ravel() if issparse(X) else safe_indexing(X, by, axis=1)
     except (IndexError, KeyError, ValueError, TypeError):
         raise InputError(f"by={by!r} is not a column of X") from None
-    column = column.toarray().ravel() if hasattr(column, "toarray") else column
     return read_groups(column, len(column), name=f"X, column {by!r}")
 
 
