@@ -181,6 +181,8 @@ class LabelOptions:
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that were named; refuse options that contradict each other."""
         names = tuple(name for name in (self.label, self.lower, self.upper) if name)
+        if self.trim is not None and math.isnan(self.trim):  # older versions of click take it
+            raise InputError("--trim nan: it must be between 0 and 0.5")
         if self.votes is not None:
             if names or self.ranges:
                 other = "--ranges" if self.ranges else "--label, or --lower and --upper"
