@@ -670,6 +670,15 @@ def test_a_cluster_learns_what_one_process_learns(client, capsys):
     assert "100% Completed" in capsys.readouterr().out
 
 
+def test_arrays_that_were_persisted_are_learned_from(client):
+    X, _, y = table(300)
+    estimator = PRIL(classes=CLASSES, random_state=0)
+    there = client.persist(lazy(X)), client.persist(lazy(y))
+    assert_same_model(
+        pril.dask.fit(estimator, *there, client=client), pril.dask.fit(estimator, lazy(X), lazy(y))
+    )
+
+
 def test_the_client_holds_the_model_not_the_data(client):
     def generate(seed):
         """Make rows where they are learned: 8 MB a block."""

@@ -85,7 +85,11 @@ def row_blocks(array: Any, name: str) -> list[Any]:
                 "rows: use X.rechunk({1: -1})"
             )
         array = array.rechunk({1: -1})
-    return _with_own_tasks(array.to_delayed().ravel())
+    parts = array.to_delayed().ravel()
+    if len(parts) and not ensure_dict(parts[0].__dask_graph__()):
+        # Some versions of Dask lose the futures of an array that was persisted.
+        parts = array.to_delayed(optimize_graph=False).ravel()
+    return _with_own_tasks(parts)
 
 
 def _with_own_tasks(parts: Sequence[Any]) -> list[Any]:
