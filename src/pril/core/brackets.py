@@ -1,109 +1,213 @@
 """Brackets of a number as people write them: "20-50k", "under 18", "65 or older".
 
-`bracket_words` lists all words that are known, `bracket_grammar` takes one text apart, and here
-the texts of a column are read together: what a comma means, which unit they share, and where one
-bracket ends and the next begins.
+The grammar is closed, and a text is read only if all of it is accounted for:
+
+- A text is one or two quantities, joined or opened by the words and signs of `ROLES`, in one of
+  the `FORMS`.
+- A quantity is a number, perhaps with a magnitude right after it (`MAGNITUDES`), and what is left
+  before and after it: the unit. A unit is never looked up. It must be the same text throughout a
+  column, "times a week" as well as "EUR"; a plural s makes no difference. Before a number, only a
+  currency may stand (`CURRENCY`).
+- What separates decimals and thousands is told by the caller, and never guessed.
+- Words of roles and magnitudes cannot be part of a unit, nor can words that may be magnitudes
+  (`UNCLEAR`) or that qualify a number (`QUALIFIERS`).
+
+The texts of a column are then read together: `Ends` finds where one bracket ends and the next
+begins, and refuses those that contradict one another.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from pril.core.bracket_grammar import (
-    DASHES,
-    LARGEST,
-    SEPARATORS,
-    SMALLEST,
-    Phrase,
-    decide_decimal,
-    decide_letter,
-    number,
-    parse,
-    plain,
-    why_no_number,
-    with_letters,
-)
-from pril.core.bracket_words import NO_ANSWER
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
-LARGEST_WHOLE = 1e15  # a float below it is written with all its digits
-HINT = "brackets"
-THOUSAND = 3  # the power of ten
 CUT_SHORT = "its first number may lack its thousands; write both in full"
 SHARED = "its first number may have the magnitude of the second, or none; write it for both"
+LARGEST_WHOLE = 1e15  # a float below it is written with all its digits
+OPEN = Decimal("Infinity")  # an end that there is not
+SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")  # of numbers, without the sign
 Cell = str | float  # a text, or a number that was never text
+Conflict = Callable[[Cell, str], RowError]  # makes the error about a text, given what is wrong
+
+# --- Words and signs -----------------------------------------------------------------------------
+
+# Each word, phrase or sign by its role, which is one letter: in English, German, French, Spanish.
+# Underscores stand for spaces.
+ROLES = {
+    "-": "- \u2010 \u2011 \u2012 \u2013 \u2014 \u2212",
+    "t": "to until till thru through à a .. ... …",
+    "f": "from desde",
+    "d": "von de",
+    "w": "between zwischen entre",
+    "&": "and but und et y",
+    "|": "or oder ou o",
+    "<": "<",
+    "b": """under below less_than fewer_than lower_than smaller_than younger_than shorter_than
+        unter weniger_als jünger_als juenger_als kleiner_als moins_de inférieur_à menos_de
+        menor_de menores_de""",
+    "k": "but_under but_below but_less_than and_less_than and_fewer_than",
+    "c": "and_under and_below",
+    ">": """> over above more_than greater_than higher_than larger_than older_than longer_than
+        über ueber mehr_als älter_als aelter_als größer_als plus_de supérieur_à más_de mas_de
+        mayor_de mayores_de""",
+    "g": """>= => ≥ at_least no_less_than not_less_than no_fewer_than not_under ab mindestens
+        au_moins à_partir_de al_menos a_partir_de como_mínimo como_minimo""",
+    "m": """<= =< ≤ and_up_to at_most no_more_than not_more_than up_to_and_including not_over
+        höchstens hoechstens maximal au_plus como_máximo como_maximo""",
+    "u": "up_to bis bis_zu jusqu'à jusqu'a hasta",
+    "X": "max maximum",
+    "I": "minimum",
+    "+": """+ plus upwards upward or_more or_over or_above or_higher or_older or_up or_later
+        or_greater or_longer or_larger and_more and_over and_above and_higher and_older and_up
+        and_upwards and_upward and_later and_greater and_longer or_upwards und_mehr und_älter
+        und_aelter und_darüber und_höher oder_mehr oder_älter oder_aelter et_plus ou_plus
+        et_davantage o_más o_mas y_más y_mas""",
+    "n": """or_less or_fewer or_under or_below or_lower or_younger or_earlier or_smaller
+        or_shorter and_less and_fewer and_lower and_younger and_earlier and_smaller and_shorter
+        und_weniger und_jünger und_juenger oder_weniger oder_jünger oder_juenger et_moins ou_moins
+        o_menos y_menos""",
+    "a": "age ages aged",
+}
+# What the letters of a text can be, and which ends are included; None is an open side. Q is a
+# quantity.
+FORMS = {
+    re.compile(form): ends
+    for form, ends in {
+        r"a?[fdw]?Q[-tu]Q|wQ&Q|Q\|Q": (True, True),
+        r"a?[fdg]?Q(?:[tu&][b<]|-<|k|c)Q": (True, False),
+        r">Q(?:[-tu]|&?[muX])Q": (False, True),
+        r">Q(?:[tu&]?[b<]|-<|k|c)Q": (False, False),
+        r"gQ(?:[-t]|&?[muX])Q": (True, True),
+        r"a?(?:[gfI]Q|Q&?[+I])": (True, None),
+        r"a?>Q": (False, None),
+        r"a?(?:[muX]Q|Q[nXc])": (None, True),
+        r"a?[b<]Q": (None, False),
+        r"a?Q": (True, True),
+    }.items()
+}
+AFTER = re.compile(r".*Q[+nXIc]?")  # where a unit may follow: 65 years, 65+ years
+MAGNITUDES = {
+    2: "hundred hundreds",
+    3: "k thousand thousands tsd tausend mille",
+    5: "lakh lakhs lac lacs",
+    6: "million millions mn mln mio millionen millón millones",
+    7: "crore crores",
+    9: "b bn mrd milliarde milliarden milliard milliards",
+}
+POWERS = {word: power for power, words in MAGNITUDES.items() for word in words.split()}
+UNCLEAR = {
+    "m": "a metre or a million",
+    "mm": "a millimetre or a million",
+    "min": "a minute or a minimum",
+    "mil": "a thousand or a million",
+    "t": "a ton or a thousand",
+    **dict.fromkeys(("tn", "trn", "trillion", "trillions"), "another number in other languages"),
+    **dict.fromkeys(("billion", "billions"), "bn, or a thousand of them in other languages"),
+}
+NO_ANSWER = """-|don't know|dont know|do not know|i don't know|dk|n/a|na|nan|no answer|no response|
+not applicable|not available|not sure|not stated|prefer not to answer|prefer not to say|refused|
+unknown|unsure|keine angabe|k.a.|k. a.|weiß nicht|weiss nicht|sans réponse|ne sait pas|
+ne se prononce pas|no contesta|no sabe|no sabe / no contesta|ns/nc|prefiero no contestar|
+prefiero no decirlo""".replace("\n", "").split("|")
+
+_ROLE_OF = {word.replace("_", " "): role for role, words in ROLES.items() for word in words.split()}
+_PHRASES = [phrase for phrase in _ROLE_OF if " " in phrase]
+QUALIFIERS = """minus about approx approximately around roughly almost nearly exactly except
+inclusive exclusive incl excl beyond onward onwards down downward downwards circa etwa ungefähr
+rund genau aufwärts abwärts ohne environ presque sauf casi aproximadamente excepto"""
+RESERVED = {*" ".join(_PHRASES).split(), *(phrase.replace(" ", "") for phrase in _PHRASES)}
+RESERVED = {*RESERVED, *POWERS, *QUALIFIERS.split()} - {"a", "al", "au"}  # a week, al mes, AU$
+LETTER = r"[^\W\d_]"
+SIGNS = "$\u00a2-\u00a5\u0e3f\u20a0-\u20c0"  # of money
+CODES = (
+    "aed|ars|aud|brl|cad|chf|clp|cny|cop|czk|dkk|egp|eur|gbp|hkd|huf|idr|ils|inr|jpy|kes|krw|mxn|myr"
+    "|ngn|nok|nzd|php|pkr|pln|ron|rub|sar|sek|sgd|thb|try|twd|uah|usd|vnd|zar"
+)
+MONEY = re.compile(rf"[{SIGNS}]|\b(?:{CODES})\b", re.IGNORECASE)
+CURRENCY = re.compile(rf"[a-z]{{0,3}}[{SIGNS}]|{CODES}|rs\.?|kr\.?", re.IGNORECASE)
+JOINED = re.compile(rf"(?:k|m|mn|mio|bn|mrd|tsd)(?:{CODES})", re.IGNORECASE)  # kEUR
+EXPONENT = re.compile(rf"(?<={LETTER})[23\u00b2\u00b3]$")  # of m2
+HANGING = re.compile(r"(?:^| )a[lu]?$|/$")  # the start of a rate
+PLURAL = re.compile(rf"(?<={LETTER}{{2}})(?<!s)s(?!{LETTER})")
 
 
-class Spelling(NamedTuple):
-    """How a column is written: what is decided once for all of its texts."""
+def _role_pattern() -> str:
+    """Return a pattern of all roles, longest first.
 
-    decimal: str = "."  # what separates decimals: see `decide_decimal`
-    unit: str | None = None  # what is counted, a currency or another unit
-    rate: str | None = None  # per week, per year
-    m: str = ""  # MILLION, METRE, or unclear
-    min: str = ""  # MINIMUM, MINUTE, or unclear
-    shares: bool = False  # whether 1-5k is 1k to 5k
-    step: float = 0.0  # 1 if 0-17 is followed by 18-64; 0 if there are no steps
-    foreign: bool = False  # German, French or Spanish
+    The Spanish "a" is none in "a week", and "age" is none in "years of age".
+    """
+    patterns = []
+    for word in sorted(_ROLE_OF, key=len, reverse=True):
+        first = "^" if _ROLE_OF[word] == "a" else ""
+        ahead = r"(?=\d| \W*\d| menos de\b)" if word == "a" else rf"(?!{LETTER})"
+        patterns.append(first + re.escape(word) + (ahead if word[-1].isalpha() else ""))
+    return "|".join(patterns)
 
-    @classmethod
-    def of(cls, phrases: Iterable[Phrase]) -> Self:
-        """Return how texts are written; what m and min mean is known already."""
-        phrases = list(phrases)
-        units = [unit for phrase in phrases for unit in phrase.units]
-        rates = [rate for phrase in phrases for rate in phrase.rates]
-        return cls(
-            decide_decimal(phrases),
-            next(iter(units), None),
-            next(iter(rates), None),
-            foreign=any(phrase.is_foreign for phrase in phrases),
+
+TOKEN = re.compile(
+    r" *(?:(?P<number>\d+(?:\.\d+)?e[+-]?\d{1,3}(?!\w)|\d+(?:[.,' _]\d+)*)"
+    rf"|(?P<role>{_role_pattern()})"
+    rf"|(?P<unit>(?:[kcdm]?m[23]|ft[23]|m/s)(?!\w)|{LETTER}+(?:'{LETTER}+)*\.?|\S))",
+    re.IGNORECASE,
+)
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+# What may separate groups of three digits, and the characters that are written for it.
+GROUPS = {"": "", ".": ".", ",": ",", " ": " \u00a0\u202f", "'": "'\u2019", "_": "_"}
+
+
+def check_marks(decimal: str, thousands: str | None) -> None:
+    """Refuse what cannot separate decimals or thousands."""
+    if decimal not in (".", ","):
+        raise InputError(f"decimal {decimal!r}: expected '.' or ','")
+    if thousands is not None and thousands not in GROUPS:
+        known = ", ".join(map(repr, GROUPS))
+        raise InputError(f"thousands {thousands!r}: expected one of {known}")
+    if thousands == decimal:
+        raise InputError(
+            f"thousands {thousands!r}: it is the decimal mark too, and they must differ"
         )
 
-    @classmethod
-    def from_note(cls, note: Any) -> Self:
-        """Return what `_asdict` has written into a file; refuse anything else."""
-        usual = cls()._asdict()
-        good = isinstance(note, Mapping) and note.keys() == usual.keys()
-        if good:
-            for name, value in note.items():
-                kinds = (str, type(None)) if usual[name] is None else (type(usual[name]),)
-                good &= isinstance(value, kinds)
-            good = good and note["decimal"] in SEPARATORS and math.isfinite(note["step"])
-        if not good:
-            raise InputError(f"expected {', '.join(usual)}, got {shown(note)}")
-        return cls(**note)
 
+@dataclass(frozen=True)
+class Spelling:
+    """How a column is written: what holds for all of its texts."""
 
-class Bracket(NamedTuple):
-    """What a text means: a range of numbers, and how finely its ends are written."""
+    decimal: str = "."  # what separates decimals
+    thousands: str | None = None  # what separates groups of digits; None if nobody has told
+    unit: str | None = None  # what is left of each text; None if it is not known yet
+    shares: bool = False  # whether 1-5k is 1k to 5k
+    step: float = 0.0  # 1 if 0-17 is followed by 18-64; 0 if there are no steps
 
-    low: Decimal | None  # None is open
-    high: Decimal | None
-    has_low: bool  # whether the lower end is in the bracket
-    has_high: bool
-    step: Decimal  # 17 is written in steps of 1, 2.5k in steps of 100
-    unscaled: Decimal | None = None  # of 20-50k, what the lower end is if only 50 is in thousands
+    def __post_init__(self) -> None:
+        check_marks(self.decimal, self.thousands)
+        if not (math.isfinite(self.step) and self.step >= 0.0):
+            raise InputError(f"step {self.step}: expected a number that is not negative")
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it is one number."""
-        return self.low is not None and self.low == self.high
-
-
-def exact(value: float) -> Bracket:
-    """Return the bracket of a number that is not text."""
-    at = Decimal(repr(value))
-    step = Decimal(1) if value.is_integer() else _step(at)
-    return Bracket(at, at, True, True, step)
+    def number(self, digits: str) -> Decimal:
+        """Return the number that is written, its exponent the step in which it is written."""
+        if "e" in digits.lower():  # as in JSON, with a point
+            return Decimal(digits)
+        point, group = re.escape(self.decimal), re.escape(self.thousands or "")
+        grouped = rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+" if group else r"\d+"
+        if not re.fullmatch(rf"(?:\d+|{grouped})(?:{point}\d+)?", digits):
+            marks = f"decimal={self.decimal!r} and thousands={self.thousands!r}"
+            raise InputError(f"{digits} is not a number with {marks}")
+        if self.thousands is None and re.fullmatch(r"[1-9]\d{0,2}[.,]\d{3}", digits):
+            raise InputError(f"{digits} may have decimals or thousands: pass thousands")
+        return Decimal(digits.replace(self.thousands or " ", "").replace(self.decimal, "."))
 
 
 def spelled(value: float) -> str:
@@ -114,102 +218,162 @@ def spelled(value: float) -> str:
     return text if "e" in text else f"{text}e0"
 
 
+# --- One text ------------------------------------------------------------------------------------
+
+
+class Bracket(NamedTuple):
+    """What a text means: a range of numbers, and how finely its ends are written."""
+
+    low: Decimal  # infinite if it is open
+    high: Decimal
+    has_low: bool  # whether the lower end is in the bracket
+    has_high: bool
+    step: Decimal  # 17 is written in steps of 1, 2.5k in steps of 100
+    unit: str = ""
+    unscaled: Decimal | None = None  # of 20-50k, what the lower end is if only 50 is in thousands
+    is_doubtful: bool = False  # whether a magnitude may be that of the upper end only: $1-$10k
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is one number."""
+        return self.low == self.high
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a lower end may lack its thousands: 10-20,000 may be 10,000 to 20,000."""
+        is_short = self.unscaled is None and 1 < self.low < 1000
+        return is_short and self.low * 1000 < self.high < OPEN and float(self.high) % 1000 == 0
+
+    def holds(self, at: Decimal) -> bool:
+        """Tell whether a number is in the bracket."""
+        is_end = (self.has_low and at == self.low) or (self.has_high and at == self.high)
+        return is_end or self.low < at < self.high
+
+
+def exact(value: float) -> Bracket:
+    """Return the bracket of a number that is not text."""
+    at = Decimal(repr(value))
+    return Bracket(at, at, True, True, Decimal(1) if value.is_integer() else _step(at))
+
+
 def _step(value: Decimal) -> Decimal:
     return Decimal(1).scaleb(int(value.as_tuple().exponent))
 
 
-# --- One text ------------------------------------------------------------------------------------
+def _plain(text: str) -> str:
+    """Return a text with one kind of apostrophe, and with single spaces."""
+    text = re.sub("[\u2018\u2019\u02bc]", "'", unicodedata.normalize("NFC", text))
+    return " ".join(text.replace("&", " and ").split())
 
 
-def read(phrase: Phrase, spelling: Spelling) -> Bracket:
-    """Return what a text means in a column that is written in a certain way.
+def parse(text: str, spelling: Spelling) -> Bracket:
+    """Return what a text means by itself.
 
     Raises
     ------
     InputError
-        If that is not clear.
+        If a part of it is not known, or the parts do not make a bracket.
     """
-    _check_units(phrase, spelling)
-    if phrase.has_billions and spelling.foreign:
-        raise InputError("a billion is not the same number in every language")
-    ends, steps, powers = [], [], []
-    for quantity in phrase.quantities:
-        value = number(quantity.digits, spelling.decimal)
-        if value is None:
-            raise InputError(why_no_number(quantity.digits, spelling.decimal))
-        steps.append(_step(value).scaleb(quantity.power or 0))
-        ends.append(quantity.sign * value.scaleb(quantity.power or 0))
-        powers.append(quantity.power)
+    text = _plain(text)
+    roles, sign = "", ""  # letters of `FORMS`, r for a unit; the sign of the next number
+    values, powers, units = list[Decimal](), list[int | None](), list[str]()
+    for match in TOKEN.finditer(text):  # all of it: any other sign is taken for a unit
+        part, last = match[0].strip(), roles.rstrip("r")[-1:]
+        word = part.lower().rstrip(".")
+        if match["number"]:
+            values.append(spelling.number(part).copy_sign(Decimal(f"{sign}1")))
+            powers.append(0 if "e" in word else None)
+            roles, sign = f"{roles}Q", ""
+        elif match["unit"] and (word != "min" or last == "Q"):
+            power = 6 if word == "m" and MONEY.search(text) else POWERS.get(word)
+            if power is not None and roles[-1:] == "Q" and powers[-1] is None:
+                powers[-1] = power
+                continue
+            _check_unit(part)
+            if roles[-1:] != "r":
+                roles, units = f"{roles}r", [*units, ""]
+            units[-1] += match[0]
+        elif sign:
+            raise InputError(f"{shown(part)} follows a sign")
+        elif _ROLE_OF.get(part) in ("-", "+") and last != "Q":
+            if part not in "+-\u2212" or text[match.end() :][:1] in ("", " "):
+                raise InputError(f"{shown(part)} is neither between two numbers nor a sign of one")
+            sign = "+" if part == "+" else "-"
+        else:
+            roles += "I" if match["unit"] else _ROLE_OF.get(part.lower(), "?")
+    if sign:
+        raise InputError("a sign belongs to no number")
+    return _bracket(roles, values, powers, units)
+
+
+def _check_unit(part: str) -> None:
+    """Refuse what cannot be in a unit: it has a role, is or may be a magnitude, or a number."""
+    word = part.rstrip(".")
+    if not re.match(rf"{LETTER}|[%\u2030\u00b0/{SIGNS}]", word):
+        raise InputError(f"the sign {shown(part)} is not known")
+    if word.lower() in UNCLEAR:
+        raise InputError(f"{shown(word)} may be {UNCLEAR[word.lower()]}; write another word")
+    is_number = any(map(str.isnumeric, EXPONENT.sub("", word)))
+    if is_number or word.lower() in RESERVED or JOINED.fullmatch(word):
+        raise InputError(f"{shown(word)} cannot stand there")
+
+
+def _bracket(
+    roles: str, values: list[Decimal], powers: list[int | None], units: list[str]
+) -> Bracket:
+    """Return the bracket of the parts of a text."""
+    form = roles.replace("r", "")
+    included = next((ends for known, ends in FORMS.items() if known.fullmatch(form)), None)
+    if included is None and form.count("Q") in (1, 2):
+        raise InputError("it is not a bracket such as 20-50k, under 18 or 65+")
+    if included is None:
+        raise InputError(f"it has {'more than two numbers' if 'Q' in form else 'no number'}")
+    has_low, has_high = included
+    unit, is_repeated = _unit(roles, units)
+    unscaled = None
+    if len(values) == 2 and powers[0] is None and powers[1] and values[0]:
+        unscaled, powers[0] = values[0], powers[1]
+    ends = [value.scaleb(power or 0) for value, power in zip(values, powers, strict=True)]
+    step = min(_step(value).scaleb(power or 0) for value, power in zip(values, powers, strict=True))
     if not all(end == 0 or SMALLEST <= abs(end) <= LARGEST for end in ends):
         raise InputError("the number is too large or too small")
-    unscaled = None
-    if len(ends) == 2 and powers[0] is None and powers[1] is not None:
-        unscaled = ends[0]
-        ends[0], steps[0] = _shared(ends[0], ends[1], steps[0], powers[1])
-    has_low, has_high = phrase.has_low, phrase.has_high
-    if len(ends) == 2:
-        _check_order(ends, has_low=bool(has_low), has_high=bool(has_high))
-        if phrase.is_choice and ends[1] - ends[0] != min(steps):
-            raise InputError("the two numbers are not next to each other")
-    low = ends[0] if has_low is not None else None
-    high = ends[-1] if has_high is not None else None
-    found = Bracket(low, high, bool(has_low), bool(has_high), min(steps), unscaled)
-    if not spelling.shares and _is_doubtful(phrase, found):
-        raise InputError(SHARED)
-    return found
-
-
-def _is_doubtful(phrase: Phrase, bracket: Bracket) -> bool:
-    """Tell whether a magnitude may be that of the upper end only: $1-$10k."""
-    if bracket.unscaled in (None, bracket.low):
-        return False
-    return bracket.unscaled == 1 or all(quantity.has_currency for quantity in phrase.quantities)
-
-
-def _check_units(phrase: Phrase, spelling: Spelling) -> None:
-    """Refuse another unit than that of the column: 18 months are not more than 2 years."""
-    for unit in phrase.units:
-        if spelling.unit is not None and unit != spelling.unit:
-            raise InputError(f"it is in {unit}, not in {spelling.unit}; write all in one unit")
-    for rate in phrase.rates:
-        if spelling.rate is not None and rate != spelling.rate:
-            raise InputError(f"it is per {rate}, not per {spelling.rate}; write all in one unit")
-
-
-def _shared(first: Decimal, last: Decimal, step: Decimal, power: int) -> tuple[Decimal, Decimal]:
-    """Return the lower end, and its step, where only the upper end has a magnitude.
-
-    20-50k is 20k to 50k; 500-1k is 500 to 1k, because 500k to 1k would go down. 500-1 million may
-    begin with 500 or with 500 thousand, and 20-5k may be a slip.
-    """
-    scaled = first.scaleb(power)
-    if first == 0 or scaled < last:
-        return scaled, step.scaleb(power)
-    least = 100 if power == THOUSAND else 1000
-    if least <= first < last < scaled:
-        return first, step
-    raise InputError("only one of the numbers has a magnitude; write it for both")
-
-
-def _check_order(ends: list[Decimal], *, has_low: bool, has_high: bool) -> None:
-    first, last = ends
-    if first > last:
+    if unscaled is not None and ends[0] >= ends[1]:
+        raise InputError("only one of the numbers has a magnitude; write it for both")
+    if ends[0] > ends[-1]:
         raise InputError("it ends below its start")
-    if first == last and not (has_low and has_high):
+    if len(ends) == 2 and ends[0] == ends[1] and not (has_low and has_high):
         raise InputError("no number is in it")
+    if "|" in form and ends[1] - ends[0] != step:
+        raise InputError("the two numbers are not next to each other")
+    low = -OPEN if has_low is None else ends[0]
+    high = OPEN if has_high is None else ends[-1]
+    is_doubtful = unscaled is not None and (unscaled == 1 or is_repeated)
+    return Bracket(low, high, bool(has_low), bool(has_high), step, unit, unscaled, is_doubtful)
 
 
-def is_cut_short(bracket: Bracket) -> bool:
-    """Tell whether a lower end may lack its thousands: 10-20,000 may be 10,000 to 20,000."""
-    low, high = bracket.low, bracket.high
-    return (
-        low is not None
-        and high is not None
-        and bracket.unscaled is None
-        and 1 < low < 1000
-        and float(high) % 1000 == 0
-        and low * 1000 < high
-    )
+def _unit(roles: str, units: list[str]) -> tuple[str, bool]:
+    """Return the unit of a text, and whether both of its numbers have it."""
+    before, after = list[str](), list[str]()
+    for place, unit in zip(re.finditer("r", roles), units, strict=True):
+        text = PLURAL.sub("", unit.strip())
+        if roles.startswith("Q", place.end()) and CURRENCY.fullmatch(text):
+            before.append(text)
+        elif AFTER.fullmatch(roles[: place.start()]) and not HANGING.search(text):
+            after.append(text)
+        else:
+            raise InputError(f"{shown(unit.strip())} belongs to no number")
+    for first, second in (*pairwise(before), *pairwise(after)):
+        if first != second:
+            raise InputError(f"it is in {first!r} and in {second!r}; write all in one unit")
+    return " ".join([*before[:1], *after[:1]]), len(before) > 1 or len(after) > 1
+
+
+def is_range(text: str) -> bool:
+    """Tell whether a text is a range or a bound of numbers by itself: 3-4, 65+, under 18."""
+    for decimal, thousands in ((".", ","), (",", ".")):
+        with suppress(InputError):
+            return not parse(text, Spelling(decimal, thousands)).is_number
+    return False
 
 
 # --- A column ------------------------------------------------------------------------------------
@@ -217,12 +381,12 @@ def is_cut_short(bracket: Bracket) -> bool:
 
 def without_answer(texts: Iterable[Cell], missing: Iterable[str]) -> set[Cell]:
     """Return the texts that mean no answer: the usual ones, and those that are called missing."""
-    silent = {_silent(text) for text in (*NO_ANSWER, *missing)}
+    silent = {_silent(text) for text in ("", *NO_ANSWER, *missing)}
     return {text for text in texts if isinstance(text, str) and _silent(text) in silent}
 
 
 def _silent(text: str) -> str:
-    return "".join("-" if sign in DASHES else sign for sign in plain(text))
+    return "".join("-" if _ROLE_OF.get(sign) == "-" else sign for sign in _plain(text).lower())
 
 
 class Brackets:
@@ -236,12 +400,12 @@ class Brackets:
         Texts that mean no answer, besides the usual ones.
     name : str
         What to call the column in errors.
-    place : callable
-        Returns what to call a row in errors.
-    spelling : Spelling, default=None
-        How the column is written. None finds it out from the texts.
+    spelling : Spelling
+        How the column is written. Without a unit, unit and steps are found in the texts.
     edges : sequence of float, default=()
         The cut points between the classes, as far as they are known.
+    place : callable
+        Returns what to call a row in errors.
 
     Attributes
     ----------
@@ -256,97 +420,63 @@ class Brackets:
         texts: Mapping[Any, int],
         missing: Iterable[str],
         name: str,
-        place: Callable[[int], str] = "row {}".format,
-        spelling: Spelling | None = None,
+        spelling: Spelling,
         edges: Sequence[float] = (),
+        place: Callable[[int], str] = "row {}".format,
     ) -> None:
         self.rows, self.name, self._place = texts, name, place
+        self.read: dict[Cell, Bracket] = {}
         self._refused: dict[Cell, str] = {}
         silent = without_answer(texts, missing)
-        answers = [text for text in texts if text not in silent]
-        numbers = {text: exact(text) for text in answers if not isinstance(text, str)}
-        phrases = self._each([text for text in answers if isinstance(text, str)], parse)
-        is_known = spelling is not None
-        if spelling is None:
-            m, least = (decide_letter(letter, phrases.values()) for letter in ("m", "min"))
-        else:
-            m, least = spelling.m, spelling.min
-        phrases = self._each(phrases, lambda text: with_letters(phrases[text], m, least))
-        if spelling is None:
-            self._refuse_other_units(phrases)
-            # What a magnitude belongs to is known when all numbers are.
-            spelling = Spelling.of(phrases.values())._replace(m=m, min=least, shares=True)
-        self.read: dict[Cell, Bracket] = numbers | self._each(
-            phrases, partial(_read_one, phrases, spelling)
-        )
-        cuts = {_decimal(edge) for edge in edges}
-        if not is_known:
-            spelling = spelling._replace(shares=self._magnitudes_are_shared(phrases))
-        self._refuse_cut_short(cuts, alone=is_known)
-        self._stop_if_refused()
-        self._ends = Ends(self.read, self._conflict)
-        if not is_known:
-            spelling = spelling._replace(step=self._ends.step(cuts))
-        self.spelling = spelling
-
-    def _each(self, texts: Iterable[Any], function: Callable[[Any], Any]) -> dict[Any, Any]:
-        """Apply a function to texts; note what it refuses."""
-        found = {}
-        for text in texts:
+        for text in (text for text in texts if text not in silent):
             try:
-                found[text] = function(text)
+                self.read[text] = parse(text, spelling) if isinstance(text, str) else exact(text)
             except InputError as error:
-                self._refused.setdefault(text, str(error))
-        return found
+                self._refused[text] = str(error)
+        cuts = {Decimal(repr(float(edge))) for edge in edges}
+        is_known = spelling.unit is not None
+        if not is_known:
+            unit = next((found.unit for found in self.read.values()), "")
+            spelling = replace(spelling, unit=unit, shares=self._magnitudes_are_shared())
+        self._refuse(cuts, spelling, is_alone=is_known)
+        self._ends = Ends(self.read, cuts, self._conflict)
+        self.spelling = spelling if is_known else replace(spelling, step=self._ends.step)
 
-    def _refuse_other_units(self, phrases: dict[str, Phrase]) -> None:
-        """Refuse texts in another unit than that of the first text that has one."""
-        for kind, word in (("units", "in"), ("rates", "per")):
-            known: tuple[str, str] | None = None
-            for text, phrase in phrases.items():
-                for unit in getattr(phrase, kind):
-                    known = known or (unit, text)
-                    if unit != known[0]:
-                        self._refused[text] = (
-                            f"it is {word} {unit}, not {word} {known[0]} as {shown(known[1])} is; "
-                            "write all in one unit"
-                        )
+    def _magnitudes_are_shared(self) -> bool:
+        """Tell whether 1-5k is 1k to 5k, because another text begins or ends at 1k.
 
-    def _magnitudes_are_shared(self, phrases: dict[str, Phrase]) -> bool:
-        """Tell whether 1-5k is 1k to 5k, because another text begins or ends at 1k."""
-        sharing = {
-            text: bracket
-            for text, bracket in self.read.items()
-            if bracket.unscaled is not None and bracket.unscaled != bracket.low
-        }
-        doubtful = {
-            text for text, bracket in sharing.items() if _is_doubtful(phrases[str(text)], bracket)
-        }
-        shares = False
-        for text, bracket in sharing.items():
-            others = [(other, found) for other, found in self.read.items() if other != text]
-            lows = {found.low for other, found in others if other not in doubtful}
-            ends = {end for _, found in others for end in _after(found)}
-            if bracket.low in lows | ends:
-                shares = True
-            elif bracket.unscaled in ends and bracket.unscaled != 0:
+        Refuse 20-50k if, instead, another text ends at 20.
+        """
+        found = self.read.items()
+        ends = self._after() | {one.low for _, one in found if one.unscaled is None}
+        for text, one in found:
+            if one.unscaled in ends and one.low not in ends:
                 self._refused.setdefault(text, SHARED)
-        if not shares:
-            for text in doubtful:
-                self._refused.setdefault(text, SHARED)
-        return shares
+        return any(one.unscaled is not None and one.low in ends for _, one in found)
 
-    def _refuse_cut_short(self, cuts: set[Decimal], *, alone: bool) -> None:
-        """Refuse 10-20,000, unless another text, or an edge, is at 10."""
-        for text, bracket in self.read.items():
-            if not is_cut_short(bracket) or bracket.low in cuts:
-                continue
-            others = [found for other, found in self.read.items() if other != text]
-            ends = {end for found in others for end in _after(found)}
-            if alone or bracket.low not in ends or bracket.low * 1000 in ends:
+    def _after(self) -> set[Decimal]:
+        """Return where texts end, and where the next may begin."""
+        found = self.read.values()
+        ends = {one.high for one in found if not one.is_number}
+        return ends | {one.high + one.step for one in found if one.has_high}
+
+    def _refuse(self, cuts: set[Decimal], spelling: Spelling, *, is_alone: bool) -> None:
+        """Refuse texts in another unit, and $1-$10k and 10-20,000 if nothing shows what is meant.
+
+        Another text, or an edge, can show it.
+        """
+        after = set[Decimal]() if is_alone else self._after()
+        for text, found in self.read.items():
+            is_next = found.low in after and found.low * 1000 not in after
+            is_next |= any(found.low <= cut <= found.low + found.step for cut in cuts)
+            if found.unit != spelling.unit:
+                own, known = found.unit or None, spelling.unit or None
+                reason = f"its unit is {own!r}, that of the column {known!r}"
+                self._refused[text] = f"{reason}; write all in one unit"
+            elif found.is_doubtful and not spelling.shares:
+                self._refused.setdefault(text, SHARED)
+            elif found.is_cut_short and not is_next:
                 self._refused.setdefault(text, CUT_SHORT)
-
-    def _stop_if_refused(self) -> None:
         if not self._refused:
             return
         text, *others = sorted(self._refused, key=lambda refused: self.rows[refused])
@@ -355,7 +485,7 @@ class Brackets:
             listed[MOST_LISTED:] = [f"and {len(listed) - MOST_LISTED} other texts"]
         also = f"; nor can these be read: {', '.join(listed)}" if listed else ""
         reason = f"{shown(text)} cannot be read: {self._refused[text]}{also}"
-        raise RowError(self.name, self.rows[text], reason, hint=HINT)
+        raise RowError(self.name, self.rows[text], reason, hint="brackets")
 
     def _conflict(self, text: Cell, reason: str) -> RowError:
         return RowError(self.name, self.rows[text], f"{shown(text)} {reason}", hint="edges")
@@ -366,29 +496,15 @@ class Brackets:
 
     def classes(self, edges: Sequence[float]) -> dict[Any, tuple[int, int] | None]:
         """Return the lowest and the highest class of each text, None where it is no answer."""
-        known = {text: covered(found, edges, self.spelling) for text, found in self.read.items()}
+        step = self.spelling.step
+        known = {text: covered(found, edges, step) for text, found in self.read.items()}
         return {text: known.get(text) for text in self.rows}
-
-
-def _read_one(phrases: dict[str, Phrase], spelling: Spelling, text: str) -> Bracket:
-    return read(phrases[text], spelling)
-
-
-def _decimal(value: float) -> Decimal:
-    return Decimal(repr(float(value)))
-
-
-def _after(bracket: Bracket) -> set[Decimal]:
-    """Return where the next bracket may begin."""
-    if bracket.high is None:
-        return set()
-    return {bracket.high, bracket.high + bracket.step} if bracket.has_high else {bracket.high}
 
 
 # --- Where brackets end --------------------------------------------------------------------------
 
 
-def covered(bracket: Bracket, edges: Sequence[float], spelling: Spelling) -> tuple[int, int]:
+def covered(bracket: Bracket, edges: Sequence[float], step: float) -> tuple[int, int]:
     """Return the lowest and the highest class that a bracket touches.
 
     A class includes the edge at which it begins. So a bracket does not touch the class that begins
@@ -399,18 +515,12 @@ def covered(bracket: Bracket, edges: Sequence[float], spelling: Spelling) -> tup
         k = bisect.bisect_left(edges, value)
         return k < len(edges) and edges[k] == value
 
-    if bracket.low is None:
-        first = 0
-    elif bracket.has_low:
-        first = bisect.bisect_right(edges, float(bracket.low))
-    else:
-        after = _above(bracket.low)
-        if spelling.step and not is_edge(after):
-            nexts = (float(bracket.low + step) for step in (bracket.step, _decimal(spelling.step)))
-            after = next(filter(is_edge, nexts), after)
-        first = bisect.bisect_right(edges, after)
-    if bracket.high is None:
-        return first, len(edges)
+    start = float(bracket.low)
+    if not bracket.has_low and math.isfinite(start):
+        steps = (bracket.step, Decimal(repr(step))) if step else ()
+        nexts = [_above(bracket.low), *(float(bracket.low + one) for one in steps)]
+        start = next(filter(is_edge, nexts), nexts[0])
+    first = bisect.bisect_right(edges, start)
     is_in = bracket.is_number or (bracket.has_high and is_edge(_above(bracket.high)))
     bisected = bisect.bisect_right if is_in else bisect.bisect_left
     return first, max(first, bisected(edges, float(bracket.high)))
@@ -433,50 +543,44 @@ class Ends:
     ----------
     read : dict of (str or float) to Bracket
         What the texts mean.
+    edges : set of Decimal
+        The cut points between the classes, as far as they are known.
     conflict : callable
         Returns the error about a text, given what is wrong with it.
+
+    Attributes
+    ----------
+    step : float
+        1 if 0-17 is followed by 18-64; 0 if there are no steps.
     """
 
-    def __init__(
-        self, read: Mapping[Cell, Bracket], conflict: Callable[[Cell, str], RowError]
-    ) -> None:
+    def __init__(self, read: dict[Cell, Bracket], edges: set[Decimal], conflict: Conflict) -> None:
         self._conflict = conflict
-        wide = {text: found for text, found in read.items() if not found.is_number}
-        self._wide = _with_finer_steps(wide)
-        self._finest = min((found.step for found in wide.values()), default=Decimal(1))
-        self._numbers: dict[Decimal, tuple[Cell, Decimal]] = {}  # text and step
-        for text, found in read.items():
-            if found.low is not None and found.is_number:
-                self._numbers.setdefault(found.low, (text, found.step))
-        # Ends with their texts: those that are in the bracket, and those that are not.
-        self._alone: set[Decimal] = set()  # numbers that are brackets of their own
-        self._low_in = self._texts_at("low", included=True)
-        self._low_out = self._texts_at("low", included=False)
-        self._high_in = self._texts_at("high", included=True)
-        self._high_out = self._texts_at("high", included=False)
-
-    def _texts_at(self, side: str, *, included: bool) -> dict[Decimal, Cell]:
-        found: dict[Decimal, Cell] = {}
-        for text, bracket in self._wide.items():
-            at: Decimal | None = getattr(bracket, side)
-            if at is not None and getattr(bracket, f"has_{side}") == included:
-                found.setdefault(at, text)
-        return found
-
-    def step(self, edges: Iterable[Decimal] = ()) -> float:
-        """Return the step of a column in which 18-64 follows 0-17; 0 if none follows so."""
-        self._alone = set(self._split_numbers()[0])
-        over = [low for low, text in self._low_out.items() if self._includes_its_start(text)]
-        begins = {*self._low_in, *over, *edges}
-        ends = {end: text for end, text in self._high_in.items() if end not in self._low_in}
-        if not any(end + self._wide[text].step in begins for end, text in ends.items()):
-            return 0.0
+        self._wide = {text: found for text, found in read.items() if not found.is_number}
+        self._numbers = {found.low: text for text, found in read.items() if found.is_number}
+        self._number_steps = {found.low: found.step for found in read.values() if found.is_number}
+        wide = self._wide.values()
+        self._steps = sorted({found.step for found in wide}) or [Decimal(1)]
+        self._low_in = {found.low for found in wide if found.has_low}
+        self._low_out = {found.low for found in wide if not found.has_low}
+        self._high_in = {found.high for found in wide if found.has_high}
+        self._high_out = {found.high for found in wide if not found.has_high}
+        self._alone, self._far = self._split_numbers()
+        # Where texts begin, with the finest step that is written there; None for edges.
+        self._begins: dict[Decimal, Decimal | None] = dict.fromkeys(edges)
+        self._begins |= {at: self._number_steps[at] for at in self._alone}
+        by_step = sorted(wide, key=lambda found: found.step, reverse=True)
+        self._begins |= {found.low: found.step for found in by_step if found.has_low}
+        self._stretched = {found.low for found in wide if self._includes_its_start(found)}
+        self._begins |= dict.fromkeys(self._stretched)
         is_between = any(
-            low < at < low + self._wide[text].step
-            for low, text in self._low_out.items()
+            found.low < at < found.low + found.step and not found.has_low
+            for found in wide
             for at in self._numbers
         )
-        return 0.0 if is_between else float(self._finest)
+        ends = [found for found in wide if found.has_high and found.high not in self._low_in]
+        follows = any(self._next(found) is not None for found in ends)
+        self.step = float(self._steps[0]) if follows and not is_between else 0.0
 
     def _split_numbers(self) -> tuple[list[Decimal], Decimal | None]:
         """Return the numbers that are brackets of their own, and one that is far from all brackets.
@@ -484,183 +588,102 @@ class Ends:
         0, 1, 2 beside "3+" are brackets of their own: each is one step from the next. Numbers in
         a gap between brackets share the class of the gap.
         """
-        wide = self._wide.values()
-        outside = [at for at in sorted(self._numbers) if not any(_holds(w, at) for w in wide)]
+        wide, steps = self._wide.values(), self._number_steps
         chains: list[list[Decimal]] = []
-        for at in outside:
-            step = self._numbers[at][1]
-            if chains and at - chains[-1][-1] == min(step, self._numbers[chains[-1][-1]][1]):
+        for at in sorted(steps):
+            if any(found.holds(at) for found in wide):
+                continue
+            if chains and at - chains[-1][-1] == min(steps[at], steps[chains[-1][-1]]):
                 chains[-1].append(at)
             else:
                 chains.append([at])
-        alone, far = [], None
+        lows, highs = {found.low for found in wide}, {found.high for found in wide}
+        low, high = min(lows, default=OPEN), max(highs, default=-OPEN)
+        alone, far = list[Decimal](), None
         for chain in chains:
             first, last = chain[0], chain[-1]
-            any_below = any(found.low is None or found.low < first for found in wide)
-            any_above = any(found.high is None or found.high > last for found in wide)
-            below = any(_follows(found, first, self._numbers[first][1]) for found in wide)
-            above = any(_precedes(found, last, self._numbers[last][1]) for found in wide)
+            below = first in self._high_out or first - min(steps[first], self._steps[0]) in highs
+            above = last in self._low_out or last + min(steps[last], self._steps[0]) in lows
             only = not wide and len(chains) == 1
-            if (below or not any_below) and (above or not any_above) and (below or above or only):
+            if (below or low >= first) and (above or high <= last) and (below or above or only):
                 alone += chain
-            elif far is None and not (any_below and any_above):
+            elif far is None and not low < first <= last < high:
                 far = first
         return alone, far
 
+    def _next(self, bracket: Bracket) -> Decimal | None:
+        """Return where the text after an included end begins, None if none follows."""
+        if bracket.high in self._low_in:
+            return bracket.high
+        for step in (step for step in self._steps if step <= bracket.step):
+            begins = self._begins.get(bracket.high + step, OPEN)
+            if begins == step or (step == bracket.step and begins != OPEN):
+                return bracket.high + step
+        return None
+
+    def _includes_its_start(self, bracket: Bracket) -> bool:
+        """Tell whether "over 65" means 65 and more, as it does beside 18-64."""
+        low, steps = bracket.low, (bracket.step, self._steps[0])
+        is_over = not bracket.has_low and bracket.high == OPEN
+        is_after = any(low - step in {*self._high_in, *self._alone} for step in steps)
+        is_before = any(low + step in self._begins for step in steps)
+        return is_over and is_after and not is_before and not self._is_held(low)
+
+    def _is_held(self, number: Decimal) -> bool:
+        """Tell whether a text includes a number."""
+        return number in self._numbers or any(one.holds(number) for one in self._wide.values())
+
     def edges(self) -> list[float]:
         """Return the cut points between the brackets, ascending."""
-        alone, far = self._split_numbers()
-        if far is not None:
-            text = self._numbers[far][0]
+        if self._far is not None:
+            text = self._numbers[self._far]
             raise self._conflict(text, "is outside the brackets, and next to none")
-        self._is_stepwise = self.step() > 0
-        lows = {text: self._begin(text) for text in self._wide}
-        starts = {float(at) for at in alone} | set(lows.values())
-        highs = {text: self._end(text, starts) for text in self._wide}
+        lows = {text: self._start(text, found) for text, found in self._wide.items()}
+        starts = {float(at) for at in self._alone} | set(lows.values())
+        highs = {text: self._end(text, found, starts) for text, found in self._wide.items()}
         cuts = starts | set(highs.values())
         if cuts and min(cuts) > -math.inf:  # nothing is below the lowest bracket
             cuts.discard(min(cuts))
         if cuts and max(cuts) < math.inf and max(cuts) not in starts:
             cuts.discard(max(cuts))
         edges = sorted(cut for cut in cuts if math.isfinite(cut))
-        self._check(edges, highs)
+        for text, found in self._wide.items():
+            first = bisect.bisect_right(edges, lows[text])
+            last = bisect.bisect_left(edges, highs[text])
+            is_empty = lows[text] >= highs[text]  # of whole numbers: over 1 but under 2
+            if is_empty or covered(found, edges, self.step) != (first, last):
+                raise self._conflict(text, "does not fit the other brackets")
         return edges
 
-    def _check(self, edges: list[float], highs: Mapping[Cell, float]) -> None:
-        """Refuse texts that these edges would misread, because they contradict one another."""
-        spelling = Spelling(step=float(self._finest) if self._is_stepwise else 0.0)
-        written = {*self._low_in, *self._low_out, *self._high_in, *self._high_out}
-        points = set(self._numbers)
-        if self._is_stepwise:
-            points |= {at for at in written if any(_holds(w, at) for w in self._wide.values())}
-        for one, other in pairwise(sorted(written)):
-            if other - one > (self._finest if self._is_stepwise else 0):
-                points.add((one + other) / 2)
-        at = np.array([float(point) for point in sorted(points)])
-        ranks = np.searchsorted(edges, at, side="right")
-        for text, found in self._wide.items():
-            low = -math.inf if found.low is None else float(found.low)
-            high = math.inf if found.high is None else float(found.high)
-            is_in = (at >= low if found.has_low else at > low) & (
-                at <= high if found.has_high else at < high
-            )
-            first, last = covered(found, edges, spelling)
-            wrong = is_in != ((ranks >= first) & (ranks <= last))
-            if found.high in self._low_in:
-                wrong &= at != high  # it belongs to the next
-            wrong &= ~((at > high) & (at < float(found.high or 0) + float(found.step)))
-            if found.low is not None and not found.has_low and self._includes_its_start(text):
-                wrong &= at != low
-            if found.high is not None and not found.has_high and highs[text] > high:
-                wrong &= at != high
-            if wrong.any():
-                number = float(at[np.argmax(wrong)])
-                raise self._conflict(text, f"does not fit the other brackets at {number:g}")
-
-    def _includes_its_start(self, text: Cell) -> bool:
-        """Tell whether "over 65" means 65 and more, as it does beside 18-64."""
-        low, step = self._wide[text].low, self._wide[text].step
-        ends = {*self._high_in, *self._alone}
-        begins = {*self._low_in, *self._alone}
-        return (
-            low is not None
-            and self._wide[text].high is None
-            and low - step in ends
-            and low not in ends
-            and low - step not in self._low_out
-            and low + step not in begins
-            and low + step not in self._high_out
-        )
-
-    def _begin(self, text: Cell) -> float:
+    def _start(self, text: Cell, found: Bracket) -> float:
         """Return the cut at the lower end of a text."""
-        low, step = self._wide[text].low, self._wide[text].step
-        if low is None:
-            return -math.inf
-        if self._wide[text].has_low:
+        low = found.low
+        if found.has_low or low == -OPEN or low in self._stretched:
             return float(low)
-        if self._includes_its_start(text):
-            return float(low)
-        begins = {*self._low_in, *self._alone}
+        if self.step:
+            is_own = low + found.step in self._begins
+            return float(low + (found.step if is_own else self._steps[0]))
+        if low in self._numbers and low in self._low_in:
+            raise self._conflict(text, f"does not include {low:f}, but another text does")
         is_cut = low in self._low_in or low in self._high_out
-        if self._is_stepwise and low + step in begins:
-            return float(low + step)
-        if self._is_stepwise and not is_cut and low + self._finest not in self._high_in:
-            return float(low + self._finest)
-        if not is_cut or (low in self._numbers and low not in self._low_in):
-            return _above(low)
-        if low in self._numbers:
-            other, number = self._low_in[low], self._numbers[low][0]
-            reason = f"does not include {low:f}, but {shown(other)} does, and {shown(number)}"
-            raise self._conflict(text, f"{reason} is in the column, too")
-        return float(low)
+        return float(low) if is_cut and low not in self._numbers else _above(low)
 
-    def _end(self, text: Cell, starts: set[float]) -> float:
+    def _end(self, text: Cell, found: Bracket, starts: set[float]) -> float:
         """Return the cut at the upper end of a text, given where texts begin."""
-        high, step = self._wide[text].high, self._wide[text].step
-        if high is None:
-            return math.inf
-        after = float(high + step)
-        if not self._wide[text].has_high:
-            others = {*self._numbers, *self._low_in, *self._high_in}
-            is_open = self._wide[text].low is None
-            is_free = is_open and high not in others and high + step not in self._high_out
-            return after if is_free and after in starts else float(high)  # under 18, 19-64
-        if after in starts and high not in self._low_in:
-            return after
-        if float(high) in starts:
+        high, after = found.high, found.high + found.step
+        if not found.has_high:
+            is_stretched = found.low == -OPEN and after in self._begins and not self._is_held(high)
+            return float(after if is_stretched else high)
+        follower = self._next(found)
+        if follower is not None:
+            return float(follower)
+        if self.step:
+            return float(high + self._steps[0])
+        if float(high) in starts or (_above(high) not in starts and high not in self._numbers):
             return float(high)
-        if _above(high) in starts:
-            return _above(high)
-        if self._is_stepwise:
-            return float(high + self._finest)
-        if high not in self._numbers:
-            return float(high)
-        if high in self._high_out:
-            other, number = self._high_out[high], self._numbers[high][0]
-            reason = f"includes {high:f}, but {shown(other)} does not, and {shown(number)}"
-            raise self._conflict(text, f"{reason} is in the column, too")
+        if high in self._numbers and high in self._high_out:
+            raise self._conflict(text, f"includes {high:f}, but another text does not")
         return _above(high)
-
-
-def _with_finer_steps(wide: Mapping[Cell, Bracket]) -> dict[Cell, Bracket]:
-    """Return brackets with the step to their neighbour, if that is finer: 0-5 beside 5.1-10."""
-    begins = {found.low: found.step for found in wide.values() if found.has_low}
-    ends = {found.high: found.step for found in wide.values() if found.has_high}
-    steps = sorted({found.step for found in wide.values()})
-    finer = {}
-    for text, found in wide.items():
-        for step in steps:
-            follows = found.high is not None and begins.get(found.high + step) == step
-            precedes = found.low is not None and ends.get(found.low - step) == step
-            if step < found.step and (follows or (precedes and not found.has_low)):
-                finer[text] = found._replace(step=step)
-                break
-    return {**wide, **finer}
-
-
-def _holds(bracket: Bracket, at: Decimal) -> bool:
-    """Tell whether a number is in a bracket."""
-    low, high = bracket.low, bracket.high
-    return (low is None or low < at or (bracket.has_low and low == at)) and (
-        high is None or at < high or (bracket.has_high and high == at)
-    )
-
-
-def _follows(bracket: Bracket, at: Decimal, step: Decimal) -> bool:
-    """Tell whether a number is the next after a bracket."""
-    end = bracket.high
-    if end is None:
-        return False
-    return at - end == min(step, bracket.step) or (not bracket.has_high and at == end)
-
-
-def _precedes(bracket: Bracket, at: Decimal, step: Decimal) -> bool:
-    """Tell whether a number is the last before a bracket."""
-    start = bracket.low
-    if start is None:
-        return False
-    return start - at == min(step, bracket.step) or (not bracket.has_low and at == start)
 
 
 # --- Names ---------------------------------------------------------------------------------------
