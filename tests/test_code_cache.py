@@ -2,9 +2,14 @@
 
 import ast
 import importlib
+import logging
 import os
+import pickle
+import re
 import subprocess
 import sys
+import time
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +52,10 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "steps.py" / "not a folder"))
+    code_cache.say_once.cache_clear()
+    before = os.umask(0o022)
     yield tmp_path / "cache" / "pril"
+    os.umask(before)
     for name in MODULES:
         sys.modules.pop(Path(name).stem, None)
 
@@ -118,6 +126,118 @@ def test_damaged_files_are_written_anew(folder):
         assert half(3) == 1.5
         assert hits(half) == 1
         assert list(folder.iterdir()) == [path]
+
+
+class Evil:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def sealed(written):
+    return sha256(written).digest() + written
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="Windows has neither owners nor modes")
+root = pytest.mark.skipif(
+    getattr(os, "geteuid", int)() != 0, reason="only root can give files away"
+)
+
+
+def give_away(path):
+    os.chown(path, 12345, -1)
+
+
+def make_a_link(path):
+    other = path.with_name("elsewhere")
+    path.rename(other)
+    path.symlink_to(other)
+
+
+@posix
+@pytest.mark.parametrize("of_folder", [True, False])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda path: path.chmod(0o777), "others can write to it"),
+        (lambda path: path.chmod(0o775), "others can write to it"),
+        pytest.param(give_away, "it belongs to another user, 12345", marks=root),
+        (make_a_link, "(it is a link|symbolic links)"),
+    ],
+)
+def test_code_that_others_may_have_written_is_not_run(
+    folder, tmp_path, caplog, of_folder, change, reason
+):
+    assert fresh().half(3) == 1.5
+    (path,) = folder.iterdir()
+    path.write_bytes(sealed(pickle.dumps(Evil(tmp_path / "mark"))))
+    untrusted = folder if of_folder else path
+    change(untrusted)
+    with caplog.at_level(logging.INFO, "pril.core.code_cache"):
+        for number in (3, 3.5):  # two files are looked for
+            assert fresh().half(number) == number / 2
+    assert not (tmp_path / "mark").exists()
+    said = [record.getMessage() for record in caplog.records]
+    if of_folder:
+        assert len(said) == 1  # not for every file
+        assert len([*folder.iterdir()]) == 1  # nothing was added there
+        beside = [*(tmp_path / "__pycache__").glob("*.compiled")]
+        assert len(beside) == 2
+    assert untrusted.name in said[0]
+    assert re.search(reason, said[0])
+
+
+@posix
+def test_folders_and_files_are_ours_alone_whatever_the_umask(folder):
+    os.umask(0)
+    assert fresh().half(3) == 1.5
+    half = fresh().half
+    assert half(3) == 1.5
+    assert hits(half) == 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    [b"", b"no pickle", pickle.dumps(3), pickle.dumps((1, 2, 3)), pickle.dumps((1, 2)), b"cx\ny\n.",
+     pickle.dumps([1, 2])[:-1]],
+)  # fmt: skip
+def test_sealed_files_that_are_no_pair_of_pickles_are_written_anew(folder, written):
+    assert fresh().half(3) == 1.5
+    (path,) = folder.iterdir()
+    path.write_bytes(sealed(written))
+    for number_of_hits in (0, 1):
+        half = fresh().half
+        assert half(3) == 1.5
+        assert hits(half) == number_of_hits
+
+
+def test_code_of_another_source_that_nobody_uses_is_removed(folder):
+    """That of another version, which shares the folder and is used, stays."""
+    half = fresh().half
+    assert half(3) == 1.5
+    (own,) = folder.iterdir()
+    digest = own.name.split("-")[1]
+    before = time.time() - 2 * 86400
+    gone = [
+        own.with_name(own.name.replace(digest, "0" * len(digest))),
+        own.with_name("steps.removed-0123456789abcdef0123456789abcdef.compiled"),  # a name of old
+        own.with_name(f"{own.name}.0123"),  # a process was killed before it had written it
+    ]
+    module = own.with_name("steps.cpython-311.pyc")
+    used = own.with_name(gone[0].name.replace("lambda", "used"))
+    for path in (*gone, module, used):
+        path.touch()
+    for path in (*gone, module, own):
+        os.utime(path, (before, before))
+    assert fresh().double(3) == 6
+    assert [path for path in gone if path.exists()] == []
+    assert {own, module, used} < {*folder.iterdir()}
+    assert fresh().half(3) == 1.5
+    assert own.stat().st_mtime > before + 86400  # it is in use
 
 
 def test_types_of_one_name_have_their_own_code(folder):

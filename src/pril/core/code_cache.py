@@ -9,6 +9,13 @@ it, and whoever writes last has written the same.
 Files are read from any of these folders and written to the first that allows it: the one that
 NUMBA_CACHE_DIR names, `__pycache__` beside the module, the user's own cache of numba. If none
 does, every process compiles.
+
+To read a file is to run it. So folders and files are used only if they belong to this user or to
+root, and nobody else can write to them; the log says which are not. Windows has no such owners and
+modes: nothing is checked there, and the folder must not be one that others can write to.
+
+When code is written, that of another source is removed, unless it was used within a day: another
+version of the package may share the folder.
 """
 
 from __future__ import annotations
@@ -17,11 +24,13 @@ import hashlib
 import logging
 import os
 import pickle
+import stat
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +44,25 @@ from numba.misc.appdirs import AppDirs
 
 log = logging.getLogger(__name__)
 
-# Modules with compiled code, and this one. Of the package, they import each other only; a change of
-# one makes all code anew.
+# Modules with compiled code or what it is made of, and this one. Of the package, they import each
+# other only; a change of one makes all code anew.
 PACKAGE = "pril"
 MODULES = (
     "core.code_cache",
+    "core.coarsening",
+    "core.coarsening_by_row",
     "core.compiling",
-    "core.logistic",
     "core.loop",
+    "core.nouns",
     "learners.boosting.compiled",
     "learners.boosting.shapley",
 )
 
 # Settings of numba, from the environment, by which it makes other code from the same source.
 SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
+
+IN_USE = 86400  # seconds: code of another source that was used since then is not removed
+SUFFIX = ".compiled"
 
 config: Any = numba.core.config
 serialized: Any = dumps
@@ -115,6 +129,7 @@ class _Files(NullCache):
         self._function = f"{function.__module__}.{function.__name__.strip('<>')}"
         self._code = function.__code__.co_firstlineno, function.__code__.co_code
         self._source = source_for(__name__), source_for(function.__module__)
+        self._source_name = _digest(self._source)[:16]
         self._module_folder = Path(function.__code__.co_filename).parent
 
     @property
@@ -144,6 +159,7 @@ class _Files(NullCache):
             except OSError as error:
                 log.debug("%s: %s", folder, error)
             else:
+                _remove_unused(folder, self._source_name)
                 return
 
     def _folders(self) -> Iterator[Path]:
@@ -161,36 +177,86 @@ class _Files(NullCache):
 
     def _name(self, key: tuple[Any, ...]) -> str:
         # Two types may have one name: `_read` compares the whole key.
-        return f"{self._function}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.compiled"
+        return f"{self._function}-{self._source_name}-{_digest(key)[:32]}{SUFFIX}"
+
+
+def _digest(value: tuple[Any, ...]) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def _read(path: Path, key: tuple[Any, ...]) -> Any:
     """Return what was written for a key; None if the file is missing, damaged or of another key."""
+    place = path.parent
     try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    written = content[hashlib.sha256().digest_size :]
-    if content != _with_checksum(written):
-        return None
-    try:
+        _check_owner(place.lstat())
+        place = path
+        # What is checked is what was opened: it cannot be exchanged in between.
+        with open(path, "rb", opener=_open_no_link) as file:
+            status = os.fstat(file.fileno())
+            _check_owner(status)
+            content = file.read()
+        written = content[hashlib.sha256().digest_size :]
+        if content != _with_checksum(written):
+            return None
         found, code = pickle.loads(written)  # noqa: S301
-    except (AttributeError, ImportError):  # the type of an argument has moved to another module
+    except FileNotFoundError:
         return None
-    return code if found == key else None
+    except Exception as error:  # no pair of pickles, or the type of an argument has moved
+        say_once(place, f"{type(error).__name__}: {error}")
+        return None
+    if found != key:
+        return None
+    if time.time() - status.st_mtime > IN_USE / 2:
+        with suppress(OSError):  # a file of root
+            os.utime(path)
+    return code
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
+def _check_owner(status: os.stat_result) -> None:
+    """Refuse a folder or a file that may hold what others have written."""
+    if os.name != "posix":
+        return
+    if stat.S_ISLNK(status.st_mode):
+        raise PermissionError("it is a link")
+    if status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(f"it belongs to another user, {status.st_uid}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError("others can write to it")
+
+
+@cache
+def say_once(place: Path, reason: str) -> None:
+    """Log why a folder or a file is not used, once."""
+    log.info("compiled code in %s is not used: %s", place, reason)
 
 
 def _write(path: Path, written: bytes) -> None:
     """Write a file as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{uuid.uuid4().hex}")
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _check_owner(path.parent.lstat())
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
-        unfinished.write_bytes(_with_checksum(written))
+        with open(unfinished, "xb", opener=partial(os.open, mode=0o644)) as file:
+            file.write(_with_checksum(written))
         os.replace(unfinished, path)
     except BaseException:
         with suppress(OSError):
             unfinished.unlink()
         raise
+
+
+def _remove_unused(folder: Path, source: str) -> None:
+    """Remove code of other sources, and unfinished files, that nobody uses."""
+    for path in folder.glob(f"*{SUFFIX}*"):
+        if path.suffix == SUFFIX and f"-{source}-" in path.name:
+            continue
+        with suppress(OSError):  # another process has removed it, or has it open
+            if time.time() - path.stat().st_mtime > IN_USE:
+                path.unlink()
 
 
 def _with_checksum(written: bytes) -> bytes:
