@@ -80,7 +80,7 @@ def frozen():
 
 # Every learner, every other type, every layout of rows.
 MODELS = {cls.__name__: cls(random_state=0) for cls in learners.ALL} | {
-    "last iterate": pril.PRIL(average=False, random_state=np.random.RandomState(0)),
+    "last iterate": pril.PRIL(average=False, random_state=0),
     "unsigned": pril.MPRIL(signed=False, classes=CLASSES, random_state=0),
     "half-life": pril.OrderedLogit(half_life=20, random_state=0),
     "names": pril.PRIL(random_state=0),
@@ -272,11 +272,11 @@ def test_classes_of_any_kind_come_back(classes, tmp_path):
     labels = labels if isinstance(named[0], pd.Interval) else [named[0], named[-1]]
     model = pril.PRIL(classes=classes).fit(X[:2], labels)
     pril.save(model, tmp_path / "model.pril")
-    again, about = read(tmp_path / "model.pril", kind="model")
+    again = pril.load(tmp_path / "model.pril")
     assert type(again.classes) is np.ndarray
     assert again.classes.tolist() == named
     assert again.classes_.dtype == model.classes_.dtype
-    assert about.classes == named
+    assert again.order_.tolist() == named
     assert again.predict(X).tolist() == model.predict(X).tolist()
     assert same(again.partial_fit(X[:2], labels).coef_, model.partial_fit(X[:2], labels).coef_)
     pril.save(model, tmp_path / "model.pril")
@@ -285,32 +285,28 @@ def test_classes_of_any_kind_come_back(classes, tmp_path):
 
 
 @pytest.mark.parametrize("number", [0.5, np.float64(0.5), np.float32(0.1), 3, np.int16(3)])
-def test_numbers_keep_their_type(number, tmp_path):
-    """A float64 of NumPy makes float32 rows float64, a float of Python does not."""
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_numbers_of_numpy_come_back_as_those_of_python(number, kernel, tmp_path):
+    """To a learner they are the same: neither makes float32 rows float64."""
     rows = X.astype(np.float32)
-    model = pril.KernelPRIL(gamma=number, random_state=0).fit(rows, LABELS)
+    model = pril.KernelPRIL(kernel=kernel, gamma=number, random_state=0).fit(rows, LABELS)
     pril.save(model, tmp_path / "model.pril")
     again = pril.load(tmp_path / "model.pril")
-    assert type(again.gamma) is type(number)
+    assert type(again.gamma) in (int, float)
     assert again.gamma == number
     assert same(again.latent(rows), model.latent(rows))
 
 
 def test_a_file_says_what_it_is(files, spot):
     model = fitted("table")[0]
-    write(model, spot, kind="model", notes={"rows": 60, "share": np.float64(0.5)})
+    write(model, spot, kind="model", notes={"rows": 60, "share": 0.5})
     _, about = read(spot, kind="model")
     ours = {"pril", "numpy", "scipy", "scikit-learn", "numba", "python"}
-    assert (about.kind, about.format) == ("model", FORMAT)
     assert about.versions["pril"] == pril.__version__
     assert set(about.versions) == {*ours, "skops"}
-    assert about.model == "Pipeline(ColumnTransformer, PRIL)"
-    assert about.classes == CLASSES
-    assert about.features == list("abcde")
     assert about.notes == {"rows": 60, "share": 0.5}
     spot.write_bytes(files["frozen ranges"])
     _, about = read(spot, kind="model")
-    assert about.model == "PredictionRanges(FrozenEstimator(PRIL))"
     assert set(about.versions) == ours
 
 
@@ -323,23 +319,21 @@ def test_a_checkpoint_holds_more_than_a_model(data, spot, tmp_path):
         "type": [1, 2.5, "three", None, True, [float("inf"), float("-inf")], 10**30, "\ud800"],
         "content": {"type": "foreign", "items": {}},
         "numpy": [np.float64(0.1), np.int8(-3), np.bool_(True), np.uint64(2**64 - 1)],
+        "array": np.arange(3, dtype=np.uint32),
         "encoder": pril.ColumnEncoder(words=("a",)),
-        "random": np.random.RandomState(3),
     }
-    content["random"].standard_normal(3)  # which keeps a number for the next call
     write(content, tmp_path / "check", kind="checkpoint", notes={"at": 7})
     again, about = read(tmp_path / "check", kind="checkpoint")
     assert list(again) == list(content)
     for name in ("type", "content", "numpy"):
         assert again[name] == content[name]
-    assert list(map(type, again["numpy"])) == list(map(type, content["numpy"]))
+    assert list(map(type, again["numpy"])) == [float, int, bool, int]
+    assert same(again["array"], content["array"])
     assert vars(again["new"]) == vars(content["new"])
     assert again["encoder"].words == ("a",)
     assert not hasattr(again["encoder"], "numbers_")
-    for _ in range(2):
-        assert same(again["random"].standard_normal(5), content["random"].standard_normal(5))
     assert same(again["model"].predict(X), model.predict(X))
-    assert (about.model, about.classes, about.notes) == ("PRIL", CLASSES, {"at": 7})
+    assert about.notes == {"at": 7}
     with pytest.raises(ValueError, match="is a checkpoint, not a model"):
         pril.load(tmp_path / "check")
     with pytest.raises(ValueError, match="is a model, not a checkpoint"):
@@ -426,7 +420,7 @@ def test_reading_imports_no_more_than_it_needs(files, tmp_path):
     names += ["pril.tables", "pril.learners.kernel_pril", "dask", "skops", "importlib.metadata"]
     said = run(script, tmp_path / "linear", tmp_path / "table", *names).splitlines()
     assert said[0] == ""
-    assert said[1].split() == ["sklearn", "numba", "pril.learners.pril", "importlib.metadata"]
+    assert said[1].split() == ["sklearn", "pril.learners.pril", "importlib.metadata"]
     assert not {"pril.learners.kernel_pril", "dask", "skops"} & set(said[2].split())
 
 
@@ -453,21 +447,45 @@ def test_only_foreign_steps_need_skops(files, tmp_path):
     )
 
 
+# Dicts whose keys are the user's, or scikit-learn's.
+FREE = {"words", "counts", "ranks", "learned_with", "sklearn_output_config", "kernel_params"}
+# A digest of what files of a format hold. If it changes, so must FORMAT: else older files are called
+# damaged. Add a line for the new number; never change that of a format that was released.
+SCHEMAS = {4: "b9aa5da759a3baf4"}
+
+
+def described(name, data):
+    """Yield the places of a file, each with the type of what is there."""
+    members = members_of(data)
+    for path, item in places(json.loads(members["pril.json"])["content"]):
+        keys = [key for key in path if isinstance(key, str)]
+        kind = type(item).__name__
+        if kind == "str" and item in members:
+            array = np.load(io.BytesIO(members[item]))
+            is_linear = name in {cls.__name__ for cls in learners.LINEAR}
+            kind = f"{array.dtype} {array.shape if is_linear else array.ndim}"
+        elif keys[-1] in ("type", "dtype"):
+            kind = item
+        if not FREE & {*keys} and keys[-1] != "transform_input":  # as old as scikit-learn 1.6
+            yield f"{name} {'.'.join(keys)}: {kind}\n"
+
+
+def test_a_new_schema_has_a_new_number(files, spot):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pril.save(pril.OrderedBoosting(max_iter=2, random_state=0).fit(TABLE[["b"]], EXACT), spot)
+    own = {name: files[name] for name in MODELS} | {"boosting": spot.read_bytes()}
+    lines = sorted({line for name, data in own.items() for line in described(name, data)})
+    digest = sha256("".join(lines).encode()).hexdigest()[:16]
+    assert SCHEMAS.get(FORMAT) == digest, "files hold something else: raise FORMAT, see SCHEMAS"
+
+
 def test_every_key_is_documented(files):
     text = (Path(__file__).parents[1] / "docs" / "reference" / "model-files.md").read_text()
-    free = {
-        "words",
-        "counts",
-        "sparse",
-        "ranks",
-        "learned_with",
-        "sklearn_output_config",
-        "kernel_params",
-    }
     for name in MODELS:
         header = json.loads(members_of(files[name])["pril.json"])
         for path, _ in places(header["content"]):
-            is_free = path[-2:-1] == ("items",) and path[-3] in free
+            is_free = path[-2:-1] == ("items",) and path[-3] in FREE
             if isinstance(path[-1], str) and "parameters" not in path[-2:-1] and not is_free:
                 assert f"`{path[-1]}`" in text, path
 
@@ -512,7 +530,7 @@ def test_a_huge_file_that_is_no_model_is_not_read(start, tmp_path):
         pril.load(path)
 
 
-def test_a_large_file_is_hashed_in_blocks(data, tmp_path):
+def test_a_large_file_is_in_memory_once(data, tmp_path):
     path = tmp_path / "large"
     path.write_bytes(data[:4])
     os.truncate(path, 2**28)
@@ -522,7 +540,7 @@ def test_a_large_file_is_hashed_in_blocks(data, tmp_path):
     try:
         with pytest.raises(ValueError, match="its checksum is wrong"):
             pril.load(path)
-        assert tracemalloc.get_traced_memory()[1] < 2**23
+        assert tracemalloc.get_traced_memory()[1] < 1.1 * 2**28
     finally:
         tracemalloc.stop()
 
@@ -684,8 +702,6 @@ def test_every_array_damaged(name, files, spot):
     [
         ("PRIL", "n_iter", 2**63 - 1),
         ("KernelPRIL", "origin", 2**53),
-        ("last iterate", "pos", 624),
-        ("last iterate", "has_gauss", 1),
     ],
 )
 def test_numbers_at_their_limits(name, key, last, files, spot):
@@ -722,9 +738,9 @@ def test_sparse_rows_made_by_hand(files, spot):
 def test_one_class_and_one_named_feature_come_back(tmp_path):
     model = pril.PRIL().fit(TABLE[["b"]], [3] * 60)
     pril.save(model, tmp_path / "model.pril")
-    again, about = read(tmp_path / "model.pril", kind="model")
+    again = pril.load(tmp_path / "model.pril")
     assert again.predict(TABLE[["b"]]).tolist() == [3] * 60
-    assert (about.classes, about.features) == ([3], ["b"])
+    assert (again.order_.tolist(), again.feature_names_in_.tolist()) == ([3], ["b"])
 
 
 def test_a_polynomial_of_the_largest_degree(spot):
@@ -784,10 +800,12 @@ def test_headers_that_are_none(data, spot):
 def test_other_formats(data, spot):
     members = members_of(data)
     for number, said in {
-        FORMAT + 1: rf"newer pril \(format {FORMAT + 1}; this one reads format {FORMAT}\): upgrade",
         FORMAT
-        - 1: f"has format {FORMAT - 1}, from before the first release.* learn the model again",
-        1: "has format 1, from before the first release",
+        + 1: rf"newer version of pril \(format {FORMAT + 1}\); this one reads format {FORMAT}: upgrade",
+        FORMAT
+        - 1: rf"was written by an earlier version of pril \(format {FORMAT - 1}\); this one reads"
+        f" format {FORMAT}: learn the model again",
+        1: r"earlier version of pril \(format 1\)",
     }.items():
         header = json.loads(members["pril.json"]) | {"format": number, "more": "new"}
         refused(spot, sealed({**members, "pril.json": json.dumps(header).encode()}), said)
@@ -927,9 +945,10 @@ def test_foreign_members_that_do_not_fit(files, spot):
         assert "a member is compressed" in message
     two = members_of(files["learners inside"])["foreign.skops"]
     message = refused(spot, sealed({**members, "foreign.skops": two}))
-    assert "the number of steps in foreign.skops must be 1" in message
+    assert "nothing uses foreign step 1" in message
     del members["foreign.skops"]
-    assert "the number of steps of other libraries is 1" in refused(spot, sealed(members))
+    message = refused(spot, sealed(members))
+    assert "must be the number of a foreign step that nothing else uses, not 0" in message
 
 
 def test_a_learner_as_a_step_before_the_last(data, spot):
@@ -1033,6 +1052,11 @@ def with_attribute(model):
             pipeline(FunctionTransformer(lambda X: X)).fit(X, LABELS),
             TypeError,
             r"Pipeline\(FunctionTransformer, PRIL\) cannot be saved: it holds .*<lambda>",
+        ),
+        (
+            pril.PRIL(random_state=np.random.RandomState(0)).fit(X, LABELS),
+            TypeError,
+            "PRIL cannot be saved: it holds RandomState.* set the parameter, such as random_state, to",
         ),
         (Mine().fit(X, LABELS), TypeError, "Mine cannot be saved: it holds .*Mine"),
         (
@@ -1249,11 +1273,11 @@ def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
         Careless().transform(X)
     with pytest.raises(pril.errors.InputError, match="feature"), pril.errors.refusing():
         StandardScaler().fit(X).transform(X[:, :2])
-    bugs = {"pril.io.header.to_npy": lambda array: array.no_such_name}
+    bugs = {"pril.io.content.to_npy": lambda array: array.no_such_name}
     for name, bug in bugs.items():
         with monkeypatch.context() as patch:
             patch.setattr(
-                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.header"]))
+                name, types.FunctionType(bug.__code__, vars(sys.modules["pril.io.content"]))
             )
             with pytest.raises(AttributeError, match="no_such_name"):
                 pril.save(small, spot)
@@ -1261,11 +1285,6 @@ def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
     with pytest.raises(ValueError, match="invalid literal") as caught, pril.errors.refusing():
         ours()
     assert not isinstance(caught.value, pril.errors.PrilError)
-
-
-def test_a_note_that_no_file_can_hold_is_named(small, spot):
-    with pytest.raises(TypeError, match=r"cannot be saved: a note holds <object"):
-        write(small, spot, kind="model", notes={"a": object()})
 
 
 @pytest.mark.parametrize("note", [{"labels": 3}, {"labels": [1]}, {"table": 1}, {"rows": "x"}])

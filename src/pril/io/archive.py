@@ -16,7 +16,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-import numpy as np
 from numpy.lib import format as npy
 
 from pril.errors import InputError
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 MAGIC = b"PK\3\4"  # at the start of every zip archive that has a member
 SEAL = b"pril sha256 "  # the archive's comment: this, then the digest
 DIGEST_LENGTH = 64
-BLOCK = 1 << 20  # bytes hashed at once
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+\.[a-z]+")
 DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|i1")  # of arrays in a file
 
@@ -47,22 +45,15 @@ def read_sealed(path: str | PathLike[str]) -> bytes:
     if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
         raise InputError("it is not a regular file")
     with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        tail = len(SEAL) + DIGEST_LENGTH
-        file.seek(max(0, size - tail))
-        comment, digest = file.read(len(SEAL)), file.read(DIGEST_LENGTH)
-        file.seek(0)
-        if file.read(len(MAGIC)) != MAGIC or comment != SEAL:
+        start = file.read(len(MAGIC))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(SEAL) - DIGEST_LENGTH))
+        if start != MAGIC or file.read(len(SEAL)) != SEAL:
             raise InputError("it is not a zip archive of pril")
         file.seek(0)
-        found, left = sha256(), size - DIGEST_LENGTH
-        while left and (block := file.read(min(left, BLOCK))):
-            found.update(block)
-            left -= len(block)
-        if found.hexdigest().encode() != digest:
-            raise InputError("its checksum is wrong")
-        file.seek(0)
-        return file.read()
+        data = file.read()
+    if sha256(memoryview(data)[:-DIGEST_LENGTH]).hexdigest().encode() != data[-DIGEST_LENGTH:]:
+        raise InputError("its checksum is wrong")
+    return data
 
 
 def pack(members: dict[str, bytes], comment: bytes = b"") -> bytes:
@@ -105,12 +96,10 @@ def from_npy(member: bytes) -> Array:
     stream = BytesIO(member)
     if npy.read_magic(stream) != (1, 0):
         raise InputError("an array is not of version 1.0 of the format npy")
-    shape, in_columns, dtype = npy.read_array_header_1_0(stream)
+    shape, _, dtype = npy.read_array_header_1_0(stream)
     if dtype.str not in DTYPES:
         raise InputError(f"an array holds {dtype}, which is none of {', '.join(DTYPES)}")
-    start = stream.tell()
-    if math.prod(shape) * dtype.itemsize != len(member) - start:
-        raise InputError(f"an array of shape {shape} has {len(member) - start} bytes")
-    flat = np.frombuffer(member, dtype, offset=start)
-    array = flat.reshape(shape, order="F" if in_columns else "C")
-    return array.astype(dtype.newbyteorder("="), order="K")
+    if math.prod(shape) * dtype.itemsize != (size := len(member) - stream.tell()):
+        raise InputError(f"an array of shape {shape} has {size} bytes")
+    stream.seek(0)
+    return npy.read_array(stream)

@@ -1,23 +1,252 @@
-"""The content of a file: models, as values of a header, arrays and estimators of other libraries.
+"""The header of a file, ``pril.json``, and the content of the file: from values to JSON, and back.
 
-`ContentWriter.value` and `ContentReader.value` walk over it, from a value to those inside it. At an
-estimator of ours, both follow its description in `schema`.
+Null, true, false, numbers, strings and lists are JSON's own. Everything else is an object with a
+key "type": one of the structs here. A struct says which keys there are and what they may hold. If
+no other value is inside it, it also says how it is made (`of`) and checked and read (`open`).
+
+`ContentWriter.value` and `ContentReader.value` walk over all, from a value to those inside it. At
+an estimator of ours, both follow its description in `schema`. Arrays and estimators of other
+libraries are kept beside the header.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any
+from numbers import Real
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
 from pril.errors import InputError, InputTypeError, shown
-from pril.io import header
-from pril.io.archive import DTYPES
-from pril.io.header import Arrays, LabelsNode, Node, convert, is_csr, type_name, wrong
-from pril.io.schema import TYPES, LabelArray, Type, build, check_kind
+from pril.io.archive import DTYPES, from_npy, to_npy
+from pril.io.schema import TYPES, LabelArray, Size, Type, build, check_kind, convert, is_csr, wrong
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Kind = Literal["model", "checkpoint"]
+Member = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.npy$")]
+NUMBERS = "bool|u?int(8|16|32|64)|float(16|32|64)"  # types of NumPy
+LabelDtype = Annotated[str, Meta(pattern=f"^(str|object|interval|{NUMBERS})$")]
+LABEL_TYPES = (str, bool, int, float)  # types of labels
+
+
+class Header(Struct, forbid_unknown_fields=True):
+    """What `pril.json` holds."""
+
+    format: Size
+    kind: Kind
+    versions: dict[str, str]
+    notes: dict[str, Any]
+    content: Any
+
+
+def to_json(header: Header) -> bytes:
+    """Return the text of a header."""
+    return json.dumps(msgspec.to_builtins(header), allow_nan=False).encode()
+
+
+def from_json(text: bytes) -> Header:
+    """Return the header of a text that is spelled as `to_json` spells it.
+
+    So no key can be there twice, and no number can be infinite.
+    """
+    plain = json.loads(text)
+    if json.dumps(plain, allow_nan=False).encode() != text:
+        raise InputError("its header was not written by pril")
+    header: Header = convert(plain, Header, "header")
+    return header
+
+
+def type_name(kind: type) -> str:
+    """Return a type as messages name it."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Arrays(dict[str, bytes]):
+    """The arrays beside a header: each is a member of the file, and is used once."""
+
+    def put(self, array: Array) -> str:
+        """Add an array and return the name of its member."""
+        name = f"{len(self)}.npy"
+        self[name] = to_npy(array)
+        return name
+
+    def take(self, member: str, at: str) -> Array:
+        """Remove and return an array; `at` is the place in the header that names its member."""
+        if member not in self:
+            raise wrong(at, "the name of an array that nothing else uses", member)
+        with _naming(at):
+            return from_npy(self.pop(member))
+
+
+# --- Values with no other value inside -----------------------------------------------------------
+
+
+class _Object(Struct, tag_field="type", forbid_unknown_fields=True):
+    """A value that JSON does not have."""
+
+
+class ArrayNode(_Object, tag="array"):
+    """An array of numbers, in a member of its own."""
+
+    member: Member
+
+    def open(self, arrays: Arrays, at: str) -> Array:
+        return arrays.take(self.member, at)
+
+
+class CsrNode(_Object, tag="csr"):
+    """A sparse matrix."""
+
+    data: Member
+    indices: Member
+    indptr: Member
+    columns: Size
+
+    @classmethod
+    def of(cls, matrix: Any, arrays: Arrays) -> CsrNode:
+        parts = (matrix.data, matrix.indices, matrix.indptr)
+        return cls(*map(arrays.put, parts), columns=matrix.shape[1])  # type: ignore[misc, arg-type]
+
+    def open(self, arrays: Arrays, at: str) -> Any:
+        from scipy.sparse import csr_array
+
+        parts = []
+        for name, types in {"data": "floats", "indices": "integers", "indptr": "integers"}.items():
+            part = arrays.take(getattr(self, name), f"{at}.{name}")
+            if part.ndim != 1 or part.dtype.kind != types[0]:
+                raise InputError(f"{at}.{name} must be a list of {types}, not of {part.dtype}")
+            parts.append(part)
+        data, indices, indptr = parts
+        if indptr[:1].tolist() != [0] or (np.diff(indptr) < 0).any():
+            raise InputError(f"{at}.indptr must ascend from 0")
+        if not indptr[-1] == len(data) == len(indices):
+            raise InputError(f"{at} must have as many indices as numbers")
+        if ((indices < 0) | (indices >= self.columns)).any():
+            raise InputError(f"{at}.indices must be within the {self.columns} columns")
+        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.columns))
+
+
+class NumberNode(_Object, tag="number"):
+    """A number that JSON does not have."""
+
+    value: Annotated[str, Meta(pattern="^(-?inf|nan)$")]
+
+    def open(self, arrays: Arrays, at: str) -> float:
+        return float(self.value)
+
+
+class LabelsNode(_Object, tag="labels"):
+    """A short array of numbers, strings or ranges of numbers, in the header itself."""
+
+    dtype: LabelDtype
+    values: list[Any]
+
+    @classmethod
+    def of(cls, labels: Any) -> LabelsNode:
+        from pril.core.ranking import check_classes, is_range, plain
+
+        array = labels if isinstance(labels, np.ndarray) else check_classes(labels)
+        values = [plain(label) for label in array.tolist()]
+        if values and all(is_range(one) and isinstance(one.left, Real) for one in values):
+            ends = [[repr(plain(one.left)), repr(plain(one.right)), one.closed] for one in values]
+            return cls("interval", ends)
+        for label in values:
+            if not isinstance(label, str | int | float):
+                kind = type_name(type(label))
+                raise InputTypeError(f"it holds {kind}, and classes are kept as numbers or strings")
+        return cls("str" if array.dtype.kind == "U" else array.dtype.name, values)
+
+    def open(self, arrays: Arrays, at: str) -> Array:
+        dtype, values = self.dtype, self.values
+        if dtype not in ("str", "object", "interval"):
+            return _numbers(dtype, values, at)
+        if dtype == "interval":
+            values = [_range(label, at) for label in values]
+        elif any(type(x) not in LABEL_TYPES[: 1 if dtype == "str" else None] for x in values):
+            raise wrong(at, f"labels of type {dtype}", values)
+        elif len({type(x) is str for x in values}) > 1:
+            raise wrong(at, "all strings or all numbers", values)
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array.astype(str) if dtype == "str" else array
+
+
+def _numbers(dtype: str, values: list[Any], at: str) -> Array:
+    """Return an array of the type named, if all numbers are of that type."""
+    kind = {"b": bool, "f": float}.get(np.dtype(dtype).kind, int)
+    if not all(type(value) is kind for value in values):
+        raise wrong(at, f"of type {dtype}", values)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype=dtype)
+    except OverflowError:
+        array = np.empty(0)
+    if array.tolist() != values:
+        raise wrong(at, f"within the range of {dtype}", values)
+    return array
+
+
+def _range(plain: Any, at: str) -> Any:
+    """Return a range of numbers from its two ends and the name of the ends that it holds."""
+    from pandas import Interval
+
+    try:
+        left, right, closed = plain
+        low, high = (
+            int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
+        )
+        if math.isnan(low) or math.isnan(high):
+            raise InputError("an end of a range must not be NaN")
+        return Interval(low, high, closed=closed)
+    except (TypeError, ValueError):
+        raise wrong(at, "a range of numbers", plain) from None
+
+
+# --- Values with others inside, and those from elsewhere -----------------------------------------
+
+
+class TupleNode(_Object, tag="tuple"):
+    """A tuple."""
+
+    items: list[Any]
+
+
+class DictNode(_Object, tag="dict"):
+    """A dict: pairs if its keys are not all strings."""
+
+    items: dict[str, Any] | list[tuple[str | bool | int | float, Any]]
+
+
+class EstimatorNode(_Object, tag="estimator"):
+    """An estimator; `learned` is null before `fit`."""
+
+    name: str
+    parameters: dict[str, Any]
+    learned: dict[str, Any] | None
+
+
+class ForeignNode(_Object, tag="foreign"):
+    """An estimator of another library, by its position in `foreign.skops`."""
+
+    position: Size
+
+
+Leaf = ArrayNode | CsrNode | NumberNode | LabelsNode
+Node = Leaf | TupleNode | DictNode | EstimatorNode | ForeignNode
+
+
+# --- From values to a header, and back -----------------------------------------------------------
 
 
 class ContentWriter:
@@ -28,53 +257,54 @@ class ContentWriter:
         self.foreign: list[Any] = []  # estimators of other libraries
 
     def value(self, value: Any) -> Any:
-        """Return a value as JSON or a struct."""
+        """Return a value as JSON or a struct; a number of NumPy as one of Python."""
+        value = value.item() if isinstance(value, np.generic) else value
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return str(value)
-        if isinstance(value, np.generic | float):
-            return header.NumberNode.of(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else NumberNode(str(value))
         if isinstance(value, int):
             return int(value)
         if isinstance(value, list | tuple):
             items = [self.value(item) for item in value]
-            return items if isinstance(value, list) else header.TupleNode(items)
+            return items if isinstance(value, list) else TupleNode(items)
         if isinstance(value, dict):
             return self._dict(value)
         if isinstance(value, np.ndarray):
             is_long = value.dtype.newbyteorder("<").str in DTYPES
-            return header.ArrayNode(self.arrays.put(value)) if is_long else LabelsNode.of(value)
+            return ArrayNode(self.arrays.put(value)) if is_long else LabelsNode.of(value)
         if is_csr(value):
-            return header.CsrNode.of(value, self.arrays)
-        if type(value) is np.random.RandomState:
-            return header.RandomStateNode.of(value, self.arrays)
+            return CsrNode.of(value, self.arrays)
         return self._estimator(value)
 
-    def _dict(self, value: dict[Any, Any]) -> header.DictNode | header.PairsNode:
+    def _dict(self, value: dict[Any, Any]) -> DictNode:
         keys = [key.item() if isinstance(key, np.generic) else key for key in value]
-        items = list(zip(keys, map(self.value, value.values()), strict=True))
         for key in keys:
-            if type(key) not in header.LABEL_TYPES:
+            if type(key) not in LABEL_TYPES:
                 kinds = "strings or numbers"
                 raise InputTypeError(f"it has the key {shown(key)}, and keys must be {kinds}")
-        are_text = all(type(key) is str for key in keys)
-        return header.DictNode(dict(items)) if are_text else header.PairsNode(items)
+        items = list(zip(keys, map(self.value, value.values()), strict=True))
+        return DictNode(dict(items) if all(type(key) is str for key in keys) else items)
 
-    def _estimator(self, value: Any) -> header.EstimatorNode | header.ForeignNode:
+    def _estimator(self, value: Any) -> EstimatorNode | ForeignNode:
         described = TYPES.get(type(value).__name__)
         if described is not None and issubclass(described.load(), type(value)):
             return self._described(value, described)
         if hasattr(value, "get_params") and not isinstance(value, type):
             self.foreign.append(value)
-            return header.ForeignNode(len(self.foreign) - 1)
-        is_array = hasattr(value, "__array_namespace__")
-        allowed = "NumPy arrays: fit on those" if is_array else "data of known types, no code"
+            return ForeignNode(len(self.foreign) - 1)
+        allowed = "data of known types, no code"
+        if hasattr(value, "__array_namespace__"):
+            allowed = "NumPy arrays: fit on those"
+        elif isinstance(value, np.random.RandomState):
+            allowed = "numbers: set the parameter, such as random_state, to an integer"
         raise InputTypeError(
             f"it holds {shown(value)} of type {type_name(type(value))}, and a file holds {allowed}"
         )
 
-    def _described(self, estimator: Any, described: Type) -> header.EstimatorNode:
+    def _described(self, estimator: Any, described: Type) -> EstimatorNode:
         state, parameters = estimator.__getstate__(), estimator.get_params(deep=False)
         known = {*parameters, *described.learned, *described.dropped, "_sklearn_version"}
         for name in state:
@@ -84,7 +314,7 @@ class ContentWriter:
         if not described.learned or any(name in state for name in described.learned):
             state = {name: state.get(name) for name in described.learned}
             learned = self._fields(state, described.learned)
-        return header.EstimatorNode(described.name, packed, learned)
+        return EstimatorNode(described.name, packed, learned)
 
     def _fields(self, values: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -95,28 +325,18 @@ class ContentWriter:
         }
 
 
-class StandIn:
-    """Stands for an estimator of another library until all of the file is checked."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {}
-
-    fit = transform = predict = get_params
-
-
 class ContentReader:
     """Checks values of a header and turns them into values of Python; `at` is the place of one."""
 
-    def __init__(self, members: dict[str, bytes], foreign: list[Any] | None = None) -> None:
+    def __init__(self, members: dict[str, bytes], foreign: list[Any]) -> None:
         self.arrays = Arrays(members)
-        self.foreign = foreign  # estimators of other libraries; None: a `StandIn` for each
-        self.n_foreign = 0  # read so far
+        self.foreign = dict(enumerate(foreign))  # estimators of other libraries
 
     def content(self, plain: Any) -> Any:
         """Return the content of a file, which must use all that is in the file."""
         content = self.value(plain, "content")
-        if self.arrays:
-            raise InputError(f"the file has an unused array, {min(self.arrays)!r}")
+        if unused := [*self.arrays, *(f"foreign step {k}" for k in self.foreign)]:
+            raise InputError(f"nothing uses {unused[0]}")
         return content
 
     def value(self, plain: Any, at: str) -> Any:
@@ -126,22 +346,24 @@ class ContentReader:
         if not isinstance(plain, dict):
             return plain
         match convert(plain, Node, at):
-            case header.TupleNode(items):
+            case TupleNode(items):
                 return tuple(self.value(items, at))
-            case header.DictNode(items) | header.PairsNode(items):
+            case DictNode(items):
                 pairs = items.items() if isinstance(items, dict) else items
                 found = {key: self.value(item, f"{at}.{key}") for key, item in pairs}
                 if len(found) < len(items):
                     raise wrong(at, "a dict with different keys", items)
                 return found
-            case header.EstimatorNode() as node:
+            case EstimatorNode() as node:
                 return self._estimator(node, at)
-            case header.ForeignNode(position):
-                return self._foreign(position, at)
+            case ForeignNode(position):
+                if position not in self.foreign:
+                    raise wrong(at, "the number of a foreign step that nothing else uses", position)
+                return self.foreign.pop(position)
             case leaf:
                 return leaf.open(self.arrays, at)
 
-    def _estimator(self, node: header.EstimatorNode, at: str) -> Any:
+    def _estimator(self, node: EstimatorNode, at: str) -> Any:
         if node.name not in TYPES:
             raise InputError(f"{at} is a {shown(node.name)}, which is unknown")
         described = TYPES[node.name]
@@ -170,12 +392,6 @@ class ContentReader:
             found[name] = self.value(plain[key], f"{at}.{key}")
             check_kind(kinds[name], found[name], f"{at}.{key}", sizes)
         return found
-
-    def _foreign(self, position: int, at: str) -> Any:
-        if position != self.n_foreign:
-            raise wrong(at, f"foreign object {self.n_foreign}", position)
-        self.n_foreign += 1
-        return StandIn() if self.foreign is None else self.foreign[position]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import sys
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import skops.io
 from scipy.sparse import csr_array, csr_matrix
@@ -20,8 +21,7 @@ from sklearn.model_selection import KFold
 from pril.core.scikit import score_function
 from pril.errors import InputError
 from pril.io import archive
-from pril.io.content import ContentReader, ContentWriter
-from pril.io.header import EstimatorNode, to_plain, type_name
+from pril.io.content import ContentReader, ContentWriter, EstimatorNode, type_name
 from pril.io.schema import TYPES
 
 
@@ -36,11 +36,11 @@ def unknown_types(member: bytes) -> list[str]:
     return sorted(set(skops.io.get_untrusted_types(data=member)) - set(trusted_types()))
 
 
-def unpack(member: bytes, n: int) -> list[Any]:
-    """Return the n estimators of a member."""
+def unpack(member: bytes) -> list[Any]:
+    """Return the estimators of a member whose types are all trusted."""
     estimators = skops.io.loads(member, trusted=list(trusted_types()))
-    if type(estimators) is not list or len(estimators) != n:
-        raise InputError(f"the number of steps in foreign.skops must be {n}")
+    if type(estimators) is not list:
+        raise InputError("foreign.skops must hold a list of steps")
     _check_inside(estimators)
     return estimators
 
@@ -56,7 +56,7 @@ def _check_inside(objects: list[Any]) -> None:
         if type(item).__name__ in TYPES:
             writer = ContentWriter()
             if isinstance(node := writer.value(item), EstimatorNode):
-                ContentReader(writer.arrays).content(to_plain(node))
+                ContentReader(writer.arrays, writer.foreign).content(msgspec.to_builtins(node))
         if isinstance(item, dict):
             rest.extend(item.values())
         elif isinstance(item, list | tuple | set):

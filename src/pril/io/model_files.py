@@ -1,25 +1,24 @@
 """Models in files, without pickle.
 
-A file is a zip archive (`archive`) with a header, ``pril.json`` (`header`), and an ``.npy``
-member for each array: `docs/reference/model-files.md` describes it. `schema` says what is kept of
-each of our types; `content` writes and reads it. Estimators of other libraries, such as a
+A file is a zip archive (`archive`) with a header, ``pril.json``, and an ``.npy`` member for each
+array: `docs/reference/model-files.md` describes it. `schema` says what is kept of each of our
+types; `content` writes and reads it. Estimators of other libraries, such as a
 StandardScaler, go together into one member, which skops writes and reads (`foreign`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pril import __version__
-from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug
+from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, shown
 from pril.io import archive
-from pril.io.content import ContentReader, ContentWriter
-from pril.io.header import Header, from_json, to_json
-from pril.io.notes import USER, check_notes
+from pril.io.content import ContentReader, ContentWriter, Header, from_json, to_json
 from pril.io.replacing import remove_leftovers as remove_leftovers
 from pril.io.replacing import replace_file as replace_file
 
@@ -27,25 +26,22 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import ModuleType
 
-    from pril.io.header import Kind
+    from pril.io.content import Kind
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 
-FORMAT = 3
+FORMAT = 4  # another one whenever files hold something else: a test compares what they hold
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 HEADER, FOREIGN = "pril.json", "foreign.skops"
+USER = "user"  # the key of a user's notes among the notes of a file
+LARGEST, DEEPEST = 1 << 16, 20  # notes: bytes of JSON, and lists and objects inside each other
 CHECKPOINT = "checkpoint.pril"  # the file of a checkpoint, in its folder
 
 
 class About(NamedTuple):
     """What a file says of itself."""
 
-    kind: str  # "model" or "checkpoint"
-    format: int
     versions: dict[str, str]
-    model: str  # as in "Pipeline(StandardScaler, PRIL)"
-    classes: list[Any] | None
-    features: list[str] | None
     notes: dict[str, Any]
 
 
@@ -67,7 +63,8 @@ def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None 
     notes : dict, default=None
         A small JSON object to keep with the model: for example, up to which offset of a queue it
         has learned. Model and notes are written in one step. At most 64 kB; values are strings,
-        finite numbers, booleans, None, lists and dicts.
+        finite numbers, booleans, None, lists and dicts. None keeps the notes of the file that the
+        model was loaded from, if it has not been fitted anew; an empty dict removes them.
 
     See Also
     --------
@@ -78,6 +75,10 @@ def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None 
     -----
     A file holds data, not code: models that contain a function of yours, such as a kernel or a
     :class:`~sklearn.preprocessing.FunctionTransformer`, are refused.
+
+    What the command ``pril fit`` has written into a file, such as the columns of the labels and how
+    numbers in CSV are written, is kept if the model is loaded, learns more and is saved. It is
+    dropped if the model is fitted anew, since it may be wrong then.
 
     Examples
     --------
@@ -91,7 +92,11 @@ def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None 
     >>> again.predict([[-2.0], [2.0]])
     array([1, 3])
     """
-    kept = None if notes is None else {USER: check_notes(notes)}
+    from pril.core.parts import Parts
+
+    kept = getattr(Parts.of(model).learner, "file_notes_", {})
+    if notes is not None:
+        kept = kept | {USER: check_notes(notes)}
     write(model, path, kind="model", notes=kept)
 
 
@@ -133,14 +138,13 @@ def load_notes(
     """
     from pathlib import Path
 
-    folder = None if checkpoint is None else Path(checkpoint)
-    saved = None if folder is None else folder / CHECKPOINT
+    saved = None if checkpoint is None else Path(checkpoint, CHECKPOINT)
     if saved is None or not saved.exists():
-        return user_notes(_read_header(path).notes, path)
-    begun = _read_header(saved).notes
+        return user_notes(_unpack(path)[0].notes, path)
+    begun = _unpack(saved)[0].notes
     origin = {name: note for name, note in begun.items() if name != USER}
     if Path(path).exists():
-        own = _read_header(path).notes
+        own = _unpack(path)[0].notes
         finished = own.get("finished")
         if isinstance(finished, dict) and finished.get("origin") == origin:
             return user_notes(own, path)  # killed when it had replaced the model
@@ -188,7 +192,11 @@ def load(path: str | PathLike[str]) -> Any:
     >>> np.array_equal(again.thresholds_, model.thresholds_)
     True
     """
-    return read(path, kind="model")[0]
+    from pril.core.parts import Parts
+
+    model, about = read(path, kind="model")
+    Parts.of(model).learner.file_notes_ = about.notes
+    return model
 
 
 def trusted_types() -> list[str]:
@@ -216,16 +224,17 @@ def trusted_types() -> list[str]:
 
 
 def write(
-    content: Any, path: str | PathLike[str], *, kind: Kind, notes: dict[str, Any] | None = None
+    content: Any,
+    path: str | PathLike[str],
+    *,
+    kind: Kind,
+    notes: dict[str, Any] | None = None,
+    verify: bool = True,
 ) -> None:
-    """Write a model, or a dict of models, numbers, strings and lists (a checkpoint)."""
-    data = to_bytes(content, kind=kind, notes=notes)
-    with replace_file(path) as target:
-        target.write(data)
+    """Write a model, or a dict of models, numbers, strings and lists (a checkpoint).
 
-
-def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -> bytes:
-    """Return the bytes of a file."""
+    What could not be read is not written: `verify` reads it first.
+    """
     from pril.core.parts import model_name
 
     if kind == "model":
@@ -235,10 +244,11 @@ def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -
         value = writer.value(content)
         libraries = (*LIBRARIES, "skops") if writer.foreign else LIBRARIES
         header = Header(FORMAT, kind, dict(versions_of(libraries)), notes or {}, value)
-        members = {HEADER: to_json(header), **writer.arrays}
+        text, members = to_json(header), dict(writer.arrays)
         if writer.foreign:
             members[FOREIGN] = _with_skops().pack(writer.foreign)
-        _check(members)  # what could not be read is not written
+        if verify:
+            _content(from_json(text), dict(members), writer.foreign)
     except (ImportError, MemoryError):
         raise
     except UnknownTypes as error:
@@ -248,78 +258,60 @@ def to_bytes(content: Any, *, kind: Kind, notes: dict[str, Any] | None = None) -
         if is_bug(error):
             raise
         raise InputTypeError(f"{model_name(content)} cannot be saved: {error}") from error
-    return archive.seal(members)
+    with replace_file(path) as target:
+        target.write(archive.seal({HEADER: text, **members}))
 
 
 def read(path: str | PathLike[str], *, kind: Kind) -> tuple[Any, About]:
     """Return what `write` wrote, and what the file says of itself."""
-    members = _read_members(path)
-    try:
-        with _as_damage(path):
-            header, content, n_foreign = _check(members)
-    except UnknownTypes as error:
-        raise InputError(f"{path} holds {error}, which pril does not load") from None
+    header, members = _unpack(path)
     if header.kind != kind:
         raise InputError(f"{path} is a {header.kind}, not a {kind}")
     with _as_damage(path):
-        if n_foreign:
-            foreign = _with_skops().unpack(members[FOREIGN], n_foreign)
-            content = ContentReader(_arrays(members), foreign).content(header.content)
+        content = _content(header, members)
         if kind == "model":
             _check_fitted(content)
-    return content, _about(content, header)
+    return content, About(header.versions, header.notes)
 
 
-def _read_header(path: str | PathLike[str]) -> Header:
-    """Return what a file says of itself; its content is not looked at."""
-    members = _read_members(path)
-    with _as_damage(path):
-        return from_json(members[HEADER])
-
-
-def _read_members(path: str | PathLike[str]) -> dict[str, bytes]:
-    """Return the members of a file, if its checksum is right and its format is known."""
+def _unpack(path: str | PathLike[str]) -> tuple[Header, dict[str, bytes]]:
+    """Return the header and the other members, if the checksum is right and the format known."""
     with _as_damage(path, ValueError):
         data = archive.read_sealed(path)
     with _as_damage(path):
         members = archive.unpack(data)
-        number = json.loads(members[HEADER])["format"]
+        text = members.pop(HEADER)
+        number = json.loads(text)["format"]
         if type(number) is not int:
             raise InputError("its format is not a number")
-    if number > FORMAT:
-        raise InputError(
-            f"{path} was written by a newer pril (format {number}; this one reads format "
-            f"{FORMAT}): upgrade"
+    if number != FORMAT:
+        is_newer = number > FORMAT
+        age, advice = (
+            ("a newer", "upgrade") if is_newer else ("an earlier", "learn the model again")
         )
-    if number < FORMAT:
         raise InputError(
-            f"{path} has format {number}, from before the first release, and this pril reads "
-            f"format {FORMAT}: learn the model again"
+            f"{path} was written by {age} version of pril (format {number}); this one reads "
+            f"format {FORMAT}: {advice}"
         )
-    return members
+    with _as_damage(path):
+        return from_json(text), members
 
 
 class UnknownTypes(Exception):  # noqa: N818 - what to say of them depends on who asks
     """A file holds types of other libraries that are not trusted: their names."""
 
 
-def _check(members: dict[str, bytes]) -> tuple[Header, Any, int]:
-    """Return the header, the content and the number of foreign steps if all of a file is right.
+def _content(header: Header, members: dict[str, bytes], foreign: list[Any] | None = None) -> Any:
+    """Return the content of a file, if all of it is right.
 
-    Something else stands for the foreign steps: they are not built before all is checked.
+    Steps of other libraries are built if they are not given, and only if all their types are known.
     """
-    header, reader = from_json(members[HEADER]), ContentReader(_arrays(members))
-    content, n_foreign = reader.content(header.content), reader.n_foreign
-    if (FOREIGN in members) != (n_foreign > 0):
-        reason = "there must be a foreign.skops if it is not 0, and only then"
-        raise InputError(f"the number of steps of other libraries is {n_foreign}: {reason}")
-    if n_foreign and (unknown := _with_skops().unknown_types(members[FOREIGN])):
-        raise UnknownTypes(", ".join(unknown))
-    return header, content, n_foreign
-
-
-def _arrays(members: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: members[name] for name in members if name not in (HEADER, FOREIGN)}
+    member = members.pop(FOREIGN, None)
+    if member is not None:
+        if unknown := _with_skops().unknown_types(member):
+            raise UnknownTypes(", ".join(unknown))
+        foreign = _with_skops().unpack(member) if foreign is None else foreign
+    return ContentReader(members, foreign or []).content(header.content)
 
 
 def _with_skops() -> ModuleType:
@@ -335,8 +327,10 @@ def _with_skops() -> ModuleType:
 def _as_damage(path: str | PathLike[str], kind: type[Exception] = Exception) -> Iterator[None]:
     try:  # a file can be wrong in any way
         yield
-    except (ImportError, MemoryError, UnknownTypes):
+    except (ImportError, MemoryError):
         raise
+    except UnknownTypes as error:
+        raise InputError(f"{path} holds {error}, which pril does not load") from None
     except kind as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         message = f"{path} is damaged or not a model file of pril: {reason}"
@@ -354,25 +348,6 @@ def _check_fitted(model: Any) -> None:
         check_is_fitted(parts.ranges)
 
 
-def _about(content: Any, header: Header) -> About:
-    from pril.core.parts import model_name
-    from pril.metrics import order_of
-
-    parts = content.values() if isinstance(content, dict) else [content]
-    model = next((part for part in parts if hasattr(part, "get_params")), content)
-    classes = order_of(model) if hasattr(model, "classes_") else None
-    features = getattr(model, "feature_names_in_", None)
-    return About(
-        kind=header.kind,
-        format=header.format,
-        versions=header.versions,
-        model=model_name(model),
-        classes=None if classes is None else classes.tolist(),
-        features=None if features is None else [str(name) for name in features],
-        notes=header.notes,
-    )
-
-
 @cache
 def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the versions of this package, of some libraries, and of Python."""
@@ -381,3 +356,47 @@ def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
     found = ((library, version(library)) for library in libraries)
     return (("pril", __version__), *found, ("python", platform.python_version()))
+
+
+# --- Notes of a user: a small JSON object ---------------------------------------------------------
+
+
+def check_notes(notes: Any) -> dict[str, Any]:
+    """Return notes, if JSON has all that is in them and they are small; refuse others by place."""
+    if type(notes) is not dict:
+        raise InputTypeError(f"notes must be a dict, got {shown(notes)}")
+    _check_note(notes, "notes", 0)
+    if (size := len(json.dumps(notes))) > LARGEST:
+        raise InputError(f"notes take {size:,} bytes as JSON, and a file keeps at most {LARGEST:,}")
+    return notes
+
+
+def _check_note(value: Any, place: str, depth: int) -> None:
+    kind = type(value)  # a subclass, such as a number of NumPy, would come back as another type
+    if depth > DEEPEST:
+        raise InputError(f"{place[:100]}...: more than {DEEPEST} lists or dicts inside each other")
+    if kind is dict:
+        for key, entry in value.items():
+            if type(key) is not str:
+                raise InputTypeError(f"{place}: a key must be a string, got {shown(key)}")
+            _check_text(key, f"{place}: the key")
+            _check_note(entry, f"{place}[{shown(key)}]", depth + 1)
+    elif kind is list:
+        for k, entry in enumerate(value):
+            _check_note(entry, f"{place}[{k}]", depth + 1)
+    elif kind is str:
+        _check_text(value, place)
+    elif kind is int and not -(2**63) <= value < 2**63:
+        raise InputError(f"{place}: {shown(value)} does not fit into 64 bits")
+    elif kind is float and not math.isfinite(value):
+        raise InputError(f"{place}: JSON has no {value}")
+    elif kind not in (bool, int, float, type(None)):
+        name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+        raise InputTypeError(f"{place}: JSON has no {name}, got {shown(value)}")
+
+
+def _check_text(text: str, place: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{place} {shown(text)} is not valid Unicode") from None

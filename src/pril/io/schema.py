@@ -16,16 +16,36 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
 from pril.core.coarsening import OFFSETS
 from pril.core.registry import LEARNERS
-from pril.errors import InputError
-from pril.io.header import Size, convert, is_csr, wrong
+from pril.errors import InputError, shown
 
 Sizes = dict[str, int]
+Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Number = Annotated[float, Meta(ge=-1e308, le=1e308)]
+
+
+def convert(plain: Any, kind: Any, at: str) -> Any:
+    """Return a value as a type that msgspec checks; `at` names the place in errors."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        reason, _, inside = str(error).partition(" - at ")
+        raise InputError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
+
+
+def wrong(at: str, expected: str, value: Any) -> InputError:
+    """Return an error that names the place of a value."""
+    return InputError(f"{at} must be {expected}, not {shown(value)}")
+
+
+def is_csr(value: Any) -> bool:
+    """Tell whether rows are sparse."""
+    return getattr(value, "format", None) == "csr"
 
 
 # --- Kinds ---------------------------------------------------------------------------------------
@@ -41,18 +61,17 @@ def check_kind(kind: Any, value: Any, at: str, sizes: Sizes) -> None:
         for name, part in kind.items():
             check_kind(part, value[name], f"{at}.{name}", sizes)
     elif kind is not Any:
-        convert(value.item() if isinstance(value, np.generic) else value, kind, at)
+        convert(value, kind, at)
 
 
-class Each(Struct, frozen=True):
-    """A dict whose values are of a kind; each has dimensions of its own."""
+class Maybe(Struct, frozen=True):
+    """A value of a kind, or None."""
 
     kind: Any
 
     def check(self, value: Any, at: str, sizes: Sizes) -> None:
-        convert(value, dict[str, Any], at)
-        for key, item in value.items():
-            check_kind(self.kind, item, f"{at}.{key}", {})
+        if value is not None:
+            check_kind(self.kind, value, at, sizes)
 
 
 class Count(Struct, frozen=True):
@@ -72,9 +91,8 @@ class Numbers(Struct, frozen=True):
     shape: str
     dtypes: str = "float64"
     low: float = -math.inf
-    finite: bool = True
+    also: Callable[[Any], Any] = np.isfinite  # which numbers are right besides finite ones
     any_order: bool = False
-    missing: bool = False  # whether NaN may stand for a missing value
 
     def check(self, value: Any, at: str, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray):
@@ -87,11 +105,7 @@ class Numbers(Struct, frozen=True):
             raise InputError(f"{at} must be {self.dtypes} of shape {expected}, {found}")
         if not (self.any_order or value.flags.c_contiguous):
             raise InputError(f"{at} must be in C order")
-        is_missing = np.isnan(value)
-        known = value[~is_missing] if self.missing else value
-        if (is_missing.any() and not self.missing) or (
-            self.finite and not np.isfinite(known).all()
-        ):
+        if not (np.isfinite(value) | self.also(value)).all():
             raise InputError(f"{at} must be finite")
         if (value < self.low).any():
             raise InputError(f"{at} must be at least {self.low}")
@@ -158,15 +172,6 @@ class Step:
             raise wrong(at, "an estimator", value)
 
 
-class Steps:
-    """A list of pairs: a name, and an estimator."""
-
-    def check(self, value: Any, at: str, sizes: Sizes) -> None:
-        convert(value, list[tuple[str, Any]], at)
-        for i, (_, estimator) in enumerate(value):
-            Step().check(estimator, f"{at}.{i}", sizes)
-
-
 # --- Types ---------------------------------------------------------------------------------------
 
 
@@ -209,6 +214,14 @@ LEARNED: dict[str, Any] = {
     "learned_with_": dict[str, Any],
     "memory_": Any,  # which `Memory.of` checks against the layout
 }
+MAXIMUM = {
+    "converged": bool,
+    "loglik": Number,
+    "rows": Size,
+    "weight": Number,
+    "parameters": Size,
+    "covariance": Numbers("parameters parameters"),
+}
 SUPPORT = {
     "rows": RowArray(positions=True),
     "coef": Numbers("rows"),
@@ -228,6 +241,14 @@ def _check_learner(learner: Any, at: str) -> None:
         raise InputError(f"{at}.memory must have a mean if it averages, and only then")
 
 
+def _check_maximum(learner: Any, at: str) -> None:
+    _check_learner(learner, at)
+    covariance = getattr(learner, "maximum_", {}).get("covariance", np.empty((0, 0)))
+    expected = learner.n_features_in_ + len(learner.order_) - 1
+    if len(covariance) not in (0, expected) or (np.diagonal(covariance) < 0.0).any():
+        raise wrong(f"{at}.maximum.covariance", f"of {expected} numbers", covariance.shape)
+
+
 def _check_kernel(learner: Any, at: str) -> None:
     _check_learner(learner, at)
     before, memory = _check_as_learned(learner), learner.memory_
@@ -237,7 +258,7 @@ def _check_kernel(learner: Any, at: str) -> None:
     if has_positions != (before.kernel == "precomputed"):
         raise InputError(f"{at} has support rows that kernel={before.kernel!r} cannot have")
     _ = before.engine  # which refuses wrong arguments of the kernel
-    Each(Number).check(before.kernel_params or {}, f"{at}.kernel_params", {})
+    convert(before.kernel_params or {}, dict[str, Number], f"{at}.kernel_params")
 
 
 def _check_as_learned(estimator: Any, _: str = "") -> Any:
@@ -296,11 +317,36 @@ def _check_boosting(learner: Any, at: str) -> None:
     if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
         raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(learner.memory_.forest, learner.categories_)
-    check_background(learner.memory_.background, learner.categories_)
+    check_background(learner.memory_.background, learner.memory_.forest, learner.categories_)
 
 
-def _learner(name: str, module: str, learned: Any = LEARNED, check: Any = _check_learner) -> Type:
-    dropped = ("_metadata_request",)  # what metadata routing asks for
+BOOSTING = {
+    "order_": LabelArray("classes", required=True),
+    **FEATURES,
+    "n_iter_": Size,
+    "validation_loss_": Numbers("rounds"),
+    "categories_": dict[str, list[str | bool | float]],
+    "memory_": {
+        "thresholds": Numbers("cuts"),
+        "ends": Numbers("ranges ends", dtypes="int64", low=0),
+        "chances": Numbers("ranges classes", low=0),
+        "coarsening": COARSENING,
+        "forest": FOREST,
+        "background": Numbers("background features", also=np.isnan),
+    },
+}
+# Learners that keep something else than a memory with a layout.
+OWN = {
+    "KernelPRIL": (LEARNED | {"memory_": SUPPORT}, _check_kernel),
+    "OrderedLogit": (LEARNED | {"maximum_": Maybe(MAXIMUM)}, _check_maximum),
+    "OrderedBoosting": (BOOSTING, _check_boosting),
+}
+
+
+def _learner(name: str, module: str) -> Type:
+    learned, check = OWN.get(name, (LEARNED, _check_learner))
+    # What metadata routing asks for, and notes, which are written beside the model.
+    dropped = ("_metadata_request", "file_notes_")
     return Type(name, module, learned, {"classes": LabelArray("classes")}, dropped, check)
 
 
@@ -313,8 +359,7 @@ MOMENTS = {
     "count": Numbers("numbers", low=0),
     "mean": Numbers("numbers"),
     "squares": Numbers("numbers", low=0),
-    "low": Numbers("numbers", finite=False),
-    "high": Numbers("numbers", finite=False),
+    **dict.fromkeys(("low", "high"), Numbers("numbers", also=np.isinf)),
 }
 
 
@@ -343,103 +388,47 @@ def _check_pipeline(pipeline: Any, _: str) -> None:
     validate_steps(pipeline)
 
 
-TYPES = {
-    described.name: described
-    for described in (
-        *(_learner(one.name, one.module) for one in LEARNERS),
-        # Those that keep something else than a memory with a layout, in place of the above.
-        _learner(
-            "KernelPRIL",
-            "pril.learners.kernel_pril",
-            {**LEARNED, "memory_": SUPPORT},
-            _check_kernel,
-        ),
-        _learner(
-            "OrderedBoosting",
-            "pril.learners.ordered_boosting",
-            {
-                "order_": LabelArray("classes", required=True),
-                **FEATURES,
-                "n_iter_": Size,
-                "validation_loss_": Numbers("rounds"),
-                "feature_importances_": Numbers("features", low=0),
-                "categories_": dict[str, list[str | float]],
-                "memory_": {
-                    "thresholds": Numbers("cuts"),
-                    "ends": Numbers("ranges ends", dtypes="int64", low=0),
-                    "chances": Numbers("ranges classes", low=0),
-                    "coarsening": COARSENING,
-                    "forest": FOREST,
-                    "background": Numbers("background features", missing=True),
-                },
-            },
-            _check_boosting,
-        ),
-        Type(
-            "PolynomialMap",
-            "pril.features",
-            {
-                **FEATURES,
-                "n_output_features_": Count("monomials"),
-                "scale_": Numbers("monomials", low=0),
-                **OUTPUT,
-            },
-            dropped=("_monomials",),
-            check=_check_map,
-        ),
-        Type(
-            "LandmarkFeatures",
-            "pril.features",
-            {
-                **FEATURES,
-                "landmarks_": RowArray(),
-                "learned_with_": {"kernel": str, "gamma": float},
-                "projection_": Numbers("rows rows"),
-                "offset_": Numbers("rows"),
-                **OUTPUT,
-            },
-            check=_check_as_learned,
-        ),
-        Type(
-            "ColumnEncoder",
-            "pril.tables.encoder",
-            {
-                "numbers_": list[str],
-                "ranks_": dict[str, list[str]],
-                "words_": dict[str, list[str]],
-                "counts_": dict[str, list[Size]],
-                "left_out_": list[str],
-                "moments_": MOMENTS,
-                **OUTPUT,
-            },
-            {
-                **dict.fromkeys(("scale", "bounded", "impute", "codes"), bool),
-                **dict.fromkeys(("numbers", "words"), list[str]),
-                "most_words": Size,
-            },
-            check=_check_encoder,
-        ),
-        Type(
-            "PredictionRanges",
-            "pril.ranges",
-            {
-                "estimator_": Step(),
-                "groups_": LabelArray("groups"),
-                "margin_": PerGroup(Numbers("groups", low=0), Annotated[float, Meta(ge=0)]),
-                "n_calibration_": PerGroup(Numbers("groups", dtypes="int64", low=1), Size),
-            },
-            check=_check_ranges,
-        ),
-        Type(
-            "Pipeline",  # of scikit-learn, or ours
-            "pril.tables.pipeline",
-            parameters={
-                "steps": Steps(),
-                "transform_input": list[str] | None,
-                "memory": None,  # a folder of pickles
-            },
-            check=_check_pipeline,
-        ),
-        Type("FrozenEstimator", "sklearn.frozen", parameters={"estimator": Step()}),
-    )
+MAP = FEATURES | {"n_output_features_": Count("monomials"), "scale_": Numbers("monomials", low=0)}
+LANDMARKS = {
+    **FEATURES,
+    "landmarks_": RowArray(),
+    "learned_with_": {"kernel": str, "gamma": float},
+    "projection_": Numbers("rows rows"),
+    "offset_": Numbers("rows"),
 }
+ENCODER = {
+    "numbers_": list[str],
+    **dict.fromkeys(("ranks_", "words_"), dict[str, list[str]]),
+    "counts_": dict[str, list[Size]],
+    "left_out_": list[str],
+    "moments_": MOMENTS,
+    **OUTPUT,
+}
+ENCODES = {
+    **dict.fromkeys(("scale", "bounded", "impute", "codes"), bool),
+    **dict.fromkeys(("numbers", "words"), list[str]),
+    "most_words": Size,
+}
+RANGES = {
+    "estimator_": Step(),
+    "groups_": LabelArray("groups"),
+    "margin_": PerGroup(Numbers("groups", low=0), Annotated[float, Meta(ge=0)]),
+    "n_calibration_": PerGroup(Numbers("groups", dtypes="int64", low=1), Size),
+}
+PIPELINE = {
+    "steps": list[tuple[str, Any]],
+    "transform_input": list[str] | None,
+    "memory": None,  # a folder of pickles
+}
+
+_TYPES = [
+    *(_learner(one.name, one.module) for one in LEARNERS),
+    Type("PolynomialMap", "pril.features", MAP | OUTPUT, {}, ("_monomials",), _check_map),
+    Type("LandmarkFeatures", "pril.features", LANDMARKS | OUTPUT, check=_check_as_learned),
+    Type("ColumnEncoder", "pril.tables.encoder", ENCODER, ENCODES, check=_check_encoder),
+    Type("PredictionRanges", "pril.ranges", RANGES, check=_check_ranges),
+    # Of scikit-learn, or ours.
+    Type("Pipeline", "pril.tables.pipeline", parameters=PIPELINE, check=_check_pipeline),
+    Type("FrozenEstimator", "sklearn.frozen", parameters={"estimator": Step()}),
+]
+TYPES = {described.name: described for described in _TYPES}
