@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from learners import ALL
-from pril import PRIL, PredictionRanges
+from pril import PRIL, MulticlassPerceptron, PredictionRanges
 from pril.core import classifier
 
 CONTAINERS = [np.asarray, csr_array]
@@ -45,6 +45,20 @@ def test_batches_give_the_bits_of_one_piece(estimator, container, batch, monkeyp
     monkeypatch.setattr(classifier, "BATCH_ROWS", batch)
     for name, answer in answers(model, X, y).items():
         np.testing.assert_array_equal(answer, whole[name], err_msg=name)
+
+
+@pytest.mark.parametrize("width", [1, 7, 10, 50, 200, 1001])
+@pytest.mark.parametrize("estimator", [PRIL(), MulticlassPerceptron()], ids=str)
+def test_wide_rows_have_the_same_bits_alone_and_together(estimator, width):
+    """A product of matrices rounds a row by its place; float32 is rated in float64."""
+    rng = np.random.default_rng(width)
+    X, y = rng.normal(size=(97, width)).astype(np.float32), rng.integers(1, 6, 97)
+    model = clone(estimator).fit(X, y)
+    rate = getattr(model, "latent", model.decision_function)
+    for rows in (X, X.astype(np.float64), csr_array(X)):
+        alone = np.concatenate([rate(rows[[t]]) for t in range(97)])
+        np.testing.assert_array_equal(alone, rate(rows))
+    np.testing.assert_array_equal(rate(X), rate(X.astype(np.float64)))
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

@@ -72,11 +72,12 @@ def test_classes_have_weights(good, feed, tmp_path):
     """A stream weighs classes as `fit` does."""
     rows = make_rows()
     write(tmp_path / "t.csv", rows)
-    fit = ["fit", "t.csv", "--label=grade", "--features=age", "--holdout=0", "--no-shuffle"]
+    fit = ["fit", "t.csv", "--label=grade", "--features=age", "--holdout=0"]
+    fit += ["--model=pril", "--no-shuffle"]
     good(*fit, "--epochs=2", "--class-weight=1=5, 4=0.25", "-o", "two.pril")
     good(*fit, "--epochs=1", "--class-weight=1=5,4=0.25", "-o", "one.pril")
     good(*fit, "--epochs=2", "-o", "plain.pril")
-    feed((tmp_path / "t.csv").read_bytes())
+    feed(write(tmp_path / "t.jsonl", rows).read_bytes())
     good("stream", "one.pril", "-o", "two again.pril", "-q")
     models = [pril.load(f"{name}.pril")[-1] for name in ("two", "two again", "plain")]
     assert models[0].class_weight == {1: 5.0, 2: 1.0, 3: 1.0, 4: 0.25}
@@ -165,27 +166,79 @@ def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     assert "OrderedBoosting" in out
     assert out.index("importances ") < out.index("town")
     good("report", "t.pril", "t.csv", "-o", "report.html")
-    feed((tmp_path / "t.csv").read_bytes())
-    answers = good("stream", "t.pril", "--quiet").splitlines()[1:]
+    feed(write(tmp_path / "t.jsonl", rows).read_bytes())
+    answers = good("stream", "t.pril", "--quiet").splitlines()
     expected = pril.load("t.pril").predict(pd.DataFrame(rows))
-    assert [line.split(",")[0] for line in answers] == expected.tolist()
+    assert [json.loads(line)["prediction"] for line in answers] == expected.tolist()
     said = bad("stream", "t.pril", *ENDS)
     assert said == "t.pril holds OrderedBoosting, which cannot learn a stream; ordered-logit can"
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("model", "option", "way"),
     [
-        ["--checkpoint=c"],
-        ["--epochs=10"],
-        ["--no-shuffle"],
+        ("boosting", "--checkpoint=c", "learns all rows at once"),
+        ("boosting", "--epochs=10", "learns all rows at once"),
+        ("boosting", "--no-shuffle", "learns all rows at once"),
+        (
+            "ordered-logit",
+            "--epochs=10",
+            "takes steps to the maximum of the likelihood; --set max_",
+        ),
+        ("ordered-logit", "--no-shuffle", "takes steps to the maximum of the likelihood; --set"),
     ],
 )
-def test_options_that_mean_nothing_to_boosting_are_refused(bad, tmp_path, options):
+def test_options_that_mean_nothing_to_a_model_are_refused(bad, tmp_path, model, option, way):
     write(tmp_path / "t.csv", make_rows())
-    name = options[0].partition("=")[0]
-    said = bad("fit", "t.csv", *RANGES, *BOOSTING, *options)
-    assert said.startswith(f"{name} has no meaning for --model boosting, which learns all rows at")
+    name = option.partition("=")[0]
+    said = bad("fit", "t.csv", *RANGES, "--model", model, option)
+    assert said.startswith(f"{name} has no meaning for --model {model}, which {way}")
+
+
+def test_steps_have_a_limit(call, tmp_path):
+    write(tmp_path / "t.csv", make_rows())
+    code, out, err = call("fit", "t.csv", *RANGES, "--set=max_iter=2")
+    assert code == 0
+    assert "in 2 steps, log-likelihood -" in out
+    assert "pril: warning: no maximum was found in max_iter=2 steps: raise it" in err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    {
+        "[0, 1, 0]": 'monotonic_cst: expected {"COLUMN": 1, "COLUMN": -1}, got [0, 1, 0]',
+        '{"sise": 1}': "t.csv: monotonic_cst: there is no column 'sise'; the columns are 'size', "
+        "'age', 'town'",
+        '{"town": 1}': "t.csv: monotonic_cst: the column 'town' holds words, which have no order",
+        '{"age": 2}': "t.csv: monotonic_cst: the column 'age' must have -1, 0 or 1, got 2",
+    }.items(),
+)
+def test_constraints_of_boosting_name_columns(bad, tmp_path, asked, said):
+    write(tmp_path / "t.csv", make_rows())
+    assert bad("fit", "t.csv", *RANGES, *BOOSTING, f"--set=monotonic_cst={asked}") == said
+
+
+def test_a_constraint_holds_for_the_column_it_names(good, tmp_path):
+    """A column of words comes first in the table, and last among the features."""
+    rows = [{"town": row["town"], **row} for row in make_rows()]
+    write(tmp_path / "t.csv", rows)
+    good("fit", "t.csv", *RANGES, *BOOSTING, '--set=monotonic_cst={"age": -1}', "-q")
+    model = pril.load("t.pril")
+    ages = [{**rows[t], "age": age} for t in range(20) for age in (0, 20, 50, 80, 100)]
+    scores = model.predict_proba(pd.DataFrame(ages))[:, model.classes_ == "great"].reshape(20, 5)
+    assert (np.diff(scores) <= 0.0).all()
+    assert np.ptp(scores) > 0.0
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e152])
+def test_a_column_that_boosting_cannot_use_is_named(bad, tmp_path, size):
+    write(
+        tmp_path / "t.csv", [{**row, "size": size * (t % 5)} for t, row in enumerate(make_rows())]
+    )
+    said = bad("fit", "t.csv", *RANGES, *BOOSTING)
+    small = "t.csv: no number in the column 'size' is larger than 4e-310, too small to learn from"
+    large = "t.csv, row 2: column 'size' is 1e+152, too large: the limit is 1e+146"
+    assert said.startswith(small if size < 1 else large)
 
 
 def test_a_table_too_large_for_memory_is_refused(bad, tmp_path, monkeypatch):
@@ -351,7 +404,7 @@ def test_fit_tells_machines_the_same(good, tmp_path):
 )  # fmt: skip
 def test_every_model_by_its_name(good, tmp_path, name, options):
     write(tmp_path / "t.csv", make_rows())
-    good("fit", "t.csv", *RANGES, "--model", name, *options, "--epochs", 2)
+    good("fit", "t.csv", *RANGES, "--model", name, *options)
     learner = pril.load("t.pril")[-1]
     for option in options[1::2]:
         key, value = option.split("=")
@@ -458,6 +511,24 @@ def test_svmlight_is_for_python(good, bad, tmp_path, name, command):
         f"{name}: svmlight is not read as a table: in Python, load it with "
         "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    {"t.xlsx": "excel", "T.XLS": "excel", "t.sav": "spss", "t.dta": "stata"}.items(),
+)
+def test_files_of_other_programs_are_for_pandas(good, bad, tmp_path, name, read):
+    """The advice works, as far as it can be tried with pandas alone."""
+    frame = pd.DataFrame(make_rows(40))
+    frame.astype({"low": "str", "high": "str", "town": "str"}).to_stata(tmp_path / name)
+    said = bad("fit", name, "--label", "grade", "--drop", "id,low,high")
+    reason, _, code = said.partition("; in Python, run: ")
+    assert reason == f"{name}: the command does not read this format, but pandas does"
+    target = f"{name[0]}.parquet"
+    assert code == f"import pandas; pandas.read_{read}('{name}').to_parquet('{target}')"
+    if read == "stata":
+        exec(code)  # noqa: S102
+        good("fit", target, "--label", "grade", "--drop", "id,low,high,index")
 
 
 def test_an_option_that_there_is_not_says_what_to_do_instead(bad, tmp_path):
@@ -678,7 +749,7 @@ def test_using_a_model_imports_only_what_it_needs(good, tmp_path):
         "    with contextlib.suppress(SystemExit): main(command.split())\n"
         "print(*sys.modules, file=sys.stderr)"
     )
-    with (tmp_path / "t.csv").open("rb") as rows:
+    with write(tmp_path / "t.jsonl", make_rows()).open("rb") as rows:
         done = subprocess.run(
             [sys.executable, "-c", code], stdin=rows, capture_output=True, text=True, check=True
         )
@@ -778,8 +849,8 @@ def test_advice_names_an_option_that_the_command_has(bad, tmp_path):
     assert bad("fit", "one.csv", "--label", "grade", "--holdout", 0.99) == (
         "one.csv: every row was held out; make --holdout smaller"
     )
-    (tmp_path / "t.xls").write_bytes(b"?")
-    assert bad("fit", "t.xls", *RANGES).endswith("; pass --format csv|tsv|parquet|jsonl")
+    (tmp_path / "t.dat").write_bytes(b"?")
+    assert bad("fit", "t.dat", *RANGES).endswith("; pass --format csv|tsv|parquet|jsonl")
     write(tmp_path / "new.csv", [{"age": "1"}, {"age": "old"}])
     assert bad("predict", made_model(tmp_path), "new.csv") == (  # it has no --text
         "new.csv, row 2: column 'age' is 'old', not a number"
@@ -869,7 +940,7 @@ def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
     rows[0] |= {"low": "unknown", "high": "unknown"}  # of weight zero: its label says nothing
     write(tmp_path / "t.csv", rows)
     for options in ([], ["--coverage", "0.8"], ["--holdout", "0"], ["--seed", "5"]):
-        command = ["fit", "t.csv", *RANGES, "--weight", "w", "--epochs", "1", *options]
+        command = ["fit", "t.csv", *RANGES, "--weight", "w", *options]
         result = json.loads(good(*command, "--json"))
         used = [row for row in rows if row["w"]]
         labelled = sum(bool(row["low"] or row["high"]) for row in used)
@@ -919,7 +990,7 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
     )
     assert "expected NAME=VALUE" in bad("fit", "t.csv", *RANGES, "--set", "step")
-    assert "choose one of average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
+    assert "choose one of alpha, average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
     assert "expected names separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
     assert "names 'a' more than once" in bad("fit", "t.csv", *ENDS, "--classes", "a,a")
     assert "the suffix must be one of" in bad(
@@ -1011,7 +1082,7 @@ def test_odd_values(good, bad, call, tmp_path):
     good("fit", "b.parquet", *RANGES)
     write(tmp_path / "h.csv", [{"x": 1e308 if t else 1.0, "y": t % 2} for t in range(9)])
     assert bad("fit", "h.csv", "--label", "y") == (
-        "h.csv, row 2: column 'x' is 1e+308, too large for its square to be a number"
+        "h.csv, row 2: column 'x' is 1e+308, too large: the limit is 1e+146"
     )
     write(tmp_path / "f.csv", [{"x": t, "y": t / 4} for t in range(9)])
     assert bad("fit", "f.csv", "--label", "y").startswith(
@@ -1037,7 +1108,7 @@ def test_odd_values(good, bad, call, tmp_path):
 def test_text_that_is_copied_must_be_text(bad, good, tmp_path):
     rows = [{"x": t / 2, "note": "a" * 50, "y": t % 2} for t in range(40_000)]
     path = write(tmp_path / "t.csv", rows)
-    good("fit", "t.csv", "--label", "y", "--drop", "note", "--epochs", 1)
+    good("fit", "t.csv", "--label", "y", "--drop", "note")
     path.write_bytes(path.read_bytes().replace(b"19500.0,aa", b"19500.0,\xff\xfe"))
     for name in ("out.csv", "out.jsonl", "out.parquet"):
         said = bad("predict", "t.pril", "t.csv", "-o", name)
@@ -1084,8 +1155,9 @@ def test_a_full_disk(good, bad, tmp_path, full_disk):
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing_behind(tmp_path, program, stop):
     table = write(tmp_path / "t.csv", make_rows() * 100)
-    command = [*program, "fit", "-", *RANGES, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]
-    command += ["--checkpoint", str(tmp_path / "state"), "--every", "1000"]
+    command = [*program, "fit", "-", *RANGES, "--model", "pril", "--epochs", "100000"]
+    command += ["-o", str(tmp_path / "m.pril")]
+    command += ["--checkpoint", str(tmp_path / "state"), "--checkpoint-every", "1000"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with (
         table.open("rb") as data,
@@ -1132,7 +1204,7 @@ def test_a_checkpoint_of_another_command(call, bad, tmp_path):
     (tmp_path / "state" / "checkpoint.pril").write_bytes(b"?")
     assert "damaged" in bad("fit", "t.csv", *RANGES, "--checkpoint", "state")
     (tmp_path / "state" / "checkpoint.pril").unlink()
-    code, _, _ = call("fit", "t.csv", *RANGES, "--checkpoint", "state", "--every", "1")
+    code, _, _ = call("fit", "t.csv", *RANGES, "--checkpoint", "state", "--checkpoint-every", "1")
     assert code == 0
     assert list((tmp_path / "state").iterdir()) == []
 
@@ -1296,7 +1368,7 @@ def test_a_stream_that_is_repeated_says_the_same(good, call, feed, tmp_path):
 def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", [*rows, {**rows[0], "size": "big"}])
-    keep = ["--checkpoint", "state", "--every", 1]
+    keep = ["--checkpoint", "state", "--checkpoint-every", 1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pril.tables.files.BLOCK_ROWS", 37)
         said = bad("fit", "t.csv", *RANGES, *keep)
@@ -1338,7 +1410,7 @@ def test_version_and_help_say_what_is_true(good):
     ("command", "option", "least", "most"),
     [
         ("fit t.csv", "epochs", 1, None),
-        ("fit t.csv", "every", 1, None),
+        ("fit t.csv", "checkpoint_every", 1, None),
         ("fit t.csv", "holdout", 0.0, 0.99),
         ("fit t.csv", "seed", 0, 2**32 - 1),
         ("fit t.csv", "workers", 1, None),

@@ -1,7 +1,5 @@
 """Columns to features: scikit-learn's own ColumnTransformer is the twin."""
 
-import math
-import sys
 from collections import Counter
 from decimal import Context, Decimal
 
@@ -203,10 +201,7 @@ NOT_UTF_8 = pa.array([b"1", b"\xff", b"3"]).view(pa.string())
         ([1.0, 2.0, np.inf], "row 2: column 'x' is inf, which is not finite"),
         (["1", "-inf", "3"], "row 1: column 'x' is -inf, which is not finite"),
         (NOT_UTF_8, "row 1: column 'x' is b'.xff', not a number"),
-        (
-            [1.0, -math.sqrt(sys.float_info.max), 2.0],
-            "row 1: column 'x' is -1.34.*e\\+154, too large for its square",
-        ),
+        ([1.0, -1e146, 2.0], "row 1: column 'x' is -1e\\+146, too large: the limit is 1e\\+146"),
     ],
 )
 def test_bad_numbers_are_named(cells, said):
@@ -241,17 +236,6 @@ def test_labels_of_numbers_and_words():
     found = read_labels(words, ("low", "high"), text=True)
     assert [found.row(t) for t in range(2)] == [("a", "b"), (None, "a")]
     assert found.labelled().tolist() == [True, True]
-
-
-def test_numbers_too_far_apart_are_refused_and_change_nothing():
-    near, far = pa.table({"x": [1.0, 2.0] * 10}), pa.table({"x": [1.3e154] * 2})
-    encoder = ColumnEncoder().fit(near)
-    before = encoder.transform(near)
-    with pytest.raises(ValueError, match="column 'x' holds numbers so far apart"):
-        encoder.partial_fit(far)
-    with pytest.raises(ValueError, match="column 'x' holds numbers so far apart"):
-        encoder.merge(ColumnEncoder().fit(far))
-    np.testing.assert_array_equal(encoder.transform(near), before)
 
 
 @given(st.lists(st.sampled_from(["Oslo", "", "Bern, old", "NA", "x" * 20]), min_size=1), st.data())

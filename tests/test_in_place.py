@@ -150,7 +150,7 @@ def spoken(model, X):
 def test_remembered_parameters_are_those_of_the_memory(model, acts, seed):
     """Whatever was learned, by whatever means, since they were computed."""
     rng = np.random.default_rng(seed)
-    model = clone(model).set_params(classes=[1, 2, 3], max_iter=2)
+    model = clone(model).set_params(classes=[1, 2, 3], max_iter=20)
     X, y = rng.uniform(-1, 1, (6, 5)), rng.integers(1, 4, 6)
     model.partial_fit(X, y)
     stream = model.stream()

@@ -85,6 +85,37 @@ def test_classes_come_from_all_votes_also_from_those_left_out(good, tmp_path, su
     assert out["unlabelled_rows"] == int(np.isnan(y[:, 0]).sum())
 
 
+def test_ranges_of_votes_say_that_unanimous_rows_calibrate(call, good, tmp_path):
+    """These are the easy rows: there is a warning, with their number and what to do instead."""
+    rows = with_votes(make_rows(900))
+    table = write(tmp_path / "t.csv", rows)
+    fit = ("fit", table, "--votes", "ann,bob,eve", *CLASSES, "--coverage", 0.5, "-o", "t.pril")
+    code, out, err = call(*fit)
+    calibrating = [row for t, row in enumerate(rows) if is_calibrating(t)]
+    votes = [{vote for vote in row if vote is not None} for row in votes_of(calibrating)]
+    n_agreed, n = sum(len(own) == 1 for own in votes), sum(len(own) > 0 for own in votes)
+    assert code == 0
+    assert err == (
+        f"pril: warning: {table}: the ranges are calibrated on {n_agreed} of {n} rows, those whose "
+        "votes agree, which are easier than others: fewer of the others are covered; to cover the "
+        "median vote pass --trim 0.5, to cover all votes --guarantee contain\n"
+    )
+    assert f"coverage  0.5 (exact), calibrated on {n_agreed} of {n} rows\n" in out
+    out = good(*fit, "--guarantee", "contain")
+    assert f"coverage  0.5 (contain), calibrated on {n} rows\n" in out
+    for row in rows:  # an odd number of votes
+        row["bob"] = row["eve"] = row["ann"] = row["ann"] or row["bob"] or row["eve"]
+        row["eve"] = "fair" if row["ann"] else None
+    write(tmp_path / "t.csv", rows)
+    assert "calibrated on " in good(*fit, "--trim", 0.5)
+
+
+def is_calibrating(t, holdout=0.2, share=0.2):
+    """Tell whether a row calibrates, by the seed 0 of the command."""
+    number = np.random.Generator(np.random.PCG64(0).advance(t)).random()
+    return holdout <= number < holdout + share * (1 - holdout)
+
+
 SPELLINGS = ["{a}-{b}", "{a} or {b}", "{a} to {b}", "at least {a}", "{b} or less", "{a}", ""]
 
 
@@ -165,9 +196,8 @@ def test_a_model_keeps_how_votes_are_read(good, tmp_path):
     assert "labels ann, bob, eve" in good("show", "m.pril")
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 @pytest.mark.parametrize("kind", ["votes", "ranges"])
-def test_a_stream_reads_them_too(good, call, feed, tmp_path, suffix, kind):
+def test_a_stream_reads_them_too(good, call, feed, tmp_path, kind):
     """A stream of votes or texts teaches what a stream of their two ends teaches."""
     make = with_votes if kind == "votes" else with_texts
     rows, more = make(make_rows(200)), make(make_rows(100, seed=5), seed=5)
@@ -180,9 +210,9 @@ def test_a_stream_reads_them_too(good, call, feed, tmp_path, suffix, kind):
     write(tmp_path / "table.csv", rows)
     good("fit", "table.csv", *options, *CLASSES, "-o", "m.pril")
     for given_again in ((), options):
-        feed(write(tmp_path / f"more.{suffix}", more).read_bytes())
+        feed(write(tmp_path / "more.jsonl", more).read_bytes())
         assert call("stream", "m.pril", *given_again, "-o", "one.pril")[0] == 0
-        feed(write(tmp_path / f"ends.{suffix}", with_ends(more, y.tolist())).read_bytes())
+        feed(write(tmp_path / "ends.jsonl", with_ends(more, y.tolist())).read_bytes())
         ends = ("--lower", "low", "--upper", "high")
         assert call("stream", "m.pril", *ends, "-o", "two.pril")[0] == 0
         assert_same_model(learner("one.pril"), learner("two.pril"))
@@ -270,27 +300,24 @@ def test_texts_that_are_no_ranges(good, bad, feed, call, tmp_path):
         assert bad("fit", "bad.csv", *options).startswith(said)
     good("fit", "good.csv", *options, "-o", "m.pril")
     assert bad("evaluate", "m.pril", "bad.csv").startswith(said)
-    feed((tmp_path / "bad.csv").read_bytes())
+    feed(write(tmp_path / "bad.jsonl", rows).read_bytes())
     code, _, err = call("stream", "m.pril", "-o", "n.pril", "--quiet")
     assert code == 2
     assert "row 21: column 'grade': 'poor or good or great' is neither" in err
 
 
-def test_a_csv_stream_needs_all_columns_of_a_label(good, feed, call, tmp_path):
-    """A header with some of them would turn ranges into open ones, and votes into fewer."""
-    rows = with_votes(make_rows(60))
-    write_csv(tmp_path / "t.csv", rows)
-    good("fit", "t.csv", "--votes", "ann,bob,eve", *CLASSES, "-o", "m.pril")
-    for left_out in (["eve"], RATERS):
-        some = [{name: row[name] for name in row if name not in left_out} for row in rows]
-        feed(write(tmp_path / "some.csv", some).read_bytes())
-        code, out, err = call("stream", "m.pril", "-o", "n.pril", "--quiet")
-        if left_out == RATERS:  # rows without labels are answered
-            assert code == 0
-            assert out.count("\n") == 61
-        else:
-            assert code == 2
-            assert "there is no column 'eve'" in err
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("text", ["3-4", "at least good"])
+def test_ranges_that_are_not_called_so_are_no_classes(bad, tmp_path, suffix, text):
+    rows = [row | {"grade": GRADES[row["grade"] - 1]} for row in make_rows(20)]
+    rows[7]["grade"] = text
+    table = write(tmp_path / f"t.{suffix}", rows)
+    said = bad("fit", table, "--label", "grade", "-o", "m.pril")
+    advice = (
+        "for brackets of a number pass --brackets, for ranges of classes --ranges and --classes"
+    )
+    assert f"row 8: column 'grade': {text!r} reads as a range, not as a class; {advice}" in said
+    assert "alphabetical" not in said
 
 
 def test_a_damaged_note_on_votes(good, bad, tmp_path):

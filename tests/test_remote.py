@@ -19,7 +19,6 @@ from pril.tables.cluster import returning_errors
 from tables import GRADES, make_rows, write
 
 LABELS = ("--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade")
-FIT = (*LABELS, "--epochs", "2")
 
 
 @pytest.fixture
@@ -49,8 +48,8 @@ def test_a_table_on_a_web_server(server, good, name):
     folder, url = server
     rows = make_rows(200)
     write(folder / name, rows)
-    good("fit", f"{url}/{name}", *FIT, "-q")  # the model is named after the table
-    good("fit", folder / name, *FIT, "-q", "-o", "local.pril")
+    good("fit", f"{url}/{name}", *LABELS, "-q")  # the model is named after the table
+    good("fit", folder / name, *LABELS, "-q", "-o", "local.pril")
     assert same_model("flats.pril", "local.pril")
     there, here = (
         good("predict", "flats.pril", place) for place in (f"{url}/{name}", folder / name)
@@ -70,13 +69,13 @@ def test_errors_name_the_url_and_the_row(server, bad, tmp_path):
     rows = make_rows(20)
     rows[11]["low"] = "splendid"
     write(folder / "flats.csv", rows)
-    said = bad("fit", f"{url}/flats.csv", *FIT)
+    said = bad("fit", f"{url}/flats.csv", *LABELS)
     assert said.startswith(f"{url}/flats.csv, row 12: ")
     assert "splendid" in said
-    assert bad("fit", f"{url}/none.csv", *FIT) == (
+    assert bad("fit", f"{url}/none.csv", *LABELS) == (
         f"{url}/none.csv cannot be read: HTTP Error 404: File not found"
     )
-    assert "cannot be read: " in bad("fit", "http://localhost:9/flats.csv", *FIT)
+    assert "cannot be read: " in bad("fit", "http://localhost:9/flats.csv", *LABELS)
 
 
 @pytest.fixture
@@ -131,7 +130,7 @@ def test_a_web_table_of_any_name(odd_server, good, flats, name):
         return 200, {}, flats
 
     answers.append(answer)
-    good("fit", f"{url}/{name}", *FIT, "-q", "-o", "m.pril")
+    good("fit", f"{url}/{name}", *LABELS, "-q", "-o", "m.pril")
     assert unquote(asked[0]) == f"/{unquote(name)}"
     assert asked[0].isascii()
 
@@ -142,7 +141,7 @@ def test_a_pipe_of_any_name(good, flats, tmp_path, name):
     os.mkfifo(tmp_path / name)
     writer = threading.Thread(target=(tmp_path / name).write_bytes, args=(flats,))
     writer.start()
-    good("fit", tmp_path / name, *FIT, "--format", "csv", "-q", "-o", "m.pril")
+    good("fit", tmp_path / name, *LABELS, "--format", "csv", "-q", "-o", "m.pril")
     writer.join()
 
 
@@ -152,7 +151,7 @@ def test_a_pipe_of_any_name(good, flats, tmp_path, name):
 def test_a_date_that_is_none_does_not_matter(odd_server, good, flats, date):
     url, answers = odd_server
     answers.append(lambda _: (200, {"Last-Modified": date}, flats))
-    good("fit", f"{url}/t.csv", *FIT, "-q", "-o", "m.pril")
+    good("fit", f"{url}/t.csv", *LABELS, "-q", "-o", "m.pril")
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -172,7 +171,7 @@ def test_a_date_that_is_none_does_not_matter(odd_server, good, flats, date):
 def test_an_answer_that_is_not_the_table_is_refused(odd_server, bad, flats, status, headers, said):
     url, answers = odd_server
     answers.append(lambda _: (status, headers, flats))
-    assert re.search(f"^{re.escape(url)}/t.csv.*({said})", bad("fit", f"{url}/t.csv", *FIT))
+    assert re.search(f"^{re.escape(url)}/t.csv.*({said})", bad("fit", f"{url}/t.csv", *LABELS))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ def test_an_answer_that_is_not_the_table_is_refused(odd_server, bad, flats, stat
     ],
 )
 def test_what_is_no_url_is_refused(bad, url):
-    said = bad("fit", url, *FIT)
+    said = bad("fit", url, *LABELS)
     assert re.search("is not a URL|cannot be read", said)
     assert "secret" not in said
     assert "token" not in said
@@ -212,7 +211,7 @@ def test_a_store_that_does_not_answer_is_given_up(odd_server, bad, monkeypatch):
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", url)
     monkeypatch.setenv("GCE_METADATA_ROOT", url.removeprefix("http://"))
     monkeypatch.setattr("pril.tables.remote.STORE_SECONDS", 1)
-    said = bad("fit", "gs://flats/t.csv", *FIT)
+    said = bad("fit", "gs://flats/t.csv", *LABELS)
     assert said.startswith("gs://flats/t.csv cannot be read: ")
     assert asked
 
@@ -226,14 +225,14 @@ def test_a_run_goes_on_with_the_same_remote_table(server, good, call):
     folder, url = server
     rows = make_rows(200)
     write(folder / "flats.csv", rows)
-    stopped = ("--checkpoint", "saved", "--every", "1", "-q", "-o", "m.pril")
-    command = ("fit", f"{url}/flats.csv", *FIT, *stopped)
+    stopped = ("--checkpoint", "saved", "--checkpoint-every", "1", "-q", "-o", "m.pril")
+    command = ("fit", f"{url}/flats.csv", *LABELS, *stopped)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pril.tables.training.Run.describe", _stop)
         assert call(*command)[0] == 130
     said = call(*command, "--verbose")[2]
     assert "checkpoint: learn, continued at row 201\n" in said  # the last pass had been learned
-    good("fit", folder / "flats.csv", *FIT, "-q", "-o", "local.pril")
+    good("fit", folder / "flats.csv", *LABELS, "-q", "-o", "local.pril")
     assert same_model("m.pril", "local.pril")
 
 
@@ -253,7 +252,7 @@ def test_a_run_goes_on_with_the_same_remote_table(server, good, call):
     ],
 )
 def test_credentials_in_a_url_are_refused_and_not_repeated(bad, url, said):
-    found = bad("fit", url, *FIT)
+    found = bad("fit", url, *LABELS)
     assert found.startswith(said)
     assert "secret" not in found.replace("may be secret", "")
     assert "key" not in found
@@ -261,7 +260,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(bad, url, said):
 
 def test_outputs_are_local(bad, tmp_path):
     write(tmp_path / "t.csv", make_rows(20))
-    said = bad("fit", "t.csv", *FIT, "-o", "s3://flats/m.pril")
+    said = bad("fit", "t.csv", *LABELS, "-o", "s3://flats/m.pril")
     assert said == "s3:/flats/m.pril is a URL: only local files are written"
 
 
@@ -270,14 +269,16 @@ def test_cells_separated_by_semicolons(good, bad, tmp_path):
     write(tmp_path / "commas.csv", rows)
     text = write(tmp_path / "tabs.tsv", rows).read_text()
     (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
-    assert bad("fit", "t.csv", *FIT).endswith(
+    assert bad("fit", "t.csv", *LABELS).endswith(
         "; for another separator pass, for example, --delimiter ';'"
     )
     for mark in (";;", "", "é", '"', "\n"):
-        assert "expected one ASCII character" in bad("fit", "t.csv", *FIT, "--delimiter", mark)
-    assert bad("fit", "tabs.tsv", *FIT, "--delimiter", ";").endswith("is for CSV, and this is tsv")
-    good("fit", "t.csv", *FIT, "--delimiter", ";", "-q", "-o", "t.pril")
-    good("fit", "commas.csv", *FIT, "-q", "-o", "commas.pril")
+        assert "expected one ASCII character" in bad("fit", "t.csv", *LABELS, "--delimiter", mark)
+    assert bad("fit", "tabs.tsv", *LABELS, "--delimiter", ";").endswith(
+        "is for CSV, and this is tsv"
+    )
+    good("fit", "t.csv", *LABELS, "--delimiter", ";", "-q", "-o", "t.pril")
+    good("fit", "commas.csv", *LABELS, "-q", "-o", "commas.pril")
     assert same_model("t.pril", "commas.pril")
     good("predict", "t.pril", "t.csv", "-q", "-o", "rated.csv")  # the model knows the delimiter
     assert "one name" in bad("predict", "t.pril", "commas.csv", "-q", "-o", "again.csv")
@@ -317,8 +318,8 @@ def test_a_table_in_an_object_store(bucket, good, tmp_path, suffix):
     path = write(tmp_path / f"t.{suffix}", make_rows(200))
     bucket(f"one/t.{suffix}", path.read_bytes())
     url = f"s3://flats/one/t.{suffix}"
-    good("fit", url, *FIT, "-q", "-o", "there.pril")
-    good("fit", path, *FIT, "-q", "-o", "here.pril")
+    good("fit", url, *LABELS, "-q", "-o", "there.pril")
+    good("fit", path, *LABELS, "-q", "-o", "here.pril")
     assert same_model("there.pril", "here.pril")
     assert good("predict", "here.pril", url) == good("predict", "here.pril", path)
     for secret in (b"AKIDEXAMPLE", b"wJalrXUtnFEMI"):
@@ -333,14 +334,16 @@ def test_a_folder_in_an_object_store(bucket, good, bad, tmp_path):
         path = write(tmp_path / "t" / f"state={state}" / "t.csv", make_rows(100, seed=len(state)))
         bucket(f"many/state={state}/t.csv", path.read_bytes())
     bucket("many/_temporary/t.csv", b"not,a,table\n")
-    good("fit", "s3://flats/many", *FIT, "-q", "-o", "there.pril")
-    good("fit", "t", *FIT, "-q", "-o", "here.pril")
+    good("fit", "s3://flats/many", *LABELS, "-q", "-o", "there.pril")
+    good("fit", "t", *LABELS, "-q", "-o", "here.pril")
     assert same_model("there.pril", "here.pril")
     bucket("bad/a.csv", path.read_bytes())
     bucket("bad/b.csv", path.read_bytes() + b"one cell\n")
-    said = bad("fit", "s3://flats/bad/", *FIT)
+    said = bad("fit", "s3://flats/bad/", *LABELS)
     assert said.startswith("s3://flats/bad/b.csv, row 101: 1 cells where the header has 7")
-    assert bad("fit", "s3://flats/none.csv", *FIT).startswith("s3://flats/none.csv: no such file")
+    assert bad("fit", "s3://flats/none.csv", *LABELS).startswith(
+        "s3://flats/none.csv: no such file"
+    )
 
 
 @pytest.mark.slow
@@ -354,8 +357,8 @@ def test_workers_read_an_object_store(bucket, good, tmp_path):
     workers = ("--workers", "2", "-q", "-o")
     with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):
         # Forked workers would have the environment of the first test that forks.
-        good("fit", "s3://flats/parts", *FIT, "--delimiter", ";", *workers, "there.pril")
-    good("fit", path.parent, *FIT, *workers, "here.pril")
+        good("fit", "s3://flats/parts", *LABELS, "--delimiter", ";", *workers, "there.pril")
+    good("fit", path.parent, *LABELS, *workers, "here.pril")
     assert same_model("there.pril", "here.pril")
 
 

@@ -1,6 +1,5 @@
 """What a stream answers: any spelling of a row, ids, probabilities, bad lines."""
 
-import csv
 import io as streams
 import json
 import math
@@ -18,16 +17,17 @@ from sklearn.pipeline import make_pipeline
 import pril
 from learners import LINEAR
 from pril.io import model_files
-from pril.tables.codecs import JsonCodec, StreamOptions
+from pril.tables.codec import Codec, StreamOptions
 from pril.tables.files import TableError
 from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
+from pril.tables.runs import run_of
 from pril.tables.stream import LineStream
 from pril.tables.stream_run import StreamRun
-from pril.tables.training import Checkpoint, Run, Task
+from pril.tables.training import Checkpoint, Task
 from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
-from test_stream import LABELS, csv_lines, fitted, json_lines, piped, row_by_row
+from test_stream import LABELS, fitted, json_lines, piped, row_by_row, told
 
 pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 
@@ -40,7 +40,7 @@ def answered(path, data, names=LABELS, checkpoint=None, **options):
     reading = piped(data)
     try:
         with open(reading, closefd=True):
-            stream.run(reading, None)
+            stream.run(reading)
     finally:
         stream.answers = output.getvalue().decode().splitlines()
     return stream
@@ -120,7 +120,7 @@ def test_a_line_is_read_as_the_standard_library_reads_it(path, cells, space, usu
 @pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("has_encoder", [True, False])
 def test_a_stream_learns_as_partial_fit_does(folder, cls, has_encoder):
-    """Rows in chunks, of JSON and of CSV, and all rows in one call of partial_fit: the same bits."""
+    """Rows in chunks, and all rows in one call of partial_fit: the same bits."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(-1, 1, (300, 5)), columns=list("abcde"))
     grades = np.digitize(frame.sum(axis=1), [-1.0, 0.0, 1.0])
@@ -135,15 +135,12 @@ def test_a_stream_learns_as_partial_fit_does(folder, cls, has_encoder):
     pril.save(model, folder / "m.pril")
     labels = pd.DataFrame(y, columns=list(names))
     rows = pd.concat([frame, labels], axis=1)[50:].to_dict("records")
-    ways = [answered(folder / "m.pril", kind(rows), names) for kind in (json_lines, csv_lines)]
+    stream = answered(folder / "m.pril", json_lines(rows), names)
     features = encoder.transform(frame[50:]) if has_encoder else frame[50:]
     learner.partial_fit(features, y[50:])
     pril.save(model, folder / "whole.pril")
-    for way in ways:
-        pril.save(way.model.model, folder / "way.pril")
-        assert (folder / "way.pril").read_bytes() == (folder / "whole.pril").read_bytes()
-    said = [list(map(repr, row.values())) for row in objects(ways[0])]
-    assert [line.split(",") for line in ways[1].answers[1:]] == said
+    pril.save(stream.model.model, folder / "rows.pril")
+    assert (folder / "rows.pril").read_bytes() == (folder / "whole.pril").read_bytes()
 
 
 def test_a_kernel_answers_and_learns(folder):
@@ -158,20 +155,16 @@ def test_a_kernel_answers_and_learns(folder):
     assert stream.model.learner.t_ == learner.t_
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_steps_after_the_encoder_make_the_features(good, feed, tmp_path, suffix):
+def test_steps_after_the_encoder_make_the_features(good, feed, tmp_path):
     """A model with landmarks says of a stream what it says of a table."""
-    file = write(tmp_path / f"t.{suffix}", make_rows())
+    file = write(tmp_path / "t.jsonl", make_rows())
     pril.save(landmark_pipeline().fit(*features_and_labels(make_rows())), tmp_path / "m.pril")
     good("predict", "m.pril", file, "-o", "rated.jsonl")
     wanted = [json.loads(line) for line in (tmp_path / "rated.jsonl").read_text().splitlines()]
     rows = [{name: row[name] for name in ("size", "age", "town")} for row in make_rows()]
-    feed(write(tmp_path / f"rows.{suffix}", rows).read_bytes())
-    said = good("stream", "m.pril", "-q", "--format", suffix)
-    if suffix == "csv":
-        scores = [float(line.split(",")[1]) for line in said.splitlines()[1:]]
-    else:
-        scores = [json.loads(line)["score"] for line in said.splitlines()]
+    feed(json_lines(rows))
+    said = good("stream", "m.pril", "-q")
+    scores = [json.loads(line)["score"] for line in said.splitlines()]
     np.testing.assert_allclose(scores, [row["score"] for row in wanted], rtol=1e-12)
 
 
@@ -194,11 +187,11 @@ def test_learners_that_learn_no_stream_answer_and_refuse_labels(tmp_path):
 
 def test_a_number_that_would_spoil_the_sums_is_refused_when_it_comes(path):
     rows = make_rows(10, seed=3)
-    for value in ("1e300", "-1e300", "1e155"):
+    for value in ("1e300", "-1e300", "1e146"):
         data = json_lines(rows) + b'{"size": %s, "high": "fair"}\n' % value.encode()
-        with pytest.raises(TableError, match=r"row 11: column 'size' is .*too large for its"):
+        with pytest.raises(TableError, match=r"row 11: column 'size' is .*too large: the limit"):
             answered(path, data)
-    assert len(answered(path, b'{"size": 1e150, "high": "fair"}\n').answers) == 1
+    assert len(answered(path, b'{"size": 9e145, "high": "fair"}\n').answers) == 1
 
 
 # --- Ids -----------------------------------------------------------------------------------------
@@ -237,17 +230,6 @@ def test_an_id_that_cannot_be_read_is_refused_by_its_row(path):
     assert [t for t, row in enumerate(said) if "error" in row] == [3]
 
 
-def test_an_id_of_csv(path):
-    rows = [{**row, "id": f'flat, "{t}"'} for t, row in enumerate(make_rows(20, seed=3))]
-    stream = answered(path, csv_lines(rows), key="id")
-    said = list(csv.DictReader(stream.answers))
-    assert [row["id"] for row in said] == [row["id"] for row in rows]
-    plain = csv.DictReader(answered(path, csv_lines(rows)).answers)
-    assert [{"id": row["id"], **other} for row, other in zip(rows, plain, strict=True)] == said
-    with pytest.raises(TableError, match="there is no column 'key'"):
-        answered(path, csv_lines(rows), key="key")
-
-
 @pytest.mark.parametrize("name", ["age", "low", "score", "line"])
 def test_an_id_must_be_a_column_of_its_own(path, name):
     with pytest.raises(ValueError, match=f"the column '{name}' cannot be the id"):
@@ -280,10 +262,6 @@ def test_probabilities_are_those_before_the_row_is_learned(logit, names):
     plain = answered(logit, json_lines(rows), names)
     kept = [{name: row[name] for name in ("prediction", "score")} for row in objects(stream)]
     assert kept == objects(plain)
-    as_csv = list(csv.DictReader(answered(logit, csv_lines(rows), names, chances=True).answers))
-    assert [float(row["probability of poor"]) for row in as_csv] == [
-        row["probabilities"]["poor"] for row in objects(stream)
-    ]
 
 
 def test_sparse_features_have_the_same_probabilities(logit, monkeypatch):
@@ -307,7 +285,7 @@ BAD = {
     b" \t": "the line is blank",
     b'{"size": 1, "age": ': "not a JSON object",
     b'{"size": "big"}': "column 'size' is 'big', not a number",
-    b'{"size": 1e300}': "too large for its square",
+    b'{"size": 1e300}': "too large: the limit is",
     b'{"low": "good", "high": "fair"}': "columns 'low', 'high': lower end 'good' is above",
     b'{"town": "\xff"}': "not UTF-8",
 }
@@ -356,42 +334,20 @@ def test_a_bad_line_keeps_its_id_if_that_can_be_read(path):
     assert [row.get("line") for row in said] == [1, 2, 3, None]
 
 
-def test_bad_lines_of_csv_are_answered(path, logit):
-    header, *lines = csv_lines(make_rows(10, seed=3)).splitlines()
-    data = b"\n".join([b"", header, lines[0], b"", b"x,old,3,Rome,,,1", b"1,2", *lines[1:], b""])
-    said = list(csv.DictReader(answered(path, data, key="id", skip=True).answers))
-    assert [row["line"] for row in said] == ["", "4", "5", "6", *[""] * 9]
-    assert [row["id"] for row in said][1:4] == ["", "x", "1"]
-    assert "not a number" in said[2]["error"]
-    assert "2 cells where the header has 7" in said[3]["error"]
-    chances = list(csv.DictReader(answered(logit, data, key="id", skip=True, chances=True).answers))
-    for row, other in zip(said[1:4], chances[1:4], strict=True):
-        assert {name: other[name] for name in row} == row
-        assert set(other.values()) == set(row.values())
-    clean = csv.DictReader(answered(path, csv_lines(make_rows(10, seed=3))).answers)
-    assert [row["score"] for row in said if row["score"]] == [row["score"] for row in clean]
-
-
 def test_the_longest_lines_are_read(path, monkeypatch):
-    for module in ("text", "stream", "codecs"):
+    for module in ("text", "stream"):
         monkeypatch.setattr(f"pril.tables.{module}.LONGEST_ROW", 100)
-    header, row = b'size,age,town,"%s"', b"1,2,Rome,"
-    padded = header % (b"x" * (100 - len(header) + 2))
-    assert len(padded) == 100
-    for start, line in ((b"", b'{"age": 3}'), (padded + b"\n", row)):
-        said = answered(path, start + line.ljust(100) + b"\n", ()).answers
-        assert len(said) == (2 if start else 1)
-        with pytest.raises(TableError, match="<stdin>, row 1: longer than"):
-            answered(path, start + line.ljust(101) + b"\n", ())
-    with pytest.raises(TableError, match="<stdin>: the header is longer than"):
-        answered(path, header % (b"x" * (101 - len(header) + 2)) + b"\n" + row + b"\n", ())
+    line = b'{"age": 3}'
+    assert len(answered(path, line.ljust(100) + b"\n", ()).answers) == 1
+    with pytest.raises(TableError, match="<stdin>, row 1: longer than"):
+        answered(path, line.ljust(101) + b"\n", ())
 
 
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
     rows, reports = make_rows(300, seed=3), []
     lines = LineStream(LoadedModel(path), Labelling(LABELS))
-    stream = StreamRun(lines, streams.BytesIO(), lambda *said: reports.append(said), None)
+    stream = StreamRun(lines, streams.BytesIO(), told(reports), None)
     reading, writing = os.pipe()
     labelled = 0
 
@@ -405,7 +361,7 @@ def test_rows_that_come_alone_are_evaluated_in_time(path):
 
     stream.output = Output()
     os.write(writing, json_lines(rows[:1]))
-    stream.run(reading, None)
+    stream.run(reading)
     os.close(reading)
     assert stream.evaluation.rows == labelled
     assert stream.evaluation.unlabelled == 300 - labelled
@@ -484,8 +440,8 @@ def rated(tmp_path_factory):
         ("edges", "y", {"edges": (1.5, 2.5)}),
     ):
         table = open_table(str(write(folder / "t.csv", rows)))
-        task = Task((label,), features=("a",), epochs=1, holdout=0.0, **more)
-        run = Run(table, task, lambda *_: None)
+        task = Task((label,), features=("a",), holdout=0.0, **more)
+        run = run_of(table, task, lambda *_: None)
         model_files.write(run(), folder / f"{name}.pril", kind="model", notes=run.describe())
     return folder
 
@@ -523,10 +479,10 @@ def test_a_nested_label_ends_a_stream_whose_model_is_saved(rated, tmp_path, call
     assert LoadedModel(path).learner.t_ == before + 500
 
 
-@pytest.mark.parametrize("checkpoint", [(), ("--checkpoint", "c", "--every", "1000000")])
+@pytest.mark.parametrize("checkpoint", [(), ("--checkpoint", "c", "--checkpoint-every", "1000000")])
 def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkeypatch, checkpoint):
     """Exit code 70, and the model as it was before the line that the bug is about."""
-    read = JsonCodec.read
+    read = Codec.read
 
     def with_bug(self, lines):
         return read(self, lines) if b"bug" not in b"".join(lines) else 1 / 0
@@ -539,7 +495,7 @@ def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkey
     stream = ("stream", path, "--label", "y", "-o", path, "-q", *checkpoint)
     reading = piped(first + second)
     monkeypatch.setattr("pril.tables.stream_run.CHUNK_BYTES", len(row))
-    monkeypatch.setattr(JsonCodec, "read", with_bug)
+    monkeypatch.setattr(Codec, "read", with_bug)
     with open(reading) as source:
         monkeypatch.setattr(sys, "stdin", source)
         code, out, err = call(*stream)
@@ -547,7 +503,7 @@ def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkey
     assert "this is a bug in pril" in err
     n = out.count("\n")
     assert n >= 40
-    monkeypatch.setattr(JsonCodec, "read", read)
+    monkeypatch.setattr(Codec, "read", read)
     if not checkpoint:
         assert LoadedModel(path).learner.t_ == before + n
         return

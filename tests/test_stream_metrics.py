@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,8 +56,10 @@ def test_metrics_are_those_of_the_last_rows_predicted_before_they_are_learned(wi
 
 
 def test_rows_that_do_not_count():
-    model = pril.PRIL(classes=[1, 2, 3]).partial_fit([[-1.0], [1.0]], [1, 3])
-    stream = model.stream(metrics=5)
+    weighted = pril.PRIL(classes=[1, 2, 3], class_weight={2: 0.0})
+    stream = weighted.partial_fit([[-1.0], [1.0]], [1, 3]).stream(metrics=5)
+    for _ in range(2):  # read, then remembered
+        stream.learn_one(np.array([1.0]), 2)
     stream.learn_one([1.0], None)
     stream.learn_one([1.0], (None, None))
     stream.learn_one([1.0], 3, sample_weight=0.0)
@@ -173,8 +176,11 @@ def model(good, tmp_path):
     return "m.pril"
 
 
-def windows_of(rows, out, every):
-    """Return the windows of a run, computed from the answers that it printed."""
+def windows_of(rows, out, every, begun=0, held=0):
+    """Return the windows after `begun` labelled rows, computed from the answers to all rows.
+
+    The first window also holds the labelled rows after `held`.
+    """
     losses = []
     for row, line in zip(rows, out.splitlines(), strict=True):
         if row["low"] is None and row["high"] is None:
@@ -183,16 +189,16 @@ def windows_of(rows, out, every):
         high = 3 if row["high"] is None else GRADES.index(row["high"])
         said = GRADES.index(json.loads(line)["prediction"])
         losses.append(max(low - said, said - high, 0))
-    full = range(every, len(losses) + 1, every)
+    ends = range((begun // every + 1) * every, len(losses) + 1, every)
     return [
         {
             "rows": end,
-            "window": every,
-            "mean_error": sum(losses[end - every : end]) / every,
-            "share_inside": losses[end - every : end].count(0) / every,
+            "window": end - start,
+            "mean_error": sum(losses[start:end]) / (end - start),
+            "share_inside": losses[start:end].count(0) / (end - start),
             "alarms": [],
         }
-        for end in full
+        for start, end in pairwise([held, *ends])
     ]
 
 
@@ -244,6 +250,27 @@ def test_windows_go_on_after_a_checkpoint(model, call, feed, tmp_path):
     code, _, err = call("stream", model, *options)
     assert code == 0, err
     assert read_log(tmp_path / "parts.jsonl") == read_log(tmp_path / "whole.jsonl")
+
+
+@pytest.mark.parametrize(("before", "after"), [(30, 7), (7, 30), (None, 30), (1000, 7)])
+def test_a_window_has_the_rows_that_it_holds_after_a_stop(
+    model, call, feed, tmp_path, before, after
+):
+    """Whatever the size of the windows was before the stop, or if there were none."""
+    rows = make_rows(400, seed=4)
+    data = write_lines(tmp_path, rows)
+    keep = ("-o", "n.pril", "--quiet", "--checkpoint", "state")
+    feed(b"".join([*data.splitlines(keepends=True)[:100], b"bad\n"]))
+    code, first, _ = call("stream", model, *keep, *([] if before is None else ["--every", before]))
+    assert code == 2
+    feed(data)
+    code, rest, err = call("stream", model, *keep, "--every", after, "--metrics", "log.jsonl")
+    assert code == 0, err
+    begun = sum(bool(row["low"] or row["high"]) for row in rows[:100])
+    told = 1 << (begun.bit_length() - 1)  # without windows, when their number doubles
+    held = told if before is None else begun // before * before
+    expected = windows_of(rows, first + rest, after, begun, held)
+    assert read_log(tmp_path / "log.jsonl") == expected
 
 
 def test_an_alarm_is_printed_and_changes_nothing(model, call, feed, tmp_path):

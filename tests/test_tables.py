@@ -150,7 +150,7 @@ def test_quotes_newlines_and_bom(tmp_path):
         ("t.jsonl", b'{"a": "\xff"}\n', "row 1: not UTF-8"),
         ("t.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9, mtime=0)[:-9], "t.jsonl.gz, after row 0"),
         ("t.jsonl", b'{"w": "a"}\n{"w": "\\ud800"}\n', r"row 2: column 'w' is '\\ud800', an unpaired surrogate"),
-        ("t.xls", b"?", "unknown format"),
+        ("t.dat", b"?", "unknown format"),
     ],
 )  # fmt: skip
 def test_broken_files_are_explained(tmp_path, name, content, said):

@@ -3,19 +3,22 @@
 from contextlib import suppress
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
+from pril.core import fitting, likelihood
 from pril.core.registry import BY_COMMAND
+from pril.io import model_files
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, training
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
 from pril.tables.opening import open_table
+from pril.tables.runs import run_of
 from pril.tables.task import Task
-from pril.tables.training import Run
 from tables import (
     GRADES,
     assert_same_model,
@@ -33,7 +36,13 @@ RANGES = Task(
 
 def start(place, task=RANGES, **changes):
     task = Task(**{**vars(task), **changes})
-    return Run(open_table(str(place)), task, lambda *_: None)
+    return run_of(open_table(str(place)), task, lambda *_: None)
+
+
+def learner_of(name, **more):
+    """Return the learner that a run learns with."""
+    passes = {} if BY_COMMAND[name].maximises else {"max_iter": RANGES.epochs}
+    return BY_COMMAND[name].load()(classes=GRADES, random_state=0, **passes, **more)
 
 
 @pytest.fixture
@@ -51,8 +60,7 @@ def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
     fitted = run()
     X, y = features_and_labels(rows)
     encoder = ColumnEncoder(bounded=name == "mpril")
-    learner = BY_COMMAND[name].load()(classes=GRADES, max_iter=3, random_state=0)
-    twin = make_pipeline(encoder, learner).fit(X, y)
+    twin = make_pipeline(encoder, learner_of(name)).fit(X, y)
     assert (fitted.predict(X) == twin.predict(X)).all()
     if name != "kernel":  # fit merges a row's repeated visits, a stream cannot
         assert_same_model(fitted[-1], twin[-1])
@@ -110,6 +118,83 @@ def test_rows_kept_in_memory_are_those_of_the_file(tmp_path, small_blocks, monke
     assert counts == sorted(counts, reverse=True)
 
 
+# --- The maximum of a likelihood ---
+
+
+@pytest.mark.parametrize(("suffix", "size"), [("csv", 64), ("parquet", 128)])
+@pytest.mark.parametrize(
+    ("changes", "parameters"),
+    [
+        ({}, {}),  # a mechanism is learned
+        ({"labels": ("grade",), "classes": None}, {"alpha": 0.0}),
+        ({"weight": "w"}, {"half_life": 40.0}),
+        ({"class_weight": "balanced"}, {"coarsening": "random"}),
+        ({"class_weight": {"poor": 2.0, "fair": 0.0, "great": 0.0}}, {"coarsening": "random"}),
+        ({"text": ("age",)}, {"coarsening": "random"}),  # sparse
+    ],
+)
+def test_the_maximum_has_the_bits_of_rows_in_memory(
+    tmp_path, small_blocks, monkeypatch, suffix, size, changes, parameters
+):
+    monkeypatch.setattr(likelihood, "BLOCK_ROWS", size)
+    monkeypatch.setattr(likelihood, "FAN_IN", 2)
+    monkeypatch.setattr(fitting, "MOST_SAMPLED", 100)
+    monkeypatch.setattr(training, "CACHE_BYTES", 0)
+    rows, weights = (part[:160] for part in weighted_rows())
+    drop = ("id", "grade", "low", "high", "w")
+    task = Task(**{**vars(RANGES), "model": "ordered-logit", "holdout": 0.0} | changes)
+    drop = [name for name in drop if name not in task.columns]
+    path = write(tmp_path / f"t.{suffix}", rows)
+    fitted = start(path, task, drop=tuple(drop), parameters=parameters)()
+    X = fitted[:-1].transform(pd.DataFrame(rows))
+    y = pd.DataFrame(rows)[list(task.labels)].astype(object).squeeze()
+    classes = None if task.classes is None else GRADES
+    twin = pril.OrderedLogit(classes=classes, class_weight=task.class_weight, **parameters)
+    twin.fit(X, y, weights if task.weight else None)
+    assert_same_model(fitted[-1], twin)
+    assert (fitted[-1].loglik_, fitted[-1].n_iter_) == (twin.loglik_, twin.n_iter_)
+    for part, own in fitted[-1].memory_.parts().items():
+        np.testing.assert_array_equal(own, twin.memory_.parts()[part])
+
+
+def test_many_features_are_learned_from_rows_in_memory(tmp_path, small_blocks, monkeypatch):
+    monkeypatch.setattr(training, "CACHE_BYTES", 0)
+    rows = [row | {"word": f"w{k % 1100}"} for k, row in enumerate(make_rows(1200))]
+    path = write(tmp_path / "t.csv", rows)
+    options = {"model": "ordered-logit", "holdout": 0.0, "parameters": {"coarsening": "random"}}
+    options["features"] = ("size", "word")
+    fitted = start(path, **options)()
+    X, y = fitted[:-1].transform(pd.DataFrame(rows)), features_and_labels(rows)[1]
+    assert X.shape[1] > 1000
+    assert_same_model(fitted[-1], learner_of("ordered-logit", coarsening="random").fit(X, y))
+    monkeypatch.setattr("pril.tables.maximum_run.available_memory", lambda: 20_000)
+    with pytest.raises(TableError, match=r"rows of 1,101 features take about .* 20,000 are avail"):
+        start(path, **options)()
+
+
+def test_a_step_is_told_with_its_likelihood(tmp_path, small_blocks):
+    path, said = write(tmp_path / "t.csv", make_rows()), []
+    task = Task(**{**vars(RANGES), "model": "ordered-logit"})
+    run = run_of(open_table(str(path)), task, lambda name, *_: said.append(name))
+    run()
+    names = list(dict.fromkeys(said))
+    assert names[:5] == ["reading", "preparing", "preparing, pass 2", "step 1", "step 1, pass 2"]
+    assert any(name.startswith("step 3 (log-likelihood -") for name in names)
+    report = run.describe()
+    assert (report["passes"], report["steps"]) == (None, run.model.n_iter_)
+    assert report["log_likelihood"] == run.model.loglik_
+
+
+def test_features_too_large_for_sums_are_refused(tmp_path, small_blocks):
+    rows = [
+        row | {"w": 1e100, "size": 1e140 if k == 70 else 1.0} for k, row in enumerate(make_rows())
+    ]
+    options = {"model": "ordered-logit", "weight": "w", "scale": False, "holdout": 0.0}
+    run = start(write(tmp_path / "t.csv", rows), **options)
+    with pytest.raises(TableError, match=r"t.csv, row 71: X is finite, but OrderedLogit overflow"):
+        run()
+
+
 # --- Weights ---
 
 
@@ -119,7 +204,12 @@ def weighted_rows(seed=0):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, entry in BY_COMMAND.items() if entry.mixes and entry.takes_ranges]
+    "name",
+    [
+        name
+        for name, entry in BY_COMMAND.items()
+        if entry.takes_ranges and (entry.mixes or entry.maximises)
+    ],
 )
 def test_a_column_of_weights_is_sample_weight(tmp_path, name):
     rows, weights = weighted_rows()
@@ -128,8 +218,7 @@ def test_a_column_of_weights_is_sample_weight(tmp_path, name):
     assert "w" not in fitted[0].feature_names_in_
     X, y = features_and_labels(rows)
     X = fitted[0].transform(X)
-    learner = BY_COMMAND[name].load()(classes=GRADES, max_iter=RANGES.epochs, random_state=0)
-    assert_same_model(fitted[-1], learner.fit(X, y, weights))
+    assert_same_model(fitted[-1], learner_of(name).fit(X, y, weights))
 
 
 @pytest.mark.parametrize("name", ["ordered-logit", "pril"])
@@ -142,10 +231,7 @@ def test_weights_of_classes_are_those_of_the_learner(tmp_path, name):
         ("balanced", "balanced"),
     ):
         fitted = start(path, model=name, holdout=0.0, class_weight=given)()
-        learner = BY_COMMAND[name].load()(
-            classes=GRADES, class_weight=weights, max_iter=3, random_state=0
-        )
-        twin = make_pipeline(ColumnEncoder(), learner).fit(X, y)
+        twin = make_pipeline(ColumnEncoder(), learner_of(name, class_weight=weights)).fit(X, y)
         np.testing.assert_allclose(fitted[-1].coef_, twin[-1].coef_, rtol=1e-9)
         np.testing.assert_allclose(fitted[-1].thresholds_, twin[-1].thresholds_, rtol=1e-9)
         assert list(fitted[-1].class_weight) == GRADES
@@ -248,6 +334,7 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
         "guarantee": guarantee,
         "by": None,
         "calibration_rows": twin.n_calibration_,
+        "other_rows": sum(np.array(labelled)[calibration]) - twin.n_calibration_,
     }
 
 
@@ -301,7 +388,6 @@ class CrashingCheckpoint(Checkpoint):
         ("mpril", "parquet", 9, {}),
         ("kernel", "jsonl", 9, {}),
         ("perceptron", "csv", 9, {}),
-        ("ordered-logit", "csv", 5, {"coverage": 0.5}),
     ],
 )
 def test_a_crash_after_any_checkpoint_changes_nothing(
@@ -325,6 +411,33 @@ def test_a_crash_after_any_checkpoint_changes_nothing(
         else:
             break
     assert 3 * 8 < lives <= 3 * 9 + step  # a survey and two passes, of eight blocks and a rest
+
+
+@pytest.mark.parametrize(("cache", "coarsening"), [(0, "random"), (1 << 29, "auto")])
+def test_a_crash_after_any_step_changes_nothing(
+    tmp_path, small_blocks, monkeypatch, cache, coarsening
+):
+    monkeypatch.setattr(training, "CACHE_BYTES", cache)
+    monkeypatch.setattr(likelihood, "BLOCK_ROWS", 128)
+    path = write(tmp_path / "t.csv", make_rows())
+    options = {"model": "ordered-logit", "coverage": 0.5, "parameters": {"coarsening": coarsening}}
+    whole = start(path, **options)
+    pril.save(whole(), tmp_path / "expected.pril")
+    for lives in range(2, 200, 7):
+        run = start(path, **options)
+        keeper = CrashingCheckpoint(tmp_path / f"c{lives}.pril", 37)
+        keeper.lives = lives
+        try:
+            run(keeper)
+        except Crash:
+            again = start(path, **options)
+            pril.save(again(Checkpoint(keeper.path, 10**9)), tmp_path / "m.pril")
+            found = snapshot(tmp_path)
+            assert found[tmp_path / "m.pril"] == found[tmp_path / "expected.pril"]
+            assert again.describe() == whole.describe()
+        else:
+            break
+    assert lives > 8 + whole.model.n_iter_  # blocks of the survey, and steps
 
 
 def test_a_run_taken_up_again_ends_after_the_same_pass(tmp_path, small_blocks):
@@ -359,6 +472,13 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, small_blocks):
         other = start(path, **changes)
         with pytest.raises(ValueError, match=f"belongs to another run: the {what} differs"):
             other(Checkpoint(keeper.path, 37))
+    state, about = model_files.read(keeper.path, kind="checkpoint")
+    random = (*state["random"][:2], 10**9, *state["random"][3:])
+    model_files.write(
+        state | {"random": random}, tmp_path / "d.pril", kind="checkpoint", notes=about.notes
+    )
+    with pytest.raises(ValueError, match="damaged: random position 1000000000"):
+        start(path)(Checkpoint(tmp_path / "d.pril", 37))
     write(path, make_rows(seed=1))
     other = start(path)
     with pytest.raises(ValueError, match="belongs to another run: the table differs"):

@@ -30,7 +30,7 @@ def fit(
         typer.Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
     ] = None,
     checkpoint: opt.CheckpointOption = None,
-    every: opt.EveryOption = 1_000_000,
+    checkpoint_every: opt.CheckpointEveryOption = None,
     cluster: Annotated[
         str | None, typer.Option(help="Learn on this Dask cluster: tcp://host:8786.")
     ] = None,
@@ -47,28 +47,25 @@ def fit(
     """
     from pril.io import model_files
     from pril.tables.files import TableError
-    from pril.tables.in_memory import InMemoryRun
-    from pril.tables.training import Run
+    from pril.tables.runs import run_of
 
-    task, opened = options.task(), table.open(csv)
+    task = options.task(spelling=csv.spelling(brackets=options.brackets))
+    opened = table.open(csv, brackets=options.brackets)
     output = output or opt.model_file(table.table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
-        is_online = BY_COMMAND[task.model].online
-        on_cluster = cluster is not None or workers is not None
-        if not is_online:
-            _check_all_rows(options, checkpoint)
-        if not (is_online or on_cluster):
-            run: Run = InMemoryRun(opened, task, stack.enter_context(printer.progress()))
-        elif not on_cluster:
-            run = Run(opened, task, stack.enter_context(printer.progress()))
+        _check_meaning(options, checkpoint)
+        if cluster is None and workers is None:
+            run: Run = run_of(opened, task, stack.enter_context(printer.progress()))
         elif checkpoint:
             raise InputError(
                 "--checkpoint cannot be used on a cluster: Dask computes again what is lost"
             )
         else:
             run = _cluster_run(opened, task, cluster, workers, printer, stack)
-        saved = stack.enter_context(opt.checkpoint_in(checkpoint, every, output))
+        saved = stack.enter_context(
+            opt.checkpoint_in(checkpoint, checkpoint_every, output, usual=1_000_000)
+        )
         try:
             fitted = run(saved)
         except TableError:  # the corrected table is another one: the checkpoint is useless
@@ -80,18 +77,25 @@ def fit(
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 
-def _check_all_rows(options: opt.FitOptions, checkpoint: Path | None) -> None:
-    """Refuse options that mean nothing to a learner that learns all rows at once."""
+def _check_meaning(options: opt.FitOptions, checkpoint: Path | None) -> None:
+    """Refuse options that mean nothing to a learner that makes no passes row by row."""
+    learner = BY_COMMAND[options.model]
+    if learner.maximises:
+        way = "takes steps to the maximum of the likelihood; --set max_iter=50 bounds them"
+    elif not learner.online:
+        way = "learns all rows at once"
+    else:
+        return
     given = {
-        "--checkpoint": checkpoint is not None,
+        "--checkpoint": checkpoint is not None and not learner.online,
         "--epochs": options.epochs is not None,
         "--no-shuffle": not options.shuffle,
     }
     for option, is_given in given.items():
         if is_given:
             raise InputError(
-                f"{option} has no meaning for --model {options.model}, which learns all rows at "
-                "once: leave it out, or choose another model, such as ordered-logit"
+                f"{option} has no meaning for --model {options.model}, which {way}: leave {option} "
+                "out, or choose another model"
             )
 
 
@@ -111,7 +115,7 @@ def _cluster_run(
     if cluster == "":  # probably a shell variable that is not set
         raise InputError("--cluster is empty: pass the address of a scheduler, tcp://host:8786")
     learner = BY_COMMAND[task.model]
-    if learner.online and not learner.mixes:
+    if learner.online and not (learner.mixes or learner.maximises):
         option = "--workers" if cluster is None else "--cluster"
         raise InputError(
             f"--model {task.model} cannot learn on a cluster: leave out {option}, or choose "

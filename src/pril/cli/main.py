@@ -208,7 +208,7 @@ class _LoadedOnFirstUse(MetaPathFinder):
 
 @contextmanager
 def _starting_fast() -> Iterator[None]:
-    """Import less at the start: see `benchmarks/start_speed.py`."""
+    """Import less at the start: see `benchmarks/limits.py`."""
     finder, thresholds = _LoadedOnFirstUse(), gc.get_threshold()
     sys.meta_path.insert(0, finder)
     gc.set_threshold(100_000, *thresholds[1:])  # imported modules are no garbage

@@ -22,6 +22,7 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 
 if TYPE_CHECKING:
+    from pril.core.brackets import Spelling
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.csv_style import CsvStyle
     from pril.tables.files import Table
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 
 Format = Literal["csv", "tsv", "parquet", "jsonl"]
-StreamFormat = Literal["jsonl", "csv"]
 NO_LABELS = (
     "where are the labels? Pass --label COLUMN, --lower COLUMN --upper COLUMN, or --votes COLUMNS"
 )
@@ -48,7 +48,14 @@ CheckpointOption = Annotated[
         help="Folder for checkpoints. After a crash, run the same command.",
     ),
 ]
-EveryOption = Annotated[int, typer.Option("--every", min=1, help="Rows between checkpoints.")]
+CheckpointEveryOption = Annotated[
+    int | None,
+    typer.Option(
+        "--checkpoint-every",
+        min=1,
+        help="Rows between checkpoints; else 1,000,000, in a stream 100,000.",
+    ),
+]
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file even if it is of another kind.")
 ]
@@ -91,10 +98,12 @@ class CsvOptions:
         str | None, typer.Option(help="What separates the cells of CSV, if not a comma: ';'.")
     ] = None
     decimal: Annotated[
-        str | None, typer.Option(help="Decimal mark of the numbers in CSV, if not a point: ','.")
+        str | None,
+        typer.Option(help="Decimal mark of numbers in CSV or brackets, if not a point: ','."),
     ] = None
     thousands: Annotated[
-        str | None, typer.Option(help="What separates groups of digits in CSV: '.' in 1.234,5.")
+        str | None,
+        typer.Option(help="Separates groups of digits in CSV or brackets: '.' in 1.234,5."),
     ] = None
     encoding: Annotated[str | None, typer.Option(help="Encoding of CSV, if not UTF-8: cp1252.")] = (
         None
@@ -103,6 +112,18 @@ class CsvOptions:
     def given(self) -> dict[str, str]:
         """Return the options that were passed."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+    def marks(self) -> tuple[tuple[str, str], ...]:
+        """Return how numbers in brackets are written, as far as it was passed."""
+        given = self.given()
+        return tuple((name, given[name]) for name in ("decimal", "thousands") if name in given)
+
+    def spelling(self, *, brackets: bool) -> Spelling | None:
+        """Return how brackets are written, None without brackets."""
+        from pril.core.brackets import Spelling
+
+        self.style()  # refuses what cannot be
+        return Spelling(self.decimal or ".", self.thousands) if brackets else None
 
     def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
         """Return how CSV is written: as the options say, or else as a model knows it."""
@@ -131,12 +152,14 @@ class TableOptions:
         typer.Option(help="Format of the table, if its suffix does not say."),
     ] = None
 
-    def open(self, csv: CsvOptions, loaded: LoadedModel | None = None) -> Table:
+    def open(
+        self, csv: CsvOptions, loaded: LoadedModel | None = None, *, brackets: bool = False
+    ) -> Table:
         """Open the table; CSV is written as a model knows it, unless options say otherwise."""
         from pril.tables.opening import open_table
 
         style = csv.style(loaded)
-        return open_table(self.table, self.format, style, tuple(csv.given()))
+        return open_table(self.table, self.format, style, tuple(csv.given()), brackets=brackets)
 
 
 @dataclass
@@ -208,7 +231,7 @@ class LabelOptions:
             )
         return names
 
-    def labelling_for(self, loaded: LoadedModel) -> Labelling:
+    def labelling_for(self, loaded: LoadedModel, csv: CsvOptions) -> Labelling:
         """Return which columns hold labels, and how; refuse a model that does not know it."""
         labels = self.labelling(loaded)
         if not labels.names:
@@ -216,7 +239,7 @@ class LabelOptions:
                 f"{loaded.path} does not say which columns its labels were in: pass --label, "
                 "--lower and --upper, or --votes"
             )
-        return labels
+        return labels._replace(marks=csv.marks())
 
 
 @dataclass
@@ -301,7 +324,7 @@ class FitOptions(TaskOptions):
     ] = None
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Maximum number of passes over the rows; else 10."),
+        typer.Option(min=1, help="Most passes of a model that learns row by row; else 10."),
     ] = None
     shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
     holdout: Annotated[
@@ -339,13 +362,20 @@ ADVICE = {
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(get_args(Format))}",
     "holdout": "make --holdout smaller",
+    "key": "begin the model anew: pass an id by --id, an offset by --note, or leave it out",
     "label": "for exact labels pass --label",
     "model": "for example --model pril",
+    "ranges": (
+        "for brackets of a number pass --brackets, for ranges of classes --ranges and --classes; "
+        "if it is the name of a class pass --classes, lowest first"
+    ),
     "text": "if the column holds words, pass --text",
+    "votes": "to cover the median vote pass --trim 0.5, to cover all votes --guarantee contain",
 }
 
 # What to do instead of options that there are not.
 INSTEAD = {
+    "--every": "; rows between checkpoints are --checkpoint-every",
     "--nonlinear": "; to learn curves choose --model boosting, or use LandmarkFeatures in Python",
 }
 
@@ -499,18 +529,25 @@ def resolved(path: Path) -> Path:
 
 @contextmanager
 def checkpoint_in(
-    folder: Path | None, every: int, output: Path | None
+    folder: Path | None, every: int | None, output: Path | None, *, usual: int
 ) -> Iterator[Checkpoint | None]:
-    """Yield the checkpoint in a folder, None without a folder; remove it when the work is done."""
+    """Yield the checkpoint in a folder, None without a folder; remove it when the work is done.
+
+    If it is not said every how many rows it is written, it is the usual number.
+    """
     from pril.io.model_files import CHECKPOINT
     from pril.tables.checkpoints import Checkpoint
 
     if folder is None:
+        if every is not None:
+            raise InputError(
+                "--checkpoint-every is about checkpoints: pass --checkpoint FOLDER too"
+            )
         yield None
         return
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--checkpoint {folder} is a file: pass a folder")
-    checkpoint = Checkpoint(folder / CHECKPOINT, every)
+    checkpoint = Checkpoint(folder / CHECKPOINT, usual if every is None else every)
     if output and resolved(output) == resolved(checkpoint.path):
         raise InputError(f"{output} is the checkpoint itself: write the model to another file")
     with checkpoint.held():

@@ -31,9 +31,9 @@ def audit(
     from pril import theory
     from pril.tables.training import Run
 
-    task = options.task(holdout=0.0)
+    task = options.task(holdout=0.0, spelling=csv.spelling(brackets=options.brackets))
     with printer.progress() as progress:
-        run = Run(table.open(csv), task, progress)
+        run = Run(table.open(csv, brackets=options.brackets), task, progress)
         X, y = run.gather()
         audited = theory.audit(X, y, run.model)
     bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]

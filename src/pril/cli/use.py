@@ -17,11 +17,17 @@ import typer
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.errors import InputError, naming_file
-from pril.reporting.words import coarsening_of, count, evaluation_lines, rows_known
+from pril.reporting.words import (
+    coarsening_of,
+    count,
+    evaluation_lines,
+    learned_so_far,
+    rows_known,
+)
 
 if TYPE_CHECKING:
-    from pril.core.recent_errors import Window
-    from pril.tables.model import LoadedModel, Source
+    from pril.core.recent_errors import ErrorReports
+    from pril.tables.model import FitNotes, LoadedModel
 
 
 def _load(model: Path) -> LoadedModel:
@@ -66,7 +72,9 @@ def predict(
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
-            rows, unseen = loaded.predict(opened, stream, written, progress, proba=proba)
+            rows, unseen = loaded.predict(
+                opened, stream, written, progress, style=csv.style(loaded), proba=proba
+            )
             stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)
@@ -88,8 +96,8 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded)
-    labelling = labels.labelling_for(loaded)
+    opened = table.open(csv, loaded, brackets=loaded.notes.options.brackets)
+    labelling = labels.labelling_for(loaded, csv)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, labelling, progress)
     result = evaluation.to_dict(loaded.learner.order_)
@@ -113,8 +121,8 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded)
-    labelling = labels.labelling_for(loaded)
+    opened = table.open(csv, loaded, brackets=loaded.notes.options.brackets)
+    labelling = labels.labelling_for(loaded, csv)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
@@ -123,12 +131,12 @@ def report(
     printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
 
 
-def _caution(known: Source | None) -> list[str]:
+def _caution(known: FitNotes | None) -> list[str]:
     """Return what to say of a table that a model learned from; nothing of other tables."""
     return [] if known is None else [f"note: {rows_known(known)}"]
 
 
-def _learned_from(known: Source | None) -> dict[str, Any]:
+def _learned_from(known: FitNotes | None) -> dict[str, Any]:
     """Return the same as plain data: how many rows were learned."""
     return {} if known is None else {"learned_rows": known.learned_rows}
 
@@ -137,6 +145,9 @@ def show(
     model: opt.ModelArgument,
     plot: Annotated[Path | None, typer.Option(help="Picture of the model to write.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of weights to show.")] = 10,
+    table: Annotated[
+        bool, typer.Option("--table", help="Errors, tests and intervals of an ordered logit.")
+    ] = False,
     overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
@@ -146,11 +157,17 @@ def show(
     Example: pril show flats.pril --plot flats.png
     """
     loaded = _load(model)
-    learner, about = loaded.learner, loaded.about
+    if table:
+        from pril.inference import infer
+
+        found = infer(loaded.model)
+        printer.result(found.to_dict(), str(found).splitlines())
+        return
+    learner = loaded.learner
     thresholds, intercept = getattr(learner, "thresholds_", None), loaded.intercept
     weights = loaded.weights(None if printer.json else top)
     result = {
-        "model": about.model,
+        "model": loaded.name,
         "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
         "intercept": None if intercept is None else intercept.tolist(),
@@ -158,7 +175,7 @@ def show(
         "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
         "mistakes": getattr(learner, "n_mistakes_", None),
         "coarsening": _coarsening(learner),
-        "versions": about.versions,
+        "versions": loaded.about.versions,
         "notes": loaded.own_notes,
         "user_notes": loaded.user_notes,
     }
@@ -190,9 +207,9 @@ def _weights_are(learner: Any) -> str:
 
 def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
     """Return what a model has learned, with its largest weights, for people."""
-    learner, about = loaded.learner, loaded.about
+    learner = loaded.learner
     classes = " < ".join(map(str, learner.order_))
-    lines = [f"model       {about.model}", f"classes     {classes}"]
+    lines = [f"model       {loaded.name}", f"classes     {classes}"]
     if hasattr(learner, "thresholds_"):
         lines.append(f"thresholds  {'  '.join(f'{cut:.4g}' for cut in learner.thresholds_)}")
     if loaded.intercept is not None and loaded.intercept.any():
@@ -207,19 +224,15 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
         lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
     if hasattr(learner, "dual_coef_"):
         lines.append(f"support     {count(len(learner.dual_coef_), 'row')}")
-    if hasattr(learner, "t_"):
-        learned = f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
-    else:
-        learned = count(learner.n_iter_, "round")
-    lines.append(f"learned     {learned}")
+    lines.append(f"learned     {learned_so_far(learner)}")
     if found := coarsening_of(learner):
         lines.append(f"coarsening  {found}")
-    if (source := loaded.source).table is not None:
+    if (source := loaded.notes).table is not None:
         where = f"{count(source.rows, 'row')} of {source.table}"
         lines.append(f"from        {where}, labels {', '.join(source.labels)}")
     notes = [f"{name}: {json.dumps(value)}" for name, value in loaded.user_notes.items()]
     lines += [f"{'' if k else 'notes':<12}{note}" for k, note in enumerate(notes)]
-    written = ", ".join(f"{name} {number}" for name, number in about.versions.items())
+    written = ", ".join(f"{name} {number}" for name, number in loaded.about.versions.items())
     return [*lines, f"written by  {written}"]
 
 
@@ -301,13 +314,10 @@ def stream(
         ),
     ] = None,
     checkpoint: opt.CheckpointOption = None,
+    checkpoint_every: opt.CheckpointEveryOption = None,
     every: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Rows between checkpoints, else 100,000; and labelled rows between lines on how "
-            "good the answers were.",
-        ),
+        typer.Option(min=1, help="Labelled rows between lines on how good the answers were."),
     ] = None,
     metrics: Annotated[
         Path | None,
@@ -335,21 +345,17 @@ def stream(
         bool,
         typer.Option("--again", help="Learn rows even if the last run already learned them."),
     ] = False,
-    format: Annotated[  # noqa: A002
-        opt.StreamFormat | None, typer.Option(help="Override the detected format.")
-    ] = None,
     overwrite: opt.OverwriteOption = False,
     *,
-    csv: opt.CsvOptions,
     printer: Printer,
 ) -> None:
-    """Predict rows from stdin, one line each, and learn from those that have a label.
+    """Predict rows from stdin, JSON Lines, and learn from those that have a label.
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
-    from pril.core.recent_errors import ErrorWindows
+    from pril.core.recent_errors import ErrorReports
     from pril.tables.checkpoints import hold, lock_of
-    from pril.tables.codecs import StreamOptions
+    from pril.tables.codec import StreamOptions
     from pril.tables.stream import LineStream
     from pril.tables.stream_run import Stopped, StreamRun
 
@@ -360,7 +366,9 @@ def stream(
     if output:
         opt.check_output(output, [], opt.MODEL, overwrite)
     with ExitStack() as stack:
-        saved = stack.enter_context(opt.checkpoint_in(checkpoint, every or 100_000, output))
+        saved = stack.enter_context(
+            opt.checkpoint_in(checkpoint, checkpoint_every, output, usual=100_000)
+        )
         log = stack.enter_context(_metrics_file(metrics, every, model, output))
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
@@ -369,18 +377,16 @@ def stream(
         labelling = labels.labelling(loaded if loaded.is_online else None)
         if half_life is not None:
             loaded.set_half_life(half_life)
-        style, asked = csv.style(loaded), tuple(csv.given())
-        options = StreamOptions(key, proba, on_error == "skip", style, asked, note)
+        options = StreamOptions(key, proba, on_error == "skip", note)
         if labelling.names:
             loaded.check_learns()
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
         lines = LineStream(loaded, labelling, options)
-        windows = None if every is None else ErrorWindows(every)
         table = _LossTable(printer) if every is None else _WindowTable(printer, log)
-        run = StreamRun(lines, sys.stdout.buffer, table, saved, windows)
+        run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every))
         try:
-            done = run.run_into(output, sys.stdin.fileno(), format, half_life, again)
+            done = run.run_into(output, sys.stdin.fileno(), half_life, again)
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
@@ -439,22 +445,19 @@ class _WindowTable:
     def __init__(self, printer: Printer, file: TextIO | None) -> None:
         self.printer = printer
         self.file = file
-        self.has_header = False
+        self.header: str | None = f"{'mean error':>10}{'inside':>9}{'rows':>12}"
 
-    def __call__(self, window: Window) -> None:
+    def __call__(self, errors: ErrorReports) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {"time": now, **window.to_dict()}
+        entry = {"time": now, **errors.recent.to_dict()}
         if self.file:
             with naming_file(self.file.name):
                 self.file.write(f"{json.dumps(entry)}\n")
                 self.file.flush()
-        if not self.has_header:
-            self.printer.note(f"{'mean error':>10}{'inside':>9}{'rows':>12}")
-        self.has_header = True
-        line = f"{window.mean_error:>10.4f}{window.share_inside:>9.1%}{window.rows:>12,}"
-        if window.alarms:
-            line += f"  the error has risen: noticed at row {window.alarms[0]:,}"
-        self.printer.note(line, entry)
+        line = f"{entry['mean_error']:>10.4f}{entry['share_inside']:>9.1%}{entry['rows']:>12,}"
+        if entry["alarms"]:
+            line += f"  the error has risen: noticed at row {entry['alarms'][0]:,}"
+        _print_row(self, line, entry)
 
 
 class _LossTable:
@@ -462,14 +465,18 @@ class _LossTable:
 
     def __init__(self, printer: Printer) -> None:
         self.printer = printer
-        self.rows, self.loss = 0, 0
+        self.header: str | None = f"{'mean loss':>10}{'since last':>12}{'rows':>12}"
 
-    def __call__(self, rows: int, loss: int) -> None:
-        mean, recent = loss / rows, (loss - self.loss) / (rows - self.rows)
-        if self.rows == 0:
-            self.printer.note(f"{'mean loss':>10}{'since last':>12}{'rows':>12}")
-        self.printer.note(
-            f"{mean:>10.4f}{recent:>12.4f}{rows:>12,}",
-            {"rows": rows, "mean_loss": mean, "since_last": recent},
-        )
-        self.rows, self.loss = rows, loss
+    def __call__(self, errors: ErrorReports) -> None:
+        rows, mean = errors.recent.rows, errors.loss / errors.recent.rows
+        recent = errors.recent.loss / errors.recent.size
+        entry = {"rows": rows, "mean_loss": mean, "since_last": recent}
+        _print_row(self, f"{mean:>10.4f}{recent:>12.4f}{rows:>12,}", entry)
+
+
+def _print_row(table: _WindowTable | _LossTable, line: str, entry: dict[str, Any]) -> None:
+    """Print a row of a table, below its header if it is the first one."""
+    if table.header:
+        table.printer.note(table.header)
+    table.header = None
+    table.printer.note(line, entry)

@@ -14,10 +14,12 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import learning, loop, ranking
+from pril.core import learning, ranking
 from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
 from pril.core.label_values import is_missing
+from pril.core.nouns import Dense
 from pril.core.parts import Parts
+from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
 from pril.errors import InputError, InputTypeError, shown
 
@@ -58,6 +60,8 @@ class RowStream:
     encode : callable, default=None
         Turns a row into the features that the learner of a pipeline takes; a row is then whatever
         this function takes.
+    errors : RecentErrors, default=None
+        Predict each row before it is learned, and keep here how far the prediction was off.
 
     Attributes
     ----------
@@ -76,12 +80,14 @@ class RowStream:
         model: Any,
         unknown: Literal["error", "ignore"] = "error",
         encode: Callable[[Any], Any] | None = None,
+        errors: RecentErrors | None = None,
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
         self.model = model
         self.unknown = unknown
         self._encode = encode
+        self._errors = errors
         parts = Parts.of(model)
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
@@ -98,8 +104,9 @@ class RowStream:
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # features of a row on the fast path; -1: none yet
         self._absent = 0.0  # what stands for a feature that is not there
-        self._codes: dict[int, dict[Any, int]] = {}  # of the categories of some features
-        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
+        self._codes: dict[int, dict[Any, float]] = {}  # of the categories of some features
+        # Of labels read before: their interval, and the weight that their classes give a row.
+        self._labels: dict[Any, tuple[int, int, float]] = {}
         if learning.has_learned(model):
             self._classes = model.order_
             self._use(model.memory_)
@@ -144,14 +151,14 @@ class RowStream:
         """Write a row, the categories as their codes."""
         cells = list(values)
         for k, codes in self._codes.items():
-            cells[k] = codes.get(cells[k], nan)
+            cells[k] = codes[cells[k]]
         pack(*cells)
 
     def __copy__(self) -> RowStream:
         return copy.deepcopy(self)  # a copy learns alone
 
     def __reduce__(self) -> Any:
-        return _resumed, (self.model, self.unknown, self._encode, self.grows)
+        return _resumed, (self.model, self.unknown, self._encode, self._errors, self.grows)
 
     def __repr__(self) -> str:
         return f"RowStream({self.model!r}, unknown={self.unknown!r})"
@@ -176,11 +183,12 @@ class RowStream:
         lock = self._shared.lock
         lock.acquire()  # `with` takes 70 ns longer
         try:
+            rank = None if self._errors is None else self._rank_before(x)
             if self._encode is not None:
                 self._check_learns()
                 x = self._encode(x)
             try:
-                lo, hi = self._intervals[y]
+                lo, hi, weight = self._labels[y]
                 if type(x) is dict and len(x) == self._width:
                     self._pack(*self._values(x))
                 elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
@@ -192,12 +200,28 @@ class RowStream:
                 if self._inspect is not None:
                     self._inspect()
             except NOT_FAST:
-                self._learn_any(x, y, sample_weight)
+                lo, hi = self._learn_any(x, y, sample_weight)
             else:
-                if self._learn(lo, hi) >= 0:
-                    raise self._one.refusal()
+                bad = (
+                    self._learn(lo, hi)
+                    if weight == 1.0
+                    else self._one.learn_weighted(lo, hi, weight)
+                )
+                if bad >= 0:
+                    raise self._one.refusal(weight)
+            if rank is not None:
+                self._measure(rank, lo, hi)
         finally:
             lock.release()
+
+    def _rank_before(self, x: Any) -> int | None:
+        """Return the rank of a row that is to be learned, None if nothing was learned before."""
+        return self._rank(x) if learning.has_learned(self._learner) else None
+
+    def _measure(self, rank: int, lo: int, hi: int) -> None:
+        """Keep how far the rank of a row that was learned is outside of its label."""
+        if self._errors is not None and lo <= hi:
+            self._errors.add(max(lo - rank, rank - hi, 0))
 
     def _check_learns(self) -> None:
         if self._is_frozen:
@@ -208,25 +232,25 @@ class RowStream:
                 f"{name} learns all rows at once, in fit, and its stream only predicts: to learn "
                 "row by row use OrderedLogit"
             )
-        learning.refuse_balanced(self._learner)
+        learning.refuse_online(self._learner)
 
-    def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> None:
-        """Learn from any row: check everything."""
+    def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> tuple[int, int]:
+        """Learn from any row: check everything; return the interval of its label."""
         self._check_learns()
         self._follow_model()
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
-        lo, hi = self._read_label(None if weight == 0.0 else y)
-        if self._class_weights is not None:
-            weight *= label_weights(self._class_weights, np.array([[lo, hi]])).item()
-            lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
-        self._engine.inspect_rows(loop.Dense(row[np.newaxis], 0.0))
+        lo, hi, own = self._read_label(None if weight == 0.0 else y)
+        weight *= own
+        lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
+        self._engine.inspect_rows(Dense(row[np.newaxis], 0.0))
         with unchanged_on_failure(self._learner):
             if self._memory is None or len(row) > self._width:
                 self._make_room(len(row), names)
             self._row[:] = row
             if self._one.learn_weighted(lo, hi, weight) >= 0:
                 raise self._one.refusal(weight)
+        return lo, hi
 
     def _make_room(self, n_features: int, names: list[str] | None) -> None:
         """Make the learner this wide."""
@@ -239,8 +263,11 @@ class RowStream:
             model.feature_names_in_ = np.array(names, dtype=object)
         self._use(model.memory_)
 
-    def _read_label(self, y: Any) -> tuple[int, int]:
-        """Return the interval of a label, and remember it."""
+    def _read_label(self, y: Any) -> tuple[int, int, float]:
+        """Return the interval of a label and the weight of its classes, and remember them.
+
+        A label of weight zero is none.
+        """
         if isinstance(y, Mapping):
             if not {"low", "high"} >= set(y):
                 raise InputError(
@@ -250,7 +277,7 @@ class RowStream:
         elif isinstance(y, list | ndarray):
             y = y[()] if isinstance(y, ndarray) and y.ndim == 0 else tuple(y)
         try:
-            return self._intervals[y]
+            return self._labels[y]
         except KeyError:
             pass
         except TypeError:  # a list, a set or an array inside, which cannot be remembered
@@ -261,9 +288,13 @@ class RowStream:
         intervals = ranking.to_intervals(table, self._classes)
         self._engine.inspect_labels(table, intervals)
         lo, hi = intervals[0].tolist()
-        if len(self._intervals) < MOST_LABELS and self._class_weights is None:  # see the fast path
-            self._intervals[y] = lo, hi
-        return lo, hi
+        weight = 1.0
+        if self._class_weights is not None:
+            weight = label_weights(self._class_weights, intervals).item()
+            lo, hi, weight = (lo, hi, weight) if weight > 0.0 else (*ranking.NO_LABEL, 1.0)
+        if len(self._labels) < MOST_LABELS:
+            self._labels[y] = lo, hi, weight
+        return lo, hi, weight
 
     # --- Predicting ---
 
@@ -373,12 +404,33 @@ class RowStream:
     def _number(self, i: int, value: Any) -> Any:
         """Return a value of feature i, a category as its code."""
         if i in self._codes:
-            return self._codes[i].get(value, nan)
+            return self._codes[i][value]
         return nan if isnan(self._absent) and is_missing(value) else value
 
     def metrics(self) -> dict[str, Any]:
-        """Return how good the last predictions were; a stream must be asked to keep that."""
-        raise InputError("this stream keeps no metrics: begin it with stream(metrics=1000)")
+        """Return how good the predictions of the last rows were, each made before it was learned.
+
+        Returns
+        -------
+        metrics : dict
+            ``rows``, how many rows with a label were predicted so far; ``window``, how many of them
+            the means are over; ``mean_error``, how many ranks a prediction was off, and
+            ``share_inside``, how often it was inside the label; ``alarms``, at which rows it was
+            noticed that the error had risen.
+
+        Examples
+        --------
+        >>> from pril import PRIL
+        >>> stream = PRIL(classes=[1, 2, 3]).stream(metrics=1000)
+        >>> for size in range(-3, 4):
+        ...     stream.learn_one({"size": size}, (1, 2) if size < 0 else (2, 3))
+        >>> stream.metrics()
+        {'rows': 6, 'window': 6, 'mean_error': 0.0, 'share_inside': 1.0, 'alarms': []}
+        """
+        if self._errors is None:
+            raise InputError("this stream keeps no metrics: begin it with stream(metrics=1000)")
+        with self._shared.lock:
+            return self._errors.to_dict()
 
     # --- What some learners have ---
 
@@ -419,8 +471,8 @@ class RowStream:
             return dict(zip(self._answers, self._one.chances().tolist(), strict=True))
 
 
-def _resumed(model: Any, unknown: Any, encode: Any, grows: bool) -> RowStream:
+def _resumed(model: Any, unknown: Any, encode: Any, errors: Any, grows: bool) -> RowStream:
     """Return the stream of a model that was copied with its stream."""
-    stream = RowStream(model, unknown, encode)
+    stream = RowStream(model, unknown, encode, errors)
     stream.grows = grows
     return stream

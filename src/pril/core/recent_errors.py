@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 from pril.errors import InputError
 
@@ -49,6 +49,48 @@ class ErrorAlarm:
         return True
 
 
+@dataclass
+class ErrorWindow:
+    """How far the predictions of some rows of a stream were off, and alarms if the error rises."""
+
+    rows: int = 0  # with a label, so far
+    size: int = 0  # of these, in the window
+    loss: int = 0  # ranks off, in the window
+    hits: int = 0  # predictions inside of their label, in the window
+    alarms: list[int] = field(default_factory=list)  # rows at which one was noticed
+    alarm: ErrorAlarm | None = field(default_factory=ErrorAlarm)  # None: there are none
+
+    def add(self, losses: list[int]) -> None:
+        """Take how many ranks the predictions of more rows were off."""
+        self.size += len(losses)
+        self.loss += sum(losses)
+        self.hits += losses.count(0)
+        for row, loss in enumerate(losses if self.alarm else (), self.rows + 1):
+            if self.alarm and self.alarm.add(loss):
+                self.alarms = [*self.alarms, row][-MOST_ALARMS:]
+        self.rows += len(losses)
+
+    def drop(self, loss: int) -> None:
+        """Let the window begin one row later; the loss is that of its first row."""
+        self.size -= 1
+        self.loss -= loss
+        self.hits -= loss == 0
+
+    def begin(self) -> None:
+        """Begin the next window."""
+        self.size, self.loss, self.hits, self.alarms = 0, 0, 0, []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the metrics, None where there is nothing to average."""
+        return {
+            "rows": self.rows,
+            "window": self.size,
+            "mean_error": self.loss / self.size if self.size else None,
+            "share_inside": self.hits / self.size if self.size else None,
+            "alarms": list(self.alarms),
+        }
+
+
 class RecentErrors:
     """Mean error and share inside of the last rows of a stream.
 
@@ -62,83 +104,56 @@ class RecentErrors:
         if isinstance(window, bool) or not isinstance(window, int) or window < 1:
             raise InputError(f"metrics must be a number of rows, at least 1, got {window!r}")
         self.window = window
-        self.rows = 0
-        self.alarms: deque[int] = deque(maxlen=MOST_ALARMS)
         self._losses: deque[int] = deque()
-        self._total = self._hits = 0  # of the last rows
-        self._alarm = ErrorAlarm()
+        self._sums = ErrorWindow()
+
+    @classmethod
+    def over(cls, window: int | None) -> Self | None:
+        """Return the errors over so many rows, None if there is no number."""
+        return None if window is None else cls(window)
 
     def add(self, loss: int) -> None:
         """Take how many ranks the prediction of one more row was off."""
-        self.rows += 1
+        self._sums.add([loss])
         self._losses.append(loss)
-        self._total += loss
-        self._hits += loss == 0
         if len(self._losses) > self.window:
-            oldest = self._losses.popleft()
-            self._total -= oldest
-            self._hits -= oldest == 0
-        if self._alarm.add(loss):
-            self.alarms.append(self.rows)
+            self._sums.drop(self._losses.popleft())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the metrics, None where there is nothing to average."""
-        n = len(self._losses)
-        return {
-            "rows": self.rows,
-            "window": n,
-            "mean_error": self._total / n if n else None,
-            "share_inside": self._hits / n if n else None,
-            "alarms": list(self.alarms),
-        }
-
-
-class Window(NamedTuple):
-    """How good the predictions of some rows were, one after the other."""
-
-    rows: int  # with a label, so far
-    size: int  # of these, the last ones that the means are over
-    mean_error: float  # ranks off
-    share_inside: float
-    alarms: list[int]  # rows of the window at which it was noticed that the error had risen
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {"window" if name == "size" else name: own for name, own in self._asdict().items()}
+        return self._sums.to_dict()
 
 
 @dataclass
-class ErrorWindows:
-    """Errors of a stream in windows of so many rows each, and an alarm if they rise."""
+class ErrorReports:
+    """When a stream tells its errors: every so many rows or, without a number, as they double.
 
-    every: int
-    rows: int = 0
-    loss: int = 0  # of the window that is not full yet
-    hits: int = 0
-    alarms: list[int] = field(default_factory=list)
-    alarm: ErrorAlarm = field(default_factory=ErrorAlarm)
+    A report is about the rows since the last one. It comes where the number of rows is a multiple
+    of `every`, so that the first one after a change of `every` is about fewer rows, or more.
+    """
+
+    every: int | None = None
+    loss: int = 0  # of all rows
+    recent: ErrorWindow = field(default_factory=lambda: ErrorWindow(alarm=None))
 
     @property
     def next_row(self) -> int:
-        """The row that fills the window."""
-        return (self.rows // self.every + 1) * self.every
+        """The row after which there is a report."""
+        rows, every = self.recent.rows, self.every
+        return 1 << rows.bit_length() if every is None else (rows // every + 1) * every
 
-    def add(self, losses: Iterable[int]) -> Iterator[Window]:
-        """Take how many ranks the predictions of more rows were off; return the full windows."""
-        for loss in losses:
-            self.rows += 1
-            self.loss += loss
-            self.hits += loss == 0
-            if self.alarm.add(loss):
-                self.alarms.append(self.rows)
-            if self.rows % self.every == 0:
-                n, alarms = self.every, self.alarms
-                yield Window(self.rows, n, self.loss / n, self.hits / n, alarms)
-                self.loss, self.hits, self.alarms = 0, 0, []
+    def __post_init__(self) -> None:
+        if self.every is not None and self.recent.alarm is None:
+            self.recent.alarm = ErrorAlarm()
 
-    def go_on(self, before: ErrorWindows) -> None:
-        """Go on from an earlier state; a window of another size begins anew."""
-        every = self.every
-        vars(self).update(vars(before))
-        if before.every != every:
-            self.every, self.loss, self.hits, self.alarms = every, 0, 0, []
+    def add(self, losses: list[int], tell: Callable[[ErrorReports], None]) -> None:
+        """Take how many ranks the predictions of more rows were off; tell when a report is due."""
+        recent = self.recent
+        while losses:
+            n = self.next_row - recent.rows
+            some, losses = losses[:n], losses[n:]
+            recent.add(some)
+            self.loss += sum(some)
+            if len(some) == n:
+                tell(self)
+                recent.begin()

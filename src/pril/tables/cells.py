@@ -6,10 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core import spellings
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
 try:
@@ -31,17 +33,18 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-POINT_NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+POINT_NUMBER = f"^{spellings.NUMBER}$"
 # A number but for marks that only a reader who knows them can tell: 3,14 or 1.234,5 or 12 %.
 CURRENCIES = "$\u20ac\u00a3\u00a5"
 _SIGN, _UNIT = "[+\u2212-]?", f"[{CURRENCIES}]"
-_WHOLE = "([0-9]{1,3}([.,'\u2019 \u00a0\u202f_][0-9]{3})+|[0-9]+)"
+FIRST_GROUP, GROUP = "[1-9][0-9]{0,2}", "[0-9]{3}"  # of the digits of a number
+_WHOLE = f"({FIRST_GROUP}([.,'\u2019 \u00a0\u202f_]{GROUP})+|[0-9]+)"
 MARKED_NUMBER = (
     f"^{_SIGN}({_UNIT}[ \u00a0]?)?{_SIGN}({_WHOLE}([.,][0-9]*)?|[.,][0-9]+)"
     f"([eE][+-]?[0-9]+)?([ \u00a0]?({_UNIT}|%))?$"
 )
 NEARLY_ALL = 0.9  # share of the cells that makes a column of words one of numbers
-LARGEST = np.sqrt(np.finfo(np.float64).max)  # a number whose square is finite is smaller
+LARGEST = 1e146  # of a number: the squares of 10^15 of them have a finite sum
 
 
 def kind_of(column: pa.DataType) -> str:
@@ -181,22 +184,35 @@ def with_numbers(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 
 
 def _parsed(cells: pa.Array, name: str) -> pa.Array:
-    """Return text as floats. Missing values are searched for only if the plain way fails."""
+    """Return text as floats. Missing values are searched for only if the plain way fails.
+
+    A number is one of `spellings.NUMBER`, or infinite: inf or infinity, in any spelling.
+    """
+    with suppress(pa.ArrowInvalid):
+        return _cast(cells)
+    cells = pc.ascii_trim_whitespace(cells)  # many people write "1, 2"
+    cells = with_nulls(cells, pc.is_in(cells, MISSING))
+    cells = _truth_as_numbers(cells)
     try:
-        return pc.cast(cells, pa.float64())
+        return _cast(cells)
     except pa.ArrowInvalid:
-        cells = pc.ascii_trim_whitespace(cells)  # many people write "1, 2"
-        cells = with_nulls(cells, pc.is_in(cells, MISSING))
-        cells = _truth_as_numbers(cells)
-    try:
-        return pc.cast(cells, pa.float64())
-    except pa.ArrowInvalid:
-        row = _first_bad(cells, NUMBER)
+        row = _first_bad(cells, _cast)
         value = cells[row].cast(pa.binary()).as_py()
-        word = value.decode() if _first_bad(pa.array([value]), TEXT) < 0 else value
+        try:
+            word = value.decode()
+        except UnicodeDecodeError:
+            word = value
         reason = f"column {name!r} is {shown(word)}, not a number"
         is_marked = isinstance(word, str) and re.match(MARKED_NUMBER, word)
         raise RowError("X", row, reason, hint="decimal" if is_marked else "text") from None
+
+
+def _cast(cells: pa.Array) -> pa.Array:
+    """Return text as floats; text such as nan(1), which pyarrow reads as NaN, is not a number."""
+    numbers = pc.cast(cells, NUMBER)
+    if pc.any(pc.is_nan(numbers)).as_py():
+        raise pa.ArrowInvalid("NaN")
+    return numbers
 
 
 def _truth_as_numbers(cells: pa.Array) -> pa.Array:
@@ -210,11 +226,11 @@ def _truth_as_numbers(cells: pa.Array) -> pa.Array:
     return cells
 
 
-def _first_bad(cells: pa.Array, kind: pa.DataType) -> int:
-    """Return the row of the first cell that is not of a type, -1 if there is none."""
-    for row, cell in enumerate(cells):
+def _first_bad(cells: pa.Array, read: Callable[[pa.Array], pa.Array]) -> int:
+    """Return the row of the first cell that cannot be read, -1 if there is none."""
+    for row in range(len(cells)):
         try:
-            pc.cast(cell, kind)
+            read(cells[row : row + 1])
         except pa.ArrowInvalid:
             return row
     return -1
@@ -232,7 +248,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
         cells.validate(full=True)
     except pa.ArrowInvalid:
         raw = cells.cast(pa.binary())
-        row = _first_bad(raw, TEXT)
+        row = _first_bad(raw, lambda cell: pc.cast(cell, TEXT))
         reason = f"column {name!r} is {shown(raw[row].as_py())}, which is not UTF-8"
         raise RowError("X", row, reason, hint="encoding") from None
     return with_nulls(cells, pc.is_in(cells, MISSING))

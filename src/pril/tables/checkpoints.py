@@ -12,7 +12,6 @@ from filelock import FileLock, Timeout
 
 from pril.errors import InputError
 from pril.io import model_files
-from pril.io.notes import USER
 
 
 @contextmanager
@@ -47,6 +46,7 @@ class Checkpoint:
     every: int
     origin: dict[str, Any] = field(default_factory=dict)  # what identifies the run, which sets it
     notes: dict[str, Any] = field(default_factory=dict)  # of the user, to be kept with it
+    verified: set[Any] = field(default_factory=set)  # phases of which one was read back
 
     def restore(self) -> dict[str, Any] | None:
         """Return what the file holds, if there is one."""
@@ -75,13 +75,16 @@ class Checkpoint:
         if not self.path.exists():
             return False
         notes = model_files.read(self.path, kind="checkpoint")[1].notes
-        return {name: note for name, note in notes.items() if name != USER} == origin
+        return {name: note for name, note in notes.items() if name != model_files.USER} == origin
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the file."""
+        """Replace the file; the first one of each phase of a run is read back before."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        notes = self.origin | ({USER: self.notes} if self.notes else {})
-        model_files.write(state, self.path, kind="checkpoint", notes=notes)
+        notes = self.origin | ({model_files.USER: self.notes} if self.notes else {})
+        phase = state.get("phase")
+        verify = phase not in self.verified
+        model_files.write(state, self.path, kind="checkpoint", notes=notes, verify=verify)
+        self.verified.add(phase)
 
     def remove(self) -> None:
         """Remove the file, and what killed processes have left of it."""

@@ -213,18 +213,12 @@ class ClusterRun(Run):
             fitted = fit_blocks(self._pipeline(), blocks, client=self.client, progress=self.bar)
         except InputError as error:  # report the first piece that cannot be learned
             self._merged("looking for the bad row", try_piece, recipe, self.model)
-            if not hasattr(self.model, "partial_fit"):
+            if not BY_COMMAND[self.task.model].mixes:
                 raise TableError(f"{self.table.name}: {error}") from None
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{self.table.name}: {reason}: {error}") from None
         self.model = fitted[-1]
         self.phase, self.epoch = "done", self.model.n_iter_
-
-    def describe(self) -> dict[str, Any]:
-        """Return what was read and learned; rounds of boosting in place of passes."""
-        if BY_COMMAND[self.task.model].online:
-            return super().describe()
-        return super().describe() | {"passes": None, "rounds": self.model.n_iter_}
 
     def _check(self) -> Check:
         check: Check = self._merged("evaluating", check_piece, self.recipe, self.model)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
+from pril.core.brackets import GROUPS, check_marks
 from pril.errors import InputError, RowError, shown
-from pril.tables.cells import POINT_NUMBER, read_numbers
+from pril.tables.cells import FIRST_GROUP, GROUP, POINT_NUMBER, read_numbers
 
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 UTF8 = "utf-8"
-DECIMALS = (".", ",")
-# What may separate groups of three digits, and the characters that are written for it.
-GROUPS = {"": "", ".": ".", ",": ",", " ": " \u00a0\u202f", "'": "'\u2019", "_": "_"}
 
 
 class CsvStyle(NamedTuple):
@@ -41,15 +39,7 @@ class CsvStyle(NamedTuple):
         mark = style.delimiter
         if len(mark) != 1 or not mark.isascii() or mark in '"\r\n':
             raise InputError(f"delimiter {mark!r}: expected one ASCII character, such as ';'")
-        if style.decimal not in DECIMALS:
-            raise InputError(f"decimal {style.decimal!r}: expected '.' or ','")
-        if style.thousands not in GROUPS:
-            known = ", ".join(map(repr, GROUPS))
-            raise InputError(f"thousands {style.thousands!r}: expected one of {known}")
-        if style.thousands == style.decimal:
-            raise InputError(
-                f"thousands {style.thousands!r}: it is the decimal mark too, and they must differ"
-            )
+        check_marks(style.decimal, style.thousands)
         try:
             "".encode(style.encoding)
             codecs.getincrementaldecoder(style.encoding)()
@@ -121,14 +111,16 @@ USUAL_CSV = CsvStyle()
 
 @cache
 def _patterns(decimal: str, thousands: str) -> tuple[str, str]:
-    """Return patterns of what separates groups, if anything does, and of a number."""
-    whole, groups = "[0-9]+", ""
-    if thousands:
-        groups = f"[{GROUPS[thousands]}]"
-        whole = f"([0-9]{{1,3}}({groups}[0-9]{{3}})+|[0-9]+)"
+    """Return patterns of what separates groups, if anything does, and of a number.
+
+    A number with groups has no exponent.
+    """
     mark = f"[{decimal}]"
-    number = rf"^[+-]?({whole}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?$"
-    return groups, number
+    number = f"([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?"
+    groups = f"[{GROUPS[thousands]}]" if thousands else ""
+    if groups:
+        number += f"|{FIRST_GROUP}({groups}{GROUP})+({mark}[0-9]*)?"
+    return groups, f"^[+-]?({number})$"
 
 
 class Transcoded:

@@ -172,7 +172,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         if batch.num_rows == 0:
             return self
         numbers, words = self._checked(batch)
-        add_moments(self, Moments.of(numbers))
+        self.moments_ = self.moments_.joined(Moments.of(numbers))
         for name, cells in words.items():
             add_words(self, name, count_words(cells))
         return self
@@ -196,7 +196,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                     f"column {name!r} has the categories {', '.join(categories)}; other rows have "
                     f"{', '.join(other.ranks_[name])}"
                 )
-        add_moments(self, other.moments_)
+        self.moments_ = self.moments_.joined(other.moments_)
         for name in list(self.words_):
             if name in other.left_out_:
                 _leave_out(self, name)
@@ -420,18 +420,6 @@ def no_moments(n: int) -> Moments:
 # --- What tables, streams and files do with an encoder -------------------------------------------
 
 
-def add_moments(encoder: ColumnEncoder, more: Moments) -> None:
-    """Add the moments of the columns of numbers in more rows."""
-    joined = encoder.moments_.joined(more)
-    finite = np.isfinite(joined.squares)
-    if not finite.all():
-        name = encoder.numbers_[int(np.argmin(finite))]
-        raise InputError(
-            f"column {name!r} holds numbers so far apart that their squares are not finite"
-        )
-    encoder.moments_ = joined
-
-
 def add_words(encoder: ColumnEncoder, name: str, more: dict[str, int]) -> None:
     """Add words of a column, with how often they occur, or leave it out if it has too many."""
     counts = dict(zip(encoder.words_[name], encoder.counts_[name], strict=True))
@@ -461,7 +449,7 @@ def have_gaps(encoder: ColumnEncoder, numbers: Array) -> bool:
         cells = numbers[j]
         for bad, reason in (
             (np.isinf(cells), "which is not finite"),
-            (np.abs(cells) >= LARGEST, "too large for its square to be a number"),
+            (np.abs(cells) >= LARGEST, f"too large: the limit is {LARGEST:.0e}"),
             (np.isnan(cells) & (not encoder.impute), "a missing value"),
         ):
             if bad.any():

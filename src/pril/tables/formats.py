@@ -7,7 +7,7 @@ import io
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from pril.errors import RowError, naming_file, shown
 from pril.tables.cells import (
     BRACKET,
     NUMBER,
+    POINT_NUMBER,
     TEXT,
     read_words,
     schema_without_views,
@@ -315,37 +316,40 @@ class Csv(TextTable):
             for row, block in super().blocks():  # as they are written
                 yield row, self._with_points(row, block), block
             return
-        types = dict.fromkeys(self.schema.names, pa.null())
+        types = {one.name: pa.null() if one.type == NUMBER else TEXT for one in self.schema}
         for row, block in self.blocks():
             with self.naming_rows(row):
                 for name, kind in types.items():
                     words = read_words(block.column(name), name)
-                    types[name] = common_type(kind, _spelled_type(words))
+                    types[name] = common_type(kind, _copied_type(words))
         for row, block in self.blocks():
             cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
             yield row, block, pa.RecordBatch.from_pydict(cells)
 
 
-def _spelled_type(words: pa.Array) -> pa.DataType:
-    """Return the type of words; codes such as 007, and numbers too long for a float, are text."""
+def _copied_type(words: pa.Array) -> pa.DataType:
+    """Return the type of words that may be numbers.
+
+    Codes such as 007, and numbers too long or too large for a float, are text.
+    """
     if words.null_count == len(words):
         return pa.null()
-    if pc.any(pc.match_substring_regex(words, r"^[+-]?0[0-9]")).as_py():
+    words = pc.ascii_trim_whitespace(words)
+    is_number = pc.match_substring_regex(words, POINT_NUMBER)
+    is_code = pc.match_substring_regex(words, r"^[+-]?0[0-9]")
+    if not pc.all(pc.and_not(is_number, is_code)).as_py():
         return TEXT
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            pc.cast(words, kind)
-        except pa.ArrowInvalid:
-            continue
-        is_long = kind != pa.int64() and pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")
-        return TEXT if is_long and pc.any(is_long).as_py() else kind
-    return TEXT
+    with suppress(pa.ArrowInvalid):
+        return pc.cast(words, pa.int64()).type
+    is_long = pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")
+    is_exact = pc.and_not(pc.is_finite(pc.cast(words, NUMBER)), is_long)
+    return NUMBER if pc.all(is_exact).as_py() else TEXT
 
 
 def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind in (TEXT, pa.null()):
         return with_nulls(cells, pc.equal(cells, ""))
-    return pc.cast(read_words(cells, ""), kind)
+    return pc.cast(pc.ascii_trim_whitespace(read_words(cells, "")), kind)
 
 
 def _with_words(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,30 +12,29 @@ import pyarrow as pa
 
 from pril.core import learning
 from pril.core.linear import LinearMixin
-from pril.core.parts import model_name
 from pril.core.registry import BY_COMMAND
-from pril.errors import InputError
-from pril.io.model_files import FORMAT, About
-from pril.tables.cells import TEXT, read_words
+from pril.errors import InputError, RowError
+from pril.io.model_files import About
+from pril.tables.cells import NUMBER, TEXT, read_numbers, read_words
+from pril.tables.codec import NAME
 from pril.tables.encoder import (
     ColumnEncoder,
-    add_moments,
     add_words,
     count_words,
     have_gaps,
     no_moments,
 )
+from pril.tables.json_lines import to_column, to_matrix
 from pril.tables.label_columns import Labelling, guessed_classes
 from pril.tables.model import LoadedModel
 from pril.tables.moments import Moments
 from pril.tables.pipeline import Pipeline
+from pril.tables.survey import hardly_alike, looks_like_row_id, warn_of_columns
 from pril.tables.task import Task
 
 if TYPE_CHECKING:
-    from pril.tables.codecs import Codec
+    from pril.tables.codec import Codec
     from pril.tables.row_encoder import Cells
-
-GROWS = "grows"  # the note of a model file that later streams widen the model, too
 
 
 def blank_model(path: Path, classes: tuple[str, ...], labels: Labelling, name: str) -> LoadedModel:
@@ -48,9 +47,8 @@ def blank_model(path: Path, classes: tuple[str, ...], labels: Labelling, name: s
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
     model = Pipeline([("columns", encoder), ("model", learner)])
-    notes = {**labels.to_notes(), GROWS: True}
-    about = About("model", FORMAT, {}, model_name(model), order, [], notes)
-    return LoadedModel(path, (model, about))
+    notes = {**labels.to_notes(), "grows": True}
+    return LoadedModel(path, (model, About({}, notes)))
 
 
 def grows(model: LoadedModel) -> bool:
@@ -58,7 +56,7 @@ def grows(model: LoadedModel) -> bool:
     encoder = model.encoder
     is_plain = encoder is not None and not encoder.ranks_
     is_linear = len(model.steps or ()) == 1 and isinstance(model.learner, LinearMixin)
-    return model.about.notes.get(GROWS) is True and is_plain and is_linear
+    return model.notes.grows and is_plain and is_linear
 
 
 @contextmanager
@@ -81,11 +79,26 @@ def grow(model: LoadedModel, codec: Codec, line: bytes, beside: Collection[str |
     known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
     _add_columns(encoder, codec.new_columns(line, known))
     _follow_columns(codec, model)
-    _add_cells(encoder, codec, codec.read([line]))
+    _add_cells(encoder, codec.read([line]))
     _follow_columns(codec, model)  # one may have too many words now
     features = _features(encoder)
     if features != before:
         learning.set_features(model.learner, before, features)
+
+
+def warn_of_features(model: LoadedModel, codec: Codec, lines: list[bytes]) -> None:
+    """Warn of features that say nothing about new rows, as far as these lines tell."""
+    encoder: Any = model.encoder
+    n, cells, row_ids, unlike = len(encoder.numbers_), codec.read(lines), [], {}
+    for j, name in enumerate([*encoder.numbers_, *encoder.words_]):
+        own = [row[j] for row in cells]
+        with suppress(RowError):  # a cell from before the column became a feature
+            column = to_column(own, name, NUMBER if j < n else TEXT)
+            if j < n and looks_like_row_id(read_numbers(column, name), name):
+                row_ids.append(name)
+            if j >= n and (share := hardly_alike(read_words(column, name))):
+                unlike[name] = share
+    warn_of_columns(NAME, row_ids, unlike, encoder.left_out_, hint="key")
 
 
 def _follow_columns(codec: Codec, model: LoadedModel) -> None:
@@ -110,13 +123,13 @@ def _add_columns(encoder: Any, kinds: dict[str, str]) -> None:
     encoder.moments_ = Moments(*map(np.concatenate, pairs))
 
 
-def _add_cells(encoder: Any, codec: Codec, cells: Cells) -> None:
+def _add_cells(encoder: Any, cells: Cells) -> None:
     """Let an encoder know the numbers and words of some rows."""
     n = len(encoder.numbers_)
-    numbers = codec.numbers([row[:n] for row in cells], encoder.numbers_).T
+    numbers = to_matrix([row[:n] for row in cells], encoder.numbers_).T
     have_gaps(encoder, numbers)
-    add_moments(encoder, Moments.of(numbers))
+    encoder.moments_ = encoder.moments_.joined(Moments.of(numbers))
     encoder.left_out_ = list(encoder.left_out_)
     for j, name in enumerate(list(encoder.words_), n):
-        column = codec.column([row[j] for row in cells], name, TEXT)
+        column = to_column([row[j] for row in cells], name, TEXT)
         add_words(encoder, name, count_words(read_words(column, name)))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.available_memory import available_memory
 from pril.core.classifier import naming_rows, unchanged_on_failure
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
 from pril.learners.ordered_boosting import fit_watched, learn
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# Memory that learning takes at its peak: bytes for each byte of the features of a sample, and for
-# each row; of other rows, a byte for each feature. Measured for 1.2 million rows of 20 features,
-# 0.3 million of 100: 4.8 and 160. For 5 million of 20, most outside the sample: 109 a row.
+# Memory that learning takes at its peak, with some to spare: bytes for each byte of the features of
+# the sample, and for each row; of rows outside the sample, a byte for each feature as well. For 5
+# million rows of 20 features, of which 200,000 are the sample, 109 a row were measured.
 PEAK, ROW_BYTES = 5, 200
 
 
@@ -136,10 +134,6 @@ class InMemoryRun(Run):
                 check = check.merge(apart.check(self.task, self.model))
         return check
 
-    def describe(self) -> dict[str, Any]:
-        """Return what was read and learned; rounds of boosting in place of passes."""
-        return super().describe() | {"passes": None, "rounds": self.model.n_iter_}
-
 
 class TableRows:
     """Features of a table, read again each time: a `Source` of boosting."""
@@ -167,48 +161,3 @@ class TableRows:
     def parts(self) -> Iterator[Array]:
         """Return all rows, in parts of any size."""
         return (part for _, part in self._numbered())
-
-
-def available_memory(root: Path = Path("/")) -> int:
-    """Return how many bytes of memory are free, or can be made free; else all there are.
-
-    A container may have less than the machine: the least of what its control groups leave counts.
-    """
-    machine = 1 << 62
-    with suppress(AttributeError, OSError, ValueError):  # not on Windows
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, StopIteration, ValueError):
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        line = next(line for line in lines if line.startswith("MemAvailable:"))
-        machine = int(line.split()[1]) * 1024
-    return max(0, min([machine, *_left_by_groups(root)]))
-
-
-# Names of a control group's limit, of its use, and, in memory.stat, of files that can be dropped.
-GROUPS_V2 = ("memory.max", "memory.current", "inactive_file")
-GROUPS_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-
-
-def _left_by_groups(root: Path) -> Iterator[int]:
-    """Return what each control group of Linux leaves to this process, where it has a limit."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if "memory" not in controllers.split(",") and controllers:
-            continue
-        names, start = (GROUPS_V1, "memory") if controllers else (GROUPS_V2, "")
-        top = root / "sys/fs/cgroup" / start
-        own = PurePosixPath(path.lstrip("/"))
-        for group in (own, *own.parents):
-            with suppress(OSError, ValueError):  # no limit, or none that this process can see
-                yield _left_by(top / group, *names)
-
-
-def _left_by(group: Path, limit: str, use: str, files: str) -> int:
-    """Return what one control group leaves; it is a ValueError if it has no limit."""
-    left = int((group / limit).read_text()) - int((group / use).read_text())
-    pairs = (line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return left + next((int(number) for name, number in pairs if name == files), 0)

@@ -46,6 +46,7 @@ class Labelling(NamedTuple):
     names: tuple[str, ...] = ()  # of exact labels, of the two ends, or one for each rater
     trim: float | None = None  # not None: columns hold votes; the share left out at each end
     range_texts: bool = False  # cells are ranges of classes, as people write them
+    marks: tuple[tuple[str, Any], ...] = ()  # of numbers in brackets, if not those of the model
 
     def to_notes(self) -> dict[str, Any]:
         """Return what a model file keeps of it, as a `Task` does."""
@@ -61,7 +62,7 @@ class LabelColumns(NamedTuple):
     classes: tuple[Any, ...] | None = None  # lowest first, as a user wrote them or a model has them
     edges: tuple[float, ...] | None = None  # labels are the brackets between these numbers
     no_answer: tuple[str, ...] | None = None  # not None: cells are brackets as people write them
-    spelling: brackets.Spelling | None = None  # how brackets are written; None until it is known
+    spelling: brackets.Spelling = brackets.Spelling()  # how brackets are written
     trim: float | None = None  # not None: cells are votes; the share left out at each end
     range_texts: bool = False  # cells are ranges of classes, as people write them
 
@@ -83,7 +84,8 @@ class LabelColumns(NamedTuple):
         if task.brackets:
             if len(task.labels) > 1:
                 raise InputError("brackets as text are in one column, not in two")
-            texts = cls(task.labels, True, task.classes, no_answer=task.no_answer)
+            spelling = task.spelling or brackets.Spelling()
+            texts = cls(task.labels, True, task.classes, None, task.no_answer, spelling)
             return texts if task.edges is None else texts.in_brackets(task.edges)
         if task.edges is not None:
             if as_words:
@@ -122,7 +124,7 @@ class LabelColumns(NamedTuple):
 
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
-        found = brackets.Brackets(texts, (), "y", place, edges=self.edges or ())
+        found = brackets.Brackets(texts, (), "y", self.spelling, self.edges or (), place)
         edges = self.edges or found.edges()
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
@@ -234,7 +236,7 @@ class LabelColumns(NamedTuple):
             return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
         codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
         first = dict(zip(texts, np.unique(codes, return_index=True)[1].tolist(), strict=False))
-        found = brackets.Brackets(first, missing, "y", place, self.spelling, self.edges)
+        found = brackets.Brackets(first, missing, "y", self.spelling, self.edges, place)
         classes = [ends or (np.nan, np.nan) for ends in found.classes(self.edges).values()]
         return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
 
@@ -250,7 +252,7 @@ class LabelColumns(NamedTuple):
         try:
             return ranking.encode(labels, typed_classes(self.classes, text=self.text))
         except RowError as error:
-            if self.classes or not self.text:
+            if self.classes or not self.text or error.hint:
                 raise
             reason = f"{error.reason}; the classes were taken in alphabetical order"
             raise RowError("y", error.row, reason, hint="classes") from None
@@ -294,10 +296,11 @@ def _numbers(cells: pa.Array, name: str) -> pa.Array:
         row = pc.index(pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64())), True).as_py()
         if row >= 0:
             raise _too_large(name, row, cells[row].as_py())
+    numbers = read_numbers(cells, name)  # refuses text such as 0x10, which is an integer to pyarrow
     if pa.types.is_integer(cells.type) or kind_of(cells.type) == "text":
         with suppress(pa.ArrowInvalid):  # text that is not an integer
             return pc.cast(cells, pa.int64())
-    return pa.array(read_numbers(cells, name), from_pandas=True)
+    return pa.array(numbers, from_pandas=True)
 
 
 def _label_floats(cells: pa.Array, name: str) -> Array:
@@ -354,14 +357,14 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
                 "not a class; choose another word for it"
             )
         return list(classes)
-    truth = {"false": "0", "true": "1"}
-    classes = tuple(truth.get(name.lower(), name) for name in classes)
     try:
-        numbers = [int(name) if name.strip("+- ").isdecimal() else float(name) for name in classes]
-    except ValueError:
+        numbers = _numbers(pa.array(classes, TEXT), "").to_pylist()
+    except RowError:
+        numbers = [None]
+    if None in numbers:
         raise InputError(
             f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
-        ) from None
+        )
     if not np.isfinite(numbers).all():
         raise InputError(f"the classes {','.join(classes)}: a class must be finite")
     return [int(number) if number == int(number) else number for number in numbers]

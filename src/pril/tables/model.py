@@ -5,34 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from pril.core import ranking
 from pril.core.brackets import Spelling
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
-from pril.core.parts import Parts
+from pril.core.parts import Parts, model_name
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
-from pril.io.notes import USER
 from pril.ranges import is_by_column, ranges_of
 from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
-from pril.tables.csv_style import USUAL_CSV, CsvStyle
+from pril.tables.csv_style import CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.formats import Csv, JsonLines, Tsv
+from pril.tables.formats import JsonLines, Tsv
 from pril.tables.label_columns import LabelColumns, Labelling
 from pril.tables.opening import format_of
 from pril.tables.text import is_zipped
@@ -79,24 +79,14 @@ class Predictions(NamedTuple):
     unseen: dict[str, str]  # a message for each column with words never seen in training
 
 
-@dataclass(frozen=True)
-class LabelForm:
-    """What a model file says of the kind of labels that a model learned from."""
-
-    trim: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_TRIMMED)] | None = None
-    range_texts: bool = False
-
-
-@dataclass(frozen=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What identifies the contents of a table, as `Table.contents` returns it."""
 
     bytes: int
     sha256: str
 
 
-@dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Struct, frozen=True):
     """How good a model was on the rows held out when it learned."""
 
     rows: int
@@ -104,17 +94,29 @@ class HeldOut:
     interval_absolute_error: float | None
 
 
-@dataclass(frozen=True)
-class Source:
-    """What a model file says of the table that a model learned from."""
+class LabelNotes(Struct, frozen=True):
+    """What kind of labels a model learned from."""
+
+    trim: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_TRIMMED)] | None = None
+    range_texts: bool = False
+    edges: tuple[float, ...] | None = None
+    brackets: bool = False
+    no_answer: tuple[str, ...] = ()
+    spelling: Spelling | None = None  # of brackets
+
+
+class FitNotes(Struct, frozen=True):
+    """What a model file says of the data that a model learned from; `Run.describe` says more."""
 
     table: str | None = None
     contents: Contents | None = None
+    csv: dict[str, str] | None = None
     rows: int = 0
     learned_rows: int = 0
     holdout: HeldOut | None = None
     labels: tuple[str, ...] = ()
-    options: LabelForm = field(default_factory=LabelForm)
+    options: LabelNotes = LabelNotes()
+    grows: bool = False  # whether later streams widen the model, too
 
 
 class LoadedModel:
@@ -123,6 +125,10 @@ class LoadedModel:
     def __init__(self, path: Path, content: tuple[Any, model_files.About] | None = None) -> None:
         self.path = path
         self.model, self.about = content or model_files.read(path, kind="model")
+        try:
+            self.notes = msgspec.convert(self.about.notes, FitNotes)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{path} is damaged: its notes: {error}") from None
         self.use(self.model)
 
     def use(self, model: Any) -> None:
@@ -133,6 +139,11 @@ class LoadedModel:
         self.ranges, self.is_frozen = parts.ranges, parts.is_frozen
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
+
+    @property
+    def name(self) -> str:
+        """What the model is, in short."""
+        return model_name(self.model)
 
     @property
     def is_online(self) -> bool:
@@ -177,16 +188,8 @@ class LoadedModel:
     @property
     def labels(self) -> Labelling:
         """Return the label columns that it learned from, if they are known."""
-        source = self.source
-        return Labelling(source.labels, source.options.trim, source.options.range_texts)
-
-    @property
-    def source(self) -> Source:
-        """Return which table it learned from, as its file says."""
-        try:
-            return msgspec.convert(self.about.notes, Source)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{self.path} is damaged: its notes: {error}") from None
+        options = self.notes.options
+        return Labelling(self.notes.labels, options.trim, options.range_texts)
 
     @property
     def user_notes(self) -> dict[str, Any]:
@@ -196,19 +199,19 @@ class LoadedModel:
     @property
     def own_notes(self) -> dict[str, Any]:
         """Return what this package has noted on how it was learned."""
-        return {name: note for name, note in self.about.notes.items() if name != USER}
+        return {name: note for name, note in self.about.notes.items() if name != model_files.USER}
 
-    def learned_from(self, table: Table) -> Source | None:
+    def learned_from(self, table: Table) -> FitNotes | None:
         """Return what is known of a table if the model learned from it, else None."""
-        known = self.source.contents
+        known = self.notes.contents
         if known is None or known.bytes != table.n_bytes:
             return None
-        return self.source if asdict(known) == table.contents() else None
+        return self.notes if known == Contents(**table.contents()) else None
 
     @property
     def csv_style(self) -> CsvStyle:
         """How CSV was written that it learned from."""
-        return CsvStyle.of(self.about.notes.get("csv"), self.path)
+        return CsvStyle.of(self.notes.csv, self.path)
 
     @property
     def columns(self) -> list[str]:
@@ -238,31 +241,21 @@ class LoadedModel:
             return LabelColumns(
                 names, is_text, known, trim=labels.trim, range_texts=labels.range_texts
             )
-        options = self.about.notes.get("options")
-        options = options if isinstance(options, dict) else {}
-        if options.get("edges") is None:
+        options = self.notes.options
+        if options.edges is None:
             return LabelColumns(names, text=classes.dtype.kind not in "biuf")
         try:
-            columns = LabelColumns(names, True, tuple(classes)).in_brackets(options["edges"])
+            columns = LabelColumns(names, True, tuple(classes)).in_brackets(options.edges)
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.path} is damaged: its edges: {error}") from None
-        if not options.get("brackets"):
+        if not options.brackets:
             return columns
         if len(names) > 1:
             raise InputError(f"{self.path} has learned brackets as text, which are in one column")
-        missing = options.get("no_answer")
-        if not isinstance(missing, list) or not all(isinstance(text, str) for text in missing):
-            raise InputError(f"{self.path} is damaged: its texts that are no answer: {missing}")
-        columns = columns._replace(no_answer=tuple(missing))
-        if options.get("spelling") is None:  # written before models knew their unit
-            return columns
-        try:
-            spelling = Spelling.from_note(options["spelling"])
-        except InputError as error:
-            raise InputError(
-                f"{self.path} is damaged: how its texts are written: {error}"
-            ) from None
-        return columns._replace(spelling=spelling)
+        if options.spelling is None or options.spelling.unit is None:
+            raise InputError(f"{self.path} is damaged: it does not say how its texts are written")
+        spelling = replace(options.spelling, **dict(labels.marks))
+        return columns._replace(no_answer=options.no_answer, spelling=spelling)
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -294,12 +287,13 @@ class LoadedModel:
         format: str,  # noqa: A002
         progress: Progress,
         *,
+        style: CsvStyle,
         proba: bool = False,
     ) -> Predictions:
         """Write a table to a stream, with the columns prediction and score added.
 
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
-        class, lowest first.
+        class, lowest first. `style` is how to write CSV.
         """
         if self.ranges and is_by_column(self.ranges):
             raise InputError(
@@ -317,7 +311,6 @@ class LoadedModel:
         self._read_words_of(table)
         unseen: dict[str, str] = {}
         rows = 0
-        style = table.style if isinstance(table, Csv) else USUAL_CSV
         with closing(TableWriter(stream, format, style)) as writer:
             for first, used, block in table.blocks_to_copy(self.columns, format):
                 with table.naming_rows(first):
@@ -348,7 +341,7 @@ class LoadedModel:
         """Let a table read as words what the model has learned as words."""
         words = self.words
         table.read_as_words(words)
-        log.info("model: %s, columns %s", self.about.model, some_of(self.columns))
+        log.info("model: %s, columns %s", self.name, some_of(self.columns))
         if words:
             log.info("words: %s, as in the model", some_of(words))
 
@@ -398,7 +391,7 @@ class LoadedModel:
         labels: Labelling,
         path: Path,
         progress: Progress,
-        known: Source | None = None,
+        known: FitNotes | None = None,
         title: str | None = None,
     ) -> dict[str, Any]:
         """Write a page on how good the model is on a table; return the numbers of the verdict.

@@ -37,6 +37,13 @@ SUFFIXES = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
+# Files of other programs, and the function of pandas that reads them.
+FOR_PANDAS = {
+    ".xlsx": "read_excel",
+    ".xls": "read_excel",
+    ".dta": "read_stata",
+    ".sav": "read_spss",
+}
 SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no names
 
 
@@ -57,12 +64,15 @@ def open_table(
     format: str | None = None,  # noqa: A002
     style: CsvStyle = USUAL_CSV,
     asked: tuple[str, ...] = (),
+    *,
+    brackets: bool = False,
 ) -> Table:
     """Open a table: a file, a folder, a glob, a URL, or - for standard input; read its columns.
 
     Standard input is copied to a temporary file, since it is read more than once. Without a format,
     the suffix decides or, for standard input, the first bytes. `style` is that of CSV. What of it
-    was `asked` for, by its names, is refused for a table that has none.
+    was `asked` for, by its names, is refused for a table that has none; but numbers in `brackets`
+    have decimals and thousands in every format.
     """
     name = "<stdin>" if place == "-" else place
     files, root = _find(place)
@@ -77,6 +87,8 @@ def open_table(
         "table: %s, files: %d; read, %s, as %s", name, len(files), source, FORMATS[format].about
     )
     for aspect in asked:
+        if brackets and aspect in ("decimal", "thousands"):
+            continue
         if format not in ("csv", "tsv") or (format == "tsv" and aspect == "delimiter"):
             raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")
     if format not in ("csv", "tsv"):
@@ -113,6 +125,16 @@ def _common_format(name: str, files: list[Any]) -> str:
             f"{name}: svmlight is not read as a table: in Python, load it with "
             "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
         )
+    for file in files:
+        if read := FOR_PANDAS.get(_suffix(file)):
+            place, target = (
+                str(name if len(files) == 1 else file),
+                file.with_suffix(".parquet").name,
+            )
+            raise TableError(
+                f"{name}: the command does not read this format, but pandas does; in Python, run: "
+                f"import pandas; pandas.{read}({place!r}).to_parquet({target!r})"
+            )
     formats = {format_of(file) for file in files}
     if len(formats) > 1 or None in formats:
         raise TableError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sklearn import pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core.measured_stream import stream_of
 from pril.core.one_row import RowStream
 from pril.core.parts import Parts
+from pril.core.recent_errors import RecentErrors
 from pril.errors import InputTypeError
 
 __all__ = ["Pipeline"]
@@ -73,4 +73,4 @@ class Pipeline(pipeline.Pipeline):
             name = type(learner).__name__
             raise InputTypeError(f"{name} cannot learn or predict one row at a time")
         check_is_fitted(learner)
-        return stream_of(self, encode=RowEncoder(self), metrics=metrics)
+        return RowStream(self, encode=RowEncoder(self), errors=RecentErrors.over(metrics))

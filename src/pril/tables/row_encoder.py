@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class RowEncoder:
             raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         self._follow()
         try:
-            return self._encoded([tuple(map(x.get, self._columns))], to_matrix)
+            return self._encoded([tuple(map(x.get, self._columns))])
         except RowError as error:
             raise InputError(f"x: {error.reason}") from None
 
@@ -82,20 +82,17 @@ class RowEncoder:
             raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         return pd.DataFrame([x], columns=self._names)
 
-    def features(self, cells: Cells, to_numbers: Callable[[Cells, list[str]], Array]) -> Any:
-        """Return the features of rows, by a ColumnEncoder and the steps after it.
-
-        The function turns cells into a matrix of numbers.
-        """
+    def features(self, cells: Cells) -> Any:
+        """Return the features of rows, by a ColumnEncoder and the steps after it."""
         self._follow()
-        return self._further_features(self._encoded(cells, to_numbers))
+        return self._further_features(self._encoded(cells))
 
     def _follow(self) -> None:
         """Start over if the encoder has learned more."""
         if self._encoder is None or self._encoder.moments_ is not self._moments:
             self._begin()
 
-    def _encoded(self, cells: Cells, to_numbers: Callable[[Cells, list[str]], Array]) -> Any:
+    def _encoded(self, cells: Cells) -> Any:
         encoder: Any = self._encoder
         n = len(self._numbers)
         rows = [row[:n] for row in cells]
@@ -107,7 +104,7 @@ class RowEncoder:
             np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
             for j, (name, places) in enumerate(self._words.items(), n)
         ]
-        return encode(encoder, to_numbers(rows, self._numbers), codes, self._scales)
+        return encode(encoder, to_matrix(rows, self._numbers), codes, self._scales)
 
     def _further_features(self, features: Any) -> Any:
         if self._further is None:

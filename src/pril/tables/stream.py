@@ -15,18 +15,19 @@ from pril.core.classifier import rate_rows, rows_to_rate
 from pril.core.evaluation import pick_scores
 from pril.core.linear import LinearMixin
 from pril.core.logistic import log_probabilities
-from pril.core.loop import Dense
+from pril.core.nouns import Dense
 from pril.core.passes import Batch
 from pril.core.rows import frozen
-from pril.errors import InputError, RowError
+from pril.errors import InputError, RowError, shown
 from pril.tables.cells import TEXT
-from pril.tables.codecs import NAME, USUAL, Answers, CsvCodec, JsonCodec, StreamOptions
+from pril.tables.codec import NAME, USUAL, Answers, Codec, StreamOptions
 from pril.tables.files import TableError, quote_columns
-from pril.tables.growing import grow, grows, unchanged_on_failure
-from pril.tables.json_lines import split_lines
+from pril.tables.growing import grow, grows, unchanged_on_failure, warn_of_features
+from pril.tables.json_lines import split_lines, to_column, to_matrix
 from pril.tables.label_columns import Labelling
 from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import Cells, RowEncoder
+from pril.tables.survey import MANY_ROWS
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ class LineStream:
         self.model = model
         self.labels, self.names = labels, labels.names
         self.options = options
-        self._codec: Any = None  # until the first lines have come
+        self._has_begun = False  # whether a line has come that is not blank
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         self._check_columns()
         self.use(model.model)
         self._grows = bool(self.names) and grows(model)
+        # Lines that tell which features of a growing model say nothing of new rows; then None.
+        self._first: list[bytes] | None = [] if self._grows else None
         if options.chances:
             model.check_probabilities()
         if self.names:
@@ -89,34 +92,25 @@ class LineStream:
         self._encoder = RowEncoder(model)
         self._labels = self.model.label_columns(self.labels)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
+        order, columns = self.model.learner.order_, self.model.columns
+        self._codec = Codec(order, columns, self.names, self.options)
 
-    @property
-    def style_note(self) -> dict[str, str] | None:
-        """How CSV is written, once some has come."""
-        return None if self._codec is None else self._codec.style_note
-
-    def rows(self, lines: bytes, format: str | None) -> tuple[bytes, list[bytes]] | None:  # noqa: A002
-        """Return what to write before the answers, and the lines that are rows.
-
-        The first lines tell the format; None if they are all blank.
-        """
-        if self._codec is None:
+    def rows(self, lines: bytes) -> list[bytes]:
+        """Return the lines that are rows."""
+        if not self._has_begun:
             lines = without_marks(lines)
-            first = lines.lstrip()
-            if not first and not self.options.skip:
-                return None
-            # A blank first line that must be answered is taken to be JSON.
-            json_lines = first.startswith((b"{", b"[")) or not first
-            is_json = json_lines if format is None else format == "jsonl"
-            if is_json and self.options.asked:
-                raise TableError(
-                    f"{NAME}: the {self.options.asked[0]} is for CSV, and this is jsonl"
-                )
-            kind = JsonCodec if is_json else CsvCodec
-            classes = self.model.learner.order_
-            self._codec = kind(classes, self.model.columns, self.names, self.options)
-        heading, rest = self._codec.header(lines)
-        return heading, rest.split(b"\n")[:-1] if self.options.skip else split_lines(rest)
+            self._has_begun = bool(lines.strip())
+            self._refuse_csv(lines)
+        return lines.split(b"\n")[:-1] if self.options.skip else split_lines(lines)
+
+    def _refuse_csv(self, lines: bytes) -> None:
+        """Refuse lines that do not begin as JSON does, unless bad lines are answered one by one."""
+        first = lines.lstrip().partition(b"\n")[0]
+        if first and not first.startswith((b"{", b"[")) and not self.options.skip:
+            raise TableError(
+                f"{NAME}, row 1: not a JSON object: {shown(first.decode(errors='replace'))}; a "
+                "stream has one in each line, and the guide tells how to turn CSV into them"
+            )
 
     # --- From lines to answers ---
 
@@ -168,12 +162,22 @@ class LineStream:
                 {*self.names, self.options.key, self.options.note},
             )
             yield
+        if self._first is not None:
+            self._first += lines
+            if len(self._first) >= MANY_ROWS:
+                self.warn_of_features()
+
+    def warn_of_features(self) -> None:
+        """Warn once of features of a growing model that say nothing of new rows."""
+        first, self._first = self._first, None
+        if first:
+            warn_of_features(self.model, self._codec, first)
 
     def _refused(self, line: bytes, row: int, reason: str, hint: str | None = None) -> Answered:
         """End the stream at a line, or answer it with what is wrong with it."""
         if not self.options.skip:
             raise TableError(f"{NAME}, row {row + 1}: {reason}", hint) from None
-        text = self._codec.refusal(line, self._codec.n_before + row + 1, reason)
+        text = self._codec.refusal(line, row + 1, reason)
         note = None
         with suppress(ValueError, LookupError):
             note = self._last_note([line])
@@ -224,17 +228,17 @@ class LineStream:
         """Return the features of some rows."""
         model = self.model
         if model.encoder is not None:
-            return self._encoder.features(cells, self._codec.numbers)
-        codec, words = self._codec, model.words
+            return self._encoder.features(cells)
+        words = model.words
         numbers = [j for j, name in enumerate(model.columns) if name not in words]
         names = [model.columns[j] for j in numbers]
-        matrix = codec.numbers([tuple([row[j] for j in numbers]) for row in cells], names)
+        matrix = to_matrix([tuple([row[j] for j in numbers]) for row in cells], names)
         if model.steps is None and isinstance(model.learner, LinearMixin):
             return matrix
         columns = dict(zip(names, map(pa.array, matrix.T), strict=True))
         for j, name in enumerate(model.columns):
             if name in words:
-                columns[name] = codec.column([row[j] for row in cells], name, TEXT)
+                columns[name] = to_column([row[j] for row in cells], name, TEXT)
         batch = pa.RecordBatch.from_pydict(columns)
         return model.features(batch, batch.schema)
 
@@ -263,7 +267,7 @@ class LineStream:
             return np.array(ranking.NO_LABEL).tobytes()
         kind = self._labels.cell_type
         pairs = zip(self.names, spelling, strict=True)
-        cells = [self._codec.column([cell], name, kind) for name, cell in pairs]
+        cells = [to_column([cell], name, kind) for name, cell in pairs]
         labels = self._labels.read(pa.RecordBatch.from_arrays(cells, self.names))
         intervals = ranking.to_intervals(labels, self.model.learner.order_)
         self.model.learner.engine.inspect_labels(labels, intervals)

@@ -143,7 +143,42 @@ def looks_like_row_id(cells: Array, name: str) -> bool:
     return bool(len(cells) >= MANY_ROWS or consecutive or ROW_ID.fullmatch(name))
 
 
+def hardly_alike(words: pa.Array) -> str | None:
+    """Return how many words of a first block differ, if so many that they are names or remarks."""
+    n, n_different = len(words) - words.null_count, pc.count_distinct(words).as_py()
+    if n >= FEWEST_ROWS and n_different >= UNLIKE * n:
+        return f"{n_different:,} different words in {n:,} rows"
+    return None
+
+
+def warn_of_columns(
+    source: str, row_ids: list[str], unlike: dict[str, str], left_out: list[str], hint: str
+) -> None:
+    """Warn of columns that say nothing about new rows: row ids, names, remarks."""
+    for name in row_ids:
+        warning = TableWarning(
+            f"{source}: the column {name!r} looks like a row id: no whole number in it occurs "
+            "twice; a row id says nothing about new rows",
+            hint=hint,
+        )
+        warnings.warn(warning, stacklevel=2)
+    for name, share in unlike.items():
+        said = f"{source}: the column {name!r} has {share}, which say little about new rows"
+        is_left_out = name in left_out
+        warning = TableWarning(f"{said}; it is left out" if is_left_out else said, hint=hint)
+        warnings.warn(warning, stacklevel=2)
+
+
 # --- Which labels there are ----------------------------------------------------------------------
+
+
+class EncodedLabels(NamedTuple):
+    """The classes of a table, and its different labels."""
+
+    order: Array  # the classes, lowest first
+    ranks: Array  # (labels, 2)
+    counts: Array  # how often each label occurs
+    learned: Array  # and in rows to learn
 
 
 class LabelCounts:
@@ -151,28 +186,38 @@ class LabelCounts:
 
     def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
-        self.seen: dict[tuple[Any, ...], list[int]] = {}  # label: count, first row
+        # Of each label: how many rows have it, and of those to learn from; the first row.
+        self.seen: dict[tuple[Any, ...], list[int]] = {}
         self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.ends)
 
-    def add(self, block: pa.RecordBatch, first: int, table: Table, used: Array) -> Array:
+    def add(
+        self, block: pa.RecordBatch, first: int, table: Table, used: Array, learning: Array
+    ) -> Array:
         """Count the labels of the rows that are used; return which rows have a label."""
         with table.naming_rows(first, self.columns.names):
             labels = self.columns.as_written.read(block)
         names = [str(k) for k in range(len(self.columns.ends))]
-        cells = pa.table([*map(pa.array, labels.values.T), np.arange(len(used))], [*names, "row"])
+        rows = [np.arange(len(used)), learning.astype(np.int64)]
+        cells = pa.table([*map(pa.array, [*labels.values.T, *rows])], [*names, "row", "learned"])
         counted = cells.filter(pa.array(used)).group_by(names, use_threads=False)
-        for group in counted.aggregate([("row", "count"), ("row", "min")]).to_pylist():
+        sums = [("row", "count"), ("learned", "sum"), ("row", "min")]
+        for group in counted.aggregate(sums).to_pylist():
             row = group["row_min"]
             label = tuple(labels.cell(row, k) for k in range(len(names)))
-            self.seen.setdefault(label, [0, first + row])[0] += group["row_count"]
+            self._count(label, group["row_count"], group["learned_sum"], first + row)
         counting = np.flatnonzero(used)
         for vote, row in self.columns.votes_cast(select_rows(block, used)).items():
             # A class may occur only among the votes that are left out: count its label zero times.
-            self.seen.setdefault((vote, vote), [0, first + int(counting[row])])
+            self._count((vote, vote), 0, 0, first + int(counting[row]))
         self.n_weightless += int(np.count_nonzero(~used))
         labelled: Array = used & labels.labelled()
         return labelled
+
+    def _count(self, label: tuple[Any, ...], n: int, n_learned: int, row: int) -> None:
+        entry = self.seen.setdefault(label, [0, 0, row])
+        entry[0] += n
+        entry[1] += n_learned
 
     def are_too_many(self) -> bool:
         """Tell whether there are more different labels than a rating has."""
@@ -191,18 +236,18 @@ class LabelCounts:
         if self.are_too_many():  # they will be refused
             return
         self.n_weightless += other.n_weightless
-        for label, (count, row) in other.seen.items():
-            self.seen.setdefault(label, [0, row + offset])[0] += count
+        for label, (n, n_learned, row) in other.seen.items():
+            self._count(label, n, n_learned, row + offset)
 
-    def encode(self, table: Table) -> tuple[Array, Array, Array]:
-        """Return the classes, the different labels as ranks, and how often each occurs."""
+    def encode(self, table: Table) -> EncodedLabels:
+        """Return the classes, and the different labels as ranks."""
         names = self.columns.names
         place = f"{table.name}: {quote_columns(names)}"
         labelled = [entry for entry in self.seen.items() if entry[0] != self._unlabelled]
         if not labelled:
             raise TableError(f"{place}: no row has a label")
-        seen = sorted(labelled, key=lambda entry: entry[1][1])  # by first row
-        counts, rows = np.array([entry for _, entry in seen]).T
+        seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by first row
+        counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.settle(table)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
@@ -216,13 +261,14 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
-        return order, ranks, counts
+        return EncodedLabels(order, ranks, counts, learned)
 
     def settle(self, table: Table) -> LabelColumns:
         """Return how labels are read, now that all of them are known."""
         if self.columns.no_answer is None:
             return self.columns
-        rows = {cells[0]: row for cells, (_, row) in self.seen.items() if cells != self._unlabelled}
+        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
+        rows = {cells[0]: row for cells, (_, _, row) in labelled}
         texts = dict(sorted(rows.items(), key=lambda entry: entry[1]))
         with table.naming_rows(0, self.columns.names):
             return self.columns.settled(texts, table.other_place)
@@ -289,7 +335,7 @@ class Survey:
         learning = task.uses(first, block.num_rows).learning
         with table.naming_rows(first):
             used = task.counting(block)
-        labelled = self.counts.add(block, first, table, used)
+        labelled = self.counts.add(block, first, table, used, learning)
         with table.naming_rows(first):
             block = with_numbers(block, list(self.encoder.numbers))
         features = block.drop_columns(list(dict.fromkeys(task.columns)))
@@ -326,9 +372,8 @@ class Survey:
             words = read_words(block.column(name), name)
             if name not in task.text:
                 _refuse_numbers(table, name, words)
-            n, n_different = len(words) - words.null_count, pc.count_distinct(words).as_py()
-            if name not in named and n >= FEWEST_ROWS and n_different >= UNLIKE * n:
-                self.unlike[name] = f"{n_different:,} different words in {n:,} rows"
+            if name not in named and (share := hardly_alike(words)):
+                self.unlike[name] = share
 
     def merge(self, other: Survey) -> Survey:
         """Add what was learned from the rows that follow."""
@@ -342,21 +387,6 @@ class Survey:
         self.rows += other.rows
         self.rows_to_learn += other.rows_to_learn
         return self
-
-    def warn_of_columns(self, table: Table) -> None:
-        """Warn of columns that say nothing about new rows: row ids, names, remarks."""
-        for name in self.row_ids:
-            warning = TableWarning(
-                f"{table.name}: the column {name!r} looks like a row id: no whole number in it "
-                "occurs twice; a row id says nothing about new rows",
-                hint="drop",
-            )
-            warnings.warn(warning, stacklevel=2)
-        for name, share in self.unlike.items():
-            said = f"{table.name}: the column {name!r} has {share}, which say little about new rows"
-            is_left_out = name in self.encoder.left_out_
-            warning = TableWarning(f"{said}; it is left out" if is_left_out else said, hint="drop")
-            warnings.warn(warning, stacklevel=2)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for a checkpoint."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.brackets import Spelling
 from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
@@ -58,6 +59,7 @@ class Task:
     edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
     brackets: bool = False  # labels are brackets as people write them, not numbers
     no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
+    spelling: Spelling | None = None  # how brackets are written; None: as usual
     trim: float | None = None  # not None: labels are votes; the share left out at each end
     range_texts: bool = False  # labels are ranges of classes, as people write them
 
@@ -119,8 +121,8 @@ class Task:
         """Return the model before it has learned anything; refuse parameters that it lacks."""
         known = BY_COMMAND[self.model]
         kind, passes = known.load(), {"random_state": self.seed, **more}
-        reserved = {"classes", "class_weight", "categorical_features", *passes}
-        if known.online:
+        reserved = {"classes", "class_weight", "categorical_features", "offset", *passes}
+        if known.online and not known.maximises:
             passes |= {"max_iter": self.epochs, "shuffle": self.shuffle}
             reserved |= {*passes, "tol", "n_iter_no_change"}
         free = sorted(set(kind().get_params()) - reserved)

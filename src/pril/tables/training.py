@@ -1,16 +1,19 @@
 """Learn from tables that need not fit in memory, in passes that can go on after a crash.
 
 The first pass surveys the table: it learns how to encode the columns and which labels there are.
-Each further pass learns from the blocks in order, the rows of a block shuffled. Rows that were kept
-apart then evaluate the model and calibrate its ranges. A checkpoint holds one dict: all that a run
-has learned, and the row where it stands.
+Each further pass learns from the blocks in order, the rows of a block shuffled; or it is a step to
+the maximum of a likelihood, see `maximum_run`. Rows that were kept apart then evaluate the model
+and calibrate its ranges. A checkpoint holds one dict: all that a run has learned, and the row where
+it stands.
 """
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,16 +27,25 @@ from pril.core import learning, ranking
 from pril.core.classifier import rate_rows
 from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
-from pril.errors import InputError
+from pril.core.registry import BY_COMMAND
+from pril.errors import InputError, shown
+from pril.learners.boosting.scaling import LEAST
 from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Table, TableError
+from pril.tables.files import Table, TableError, TableWarning, no_column
 from pril.tables.label_columns import LabelColumns
 from pril.tables.model import Progress, read_batch
 from pril.tables.pipeline import Pipeline
-from pril.tables.survey import Survey, choose_columns, row_numbers, select_rows
+from pril.tables.survey import (
+    EncodedLabels,
+    Survey,
+    choose_columns,
+    row_numbers,
+    select_rows,
+    warn_of_columns,
+)
 from pril.tables.task import CALIBRATION_SIZE, Task, Uses
 
 if TYPE_CHECKING:
@@ -43,6 +55,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MEDIAN = 0.5  # share of the votes to leave out at each end
 CACHE_BYTES = 1 << 29  # of cells, features and labels; a larger table is read in every pass
 
 
@@ -190,7 +203,18 @@ class Run:
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
-        return calibrated(self.task.ranges(frozen), frozen, self.check.calibration)
+        return calibrated(self.task.ranges(frozen), frozen, self._calibration())
+
+    def _calibration(self) -> Calibration:
+        """Return what calibrates the ranges; warn if only rows do whose raters agree."""
+        rows = self.check.calibration
+        n, n_others = len(rows.distance), len(rows.others)
+        if n_others == 0 or self.task.trim is None or self.task.trim >= MEDIAN:
+            return rows
+        reason = f"the ranges are calibrated on {n:,} of {n + n_others:,} rows, those whose votes"
+        reason += " agree, which are easier than others: fewer of the others are covered"
+        warnings.warn(TableWarning(f"{self.table.name}: {reason}", hint="votes"), stacklevel=2)
+        return rows._replace(others=rows.others[:0])  # they need not be compared any more
 
     # --- Survey ---
 
@@ -214,10 +238,13 @@ class Run:
             none = [f"{name!r} has no words" for name in encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
-        classes, ranks, counts = self.encoded_labels
+        classes, ranks, counts, _ = self.encoded_labels
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
-        self.survey.warn_of_columns(self.table)
+        survey = self.survey
+        warn_of_columns(
+            self.table.name, survey.row_ids, survey.unlike, encoder.left_out_, hint="drop"
+        )
         self._begin_model(width, classes, task.weights_of_classes(classes, ranks, counts))
         self.phase, self.row = "learn", 0
         self._log_decisions(classes, width)
@@ -231,8 +258,37 @@ class Run:
         self, width: int, classes: Array, weights: dict[Any, float] | None
     ) -> Any:
         """Return an unfitted learner that does not learn row by row; words are categories."""
-        words = list(range(width - len(self.survey.encoder.words_), width))
-        return self.task.blank_model(classes, weights, categorical_features=words)
+        encoder = self.survey.encoder
+        largest = np.maximum(-encoder.moments_.low, encoder.moments_.high)
+        for name, size in zip(encoder.numbers_, largest, strict=True):
+            if 0.0 < size < LEAST:
+                reason = f"no number in the column {name!r} is larger than {size}"
+                raise TableError(
+                    f"{self.table.name}: {reason}, too small to learn from: multiply them"
+                )
+        words = list(range(width - len(encoder.words_), width))
+        model = self.task.blank_model(classes, weights, categorical_features=words)
+        return model.set_params(monotonic_cst=self._constraints(model.monotonic_cst))
+
+    def _constraints(self, asked: Any) -> list[int] | None:
+        """Return the constraints of the features, given by the names of columns."""
+        if asked is None:
+            return None
+        if not isinstance(asked, dict):
+            form = '{"COLUMN": 1, "COLUMN": -1}'
+            raise InputError(f"monotonic_cst: expected {form}, got {shown(asked)}")
+        encoder, place = self.survey.encoder, f"{self.table.name}: monotonic_cst"
+        signs = dict.fromkeys([*encoder.numbers_, *encoder.words_], 0)
+        for name, sign in asked.items():
+            if name not in signs:
+                raise TableError(f"{place}: {no_column(name, list(signs))}")
+            if name in encoder.words_:
+                raise TableError(f"{place}: the column {name!r} holds words, which have no order")
+            if sign not in (-1, 0, 1):
+                raise TableError(
+                    f"{place}: the column {name!r} must have -1, 0 or 1, got {shown(sign)}"
+                )
+        return list((signs | asked).values())
 
     @cached_property
     def labels(self) -> LabelColumns:
@@ -240,7 +296,7 @@ class Run:
         return self.survey.counts.settle(self.table)
 
     @cached_property
-    def encoded_labels(self) -> tuple[Array, Array, Array]:
+    def encoded_labels(self) -> EncodedLabels:
         """The classes, and the different labels as ranks, with their counts."""
         return self.survey.counts.encode(self.table)
 
@@ -315,8 +371,7 @@ class Run:
         if self._prepared.blocks:
             yield from self._prepared.blocks
             return
-        is_last = self.epoch + 1 >= self.task.epochs and not self.task.keeps_rows_apart
-        again, kept = self.phase == "learn" and not is_last, Kept()
+        again, kept = self._makes_another_pass(), Kept()
         recipe = self.recipe
         for first, cells in self._read_cells(recipe.columns):
             block = self._prepare(recipe, first, cells)
@@ -327,6 +382,10 @@ class Run:
         if again:
             said = "rows are kept" if kept.blocks else "rows are read again"
             log.info("memory: %s (%d MB at most)", said, CACHE_BYTES >> 20)
+
+    def _makes_another_pass(self) -> bool:
+        is_last = self.epoch + 1 >= self.task.epochs and not self.task.keeps_rows_apart
+        return self.phase == "learn" and not is_last
 
     def _read_cells(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Return the blocks that the survey has kept, and drop them; or read them again."""
@@ -353,19 +412,28 @@ class Run:
             self.row += block.num_rows
             self.done += block.num_rows
             self.progress(name, self.row, total)
-            if self.checkpoint and self.checkpoint.is_due(self.done - block.num_rows, self.done):
-                self.checkpoint.save(self._state())
+            self._keep(self.done - block.num_rows)
 
     # --- Stopping and going on ---
 
+    def _keep(self, before: int) -> None:
+        """Save a checkpoint if one is due, given how many rows had been read before."""
+        if self.checkpoint and self.checkpoint.is_due(before, self.done):
+            self.checkpoint.save(self._state())
+
     def _state(self) -> dict[str, Any]:
         """Return all that was learned, and where the run stands."""
-        names = ("phase", "row", "done", "epoch", "mistakes", "model", "rng")
-        return {name: getattr(self, name) for name in names} | {"survey": self.survey.to_dict()}
+        names = ("phase", "row", "done", "epoch", "mistakes", "model")
+        state = {name: getattr(self, name) for name in names}
+        return state | {"survey": self.survey.to_dict(), "random": self.rng.get_state()}
 
     def _restore(self, state: dict[str, Any] | None) -> None:
         if state:
             self.survey.restore(state.pop("survey"))
+            _, keys, position, *_ = random = state.pop("random")
+            if not 0 <= position <= len(keys):  # NumPy would read beyond their end
+                raise InputError(f"the checkpoint is damaged: random position {position}")
+            self.rng.set_state(random)
             vars(self).update(state)
             log.info("checkpoint: %s, continued at row %d", self.phase, self.row + 1)
 
@@ -383,13 +451,12 @@ class Run:
         It holds only what JSON has: the command prints it, and the model file keeps it.
         """
         task, encoder, check = self.task, self.survey.encoder, self.check
-        order, ranks, counts = self.encoded_labels
+        order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
         edges = self.labels.edges  # perhaps found in the table
         options["edges"] = None if edges is None else list(edges)
-        if self.labels.spelling is not None:
-            options["spelling"] = self.labels.spelling._asdict()
+        options["spelling"] = asdict(self.labels.spelling) if task.brackets else None
         return {
             "table": self.table.name,
             "contents": self.table.contents(),
@@ -402,9 +469,8 @@ class Run:
                 "ignored": self.columns.ignored | left_out,
             },
             **self.survey.counts.describe(ranks, counts, order),
-            "passes": self.epoch,
+            **self._work(),
             "learned_rows": self.survey.rows_to_learn,
-            "mistakes": getattr(self.model, "n_mistakes_", None),
             "holdout": check.evaluation.to_dict(order) if task.holdout else None,
             "ranges": None
             if task.coverage is None
@@ -413,9 +479,21 @@ class Run:
                 "guarantee": task.guarantee,
                 "by": task.by,
                 "calibration_rows": len(check.calibration.distance),
+                "other_rows": len(check.calibration.others),  # whose label is a range
             },
             "options": options,
         }
+
+    def _work(self) -> dict[str, Any]:
+        """Return how long the model learned: in passes, in steps or in rounds of boosting."""
+        learner, model = BY_COMMAND[self.task.model], self.model
+        if learner.maximises:
+            work = {"steps": model.n_iter_, "log_likelihood": model.loglik_}
+        elif not learner.online:
+            work = {"rounds": model.n_iter_}
+        else:
+            return {"passes": self.epoch, "mistakes": model.n_mistakes_}
+        return {"passes": None, "mistakes": None, **work}
 
     def gather(self) -> tuple[Any, ranking.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""

@@ -19,6 +19,7 @@ import pyarrow.parquet
 
 from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
+from pril.tables.cells import kind_of
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.text import CODECS, is_zipped
 
@@ -47,8 +48,6 @@ class TableWriter:
         self._stream = stream
         self._format = format
         self._style = style._replace(delimiter="\t") if format == "tsv" else style
-        if format == "csv" and style.delimiter == "\t":
-            self._style = style._replace(delimiter=USUAL_CSV.delimiter)  # of a .tsv
         self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
         self._is_first = True
@@ -96,7 +95,8 @@ class TableWriter:
         except UnicodeEncodeError as error:
             bad = shown(error.object[error.start : error.end])
             raise InputError(
-                f"{bad} cannot be written in {self._style.encoding}, the encoding of the table"
+                f"{bad} cannot be written in {self._style.encoding}, the encoding of the CSV that "
+                "the model reads; write .jsonl or .parquet"
             ) from None
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ def _csv_bytes(batch: pa.RecordBatch, style: CsvStyle, *, header: bool) -> bytes
     """Return rows as CSV. pyarrow's own writer puts quotes around every cell, or around none."""
     text, delimiter = pa.large_string(), style.delimiter
     texts = [
-        style.write_numbers(cells) if pa.types.is_floating(cells.type) else cells.cast(text)
+        style.write_numbers(cells) if kind_of(cells.type) == "number" else cells.cast(text)
         for cells in batch.columns
     ]
     cells = [_quoted_cells(cells, delimiter) for cells in texts]
