@@ -28,10 +28,12 @@ OTHERS = {
 DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 # The tests of a file of src/pril, or of a folder; the first line that fits counts.
 TESTS = {
-    "core/loop": "loop ordered_logit orders linear one_row posterior in_place kernel",
+    "core/nouns": "loop ordered_logit linear one_row",
+    "core/rating": "linear batches one_row posterior kernel",
+    "core/passes": "orders linear",
+    "core/loop": "loop ordered_logit linear one_row posterior in_place kernel",
+    "core/coarsening": "coarsening coarsening_by_row ordered_logit",
     "core/one_row": "one_row class_weight in_place river",
-    "core/bracket_grammar": "bracket_texts",
-    "core/bracket_words": "bracket_texts",
     "core/brackets": "bracket_texts",
     "core/spellings": "labels",
     "core/rank": "labels class_order linear",
@@ -58,7 +60,7 @@ TESTS = {
     "io": "io",
     "dask": "dask cluster",
     "tables/stream": "stream stream_answers cold_start",
-    "tables/codecs": "stream stream_answers cold_start",
+    "tables/codec": "stream stream_answers cold_start",
     "tables/growing": "cold_start stream",
     "tables/row_encoder": "pipeline stream_answers",
     "tables/pipeline": "pipeline stream_answers",

@@ -176,13 +176,14 @@ class Coarsening:
         self.K, self.kind = K, kind
         self.S = dict.fromkeys(OFFSETS, 0.0)  # expected weight of the rows of each offset
         self.mu = np.zeros(K)  # Turnbull's estimate of the weight of each class
-        # Weight of all rows, their number; weight of narrow and of wide ranges; overlap; evidence.
-        self.W = self.rows = self.G = self.V = self.Q = self.D = 0.0
+        # Weight of all rows, their number; weight of narrow and of wide ranges; overlap; missing
+        # kinds; evidence.
+        self.W = self.rows = self.G = self.V = self.Q = self.missing = self.D = 0.0
 
     def fade(self, factor):
         self.S = {o: factor * weight for o, weight in self.S.items()}
         self.mu = factor * self.mu
-        for name in ("W", "rows", "G", "V", "Q", "D"):
+        for name in ("W", "rows", "G", "V", "Q", "missing", "D"):
             setattr(self, name, factor * getattr(self, name))
 
     def count(self, omega):
@@ -222,10 +223,22 @@ class Coarsening:
 
     def uses_offsets(self):
         chosen = self.D / self.unit > -5 and self.G >= self.V and self.overlaps()
+        chosen = chosen and self.missing < 0.1 * self.G
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
     def overlaps(self):
         return self.G > 0 and self.Q >= 0.1 * self.G
+
+    def look_for_missing_kinds(self, t, ranges):
+        """Weigh the ranges that offsets would make of the classes at random, but hardly occur."""
+        if self.kind == "random" or self.G == 0 or (t >= 64 * self.K and t % (8 * self.K)):
+            return
+        self.missing = 0.0
+        for u in [(y, y + w) for w in (1, 2) for y in range(1, self.K + 1 - w)]:
+            seen = np.sum(ranges.get(u, 0))
+            expected = sum(self.mu[y - 1] * chance for y, chance in self.table(u).items())
+            if seen < 0.1 * expected:
+                self.missing += expected - seen
 
     def target(self, u):
         """Return the chance of the range u for each of its classes, or None: the same for all."""
@@ -312,6 +325,7 @@ def ordered_logit(
         size, count, A, B, exact, total = (fade * v for v in (size, count, A, B, exact, total))
         ranges = {u: fade * v for u, v in ranges.items()}
         mechanism.fade(fade)
+        mechanism.look_for_missing_kinds(t, ranges)
         mechanism.count(c * t)
         f = w @ x
         predictions.append(predict(f, theta))
@@ -392,13 +406,13 @@ def offsets_target(shares, table, kinds, K, trust):
 
 
 def ordered_boosting(
-    intervals, K, weight, fold, starts, X, rounds, rate, l2, trust, mechanism="random"
+    intervals, K, weight, fold, start, theta, q, shares, X, rounds, rate, l2, trust, mechanism
 ):
     """Boosted stumps on top of other scores, a booster for each fold; ranks from 0, all rows.
 
-    `starts` has scores and thresholds of one kind of models or more: scores[j, i] is that of row i
-    by a model that has not seen fold j. Returns held-out losses, thresholds, chances, the weights
-    of the starts, and what the stumps of each booster add to each row.
+    start[j, i] is the score of row i by a model that has not seen fold j; thresholds, chances and
+    shares of offsets are those to begin with. Returns held-out losses, thresholds, chances, and
+    what the stumps of each booster add to each row.
     """
     n, ranks = len(X), np.arange(K)
     lo, hi = np.transpose(intervals)
@@ -406,16 +420,8 @@ def ordered_boosting(
     exact = kinds[:, 0] == kinds[:, 1]
     inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(float)
     doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
-    theta = np.mean([cut for _, cut in starts], axis=0)
-    q, losses, shares = inside, [], dict.fromkeys(OFFSETS, 1 / 5)
+    losses, shares = [], dict(zip(OFFSETS, shares, strict=True))
     symmetric = mechanism == "symmetric"
-    if mechanism != "random":
-        spread = np.bincount(group, weight)[:, None] * inside / inside.sum(1, keepdims=True)
-        for _ in range(5):
-            shares = drawn_shares(shares, spread, kinds, K, symmetric)
-        target = offsets_target(shares, spread, kinds, K, trust)
-        most = target.max(1, keepdims=True) + exact[:, None]
-        q = np.where(exact[:, None], inside, target / most)
 
     def chances_of(f):
         """P(y <= k) with 0 before and 1 after, P(y), and P(y | label)."""
@@ -438,16 +444,14 @@ def ordered_boosting(
         for u in np.flatnonzero(~exact):
             for y in range(kinds[u][0], kinds[u][1] + 1):
                 chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * target[u, y]
-        d = below[:, 1:-1] * (1 - below[:, 1:-1])
         information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
-        for i in range(n):
-            jacobian = np.zeros((K, K - 1))  # of P(y) by the thresholds
-            for k in range(K - 1):
-                jacobian[k, k], jacobian[k + 1, k] = d[i, k], -d[i, k]
-            information += weight[i] * jacobian.T @ np.diag(1 / p[i]) @ jacobian
-            slope += weight[i] * jacobian.T @ (r[i] / p[i])
+        for i in range(n):  # of log z, by the thresholds
+            z, F = q[group[i]] @ p[i], below[i, 1:-1]
+            first = F * (1 - F) * (q[group[i], :-1] - q[group[i], 1:]) / z
+            slope += weight[i] * first
+            information += weight[i] * (np.outer(first, first) - np.diag(first * (1 - 2 * F)))
         step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
-        return np.maximum.accumulate(theta + step), chance, chance / chance.max(1, keepdims=True)
+        return np.maximum.accumulate(theta + step), chance
 
     def derivatives(f):
         """First and second derivatives of the loss by the scores."""
@@ -471,32 +475,16 @@ def ordered_boosting(
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
-    rows = np.arange(n)
-    seen = np.array([scores[fold, rows] for scores, _ in starts]).T  # held out, by kind of start
-    mix = np.full(len(starts), 1 / len(starts))
-    if len(starts) > 1 or mechanism != "random":
-        prior, ridge = mix, seen.std(axis=0).mean() ** 2
-        for step in range(60):
-            theta, chance, q = em_step(seen @ mix)
-            g, h = derivatives(seen @ mix)
-            curvature = seen.T @ np.diag(h) @ seen + ridge * np.eye(len(mix))
-            move = -np.linalg.solve(curvature, seen.T @ g + ridge * (mix - prior)).clip(-0.2, 0.2)
-            mix = np.maximum(mix + move, 0)
-            if step >= 20 and np.abs(move).max() < 1e-3:
-                break
-    start = sum(b * scores for b, (scores, _) in zip(mix, starts, strict=True))
-    f = start.copy()
-    for _ in range(5):
-        theta, chance, q = em_step(f[fold, rows])
+    rows, f = np.arange(n), start.copy()
     for t in range(rounds):
         for j in range(len(f)):
             g, h = derivatives(f[j])
-            c = 1 + t / 50  # less and less careful
+            c = 1 + t / 50  # each round is bolder
             f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
-        theta, chance, q = em_step(f[fold, rows])
+        theta, q = em_step(f[fold, rows])
         _, p, _ = chances_of(f[fold, rows])
-        losses.append(-np.average(np.log((chance[group] * p).sum(axis=1)), weights=weight))
-    return losses, theta, q, mix, f - start
+        losses.append(-np.average(np.log((q[group] * p).sum(axis=1)), weights=weight))
+    return losses, theta, q, f - start
 
 
 def ascending(v):
@@ -604,35 +592,11 @@ TWINS = [
 
 # --- Orders --------------------------------------------------------------------------------------
 
-WORD = 2**32
-
-
-def sfc32(seed):
-    """Yield the numbers of C. Doty-Humphrey's generator, the first twelve thrown away."""
-    a, b, c = seed
-    counter = 1
-    while True:
-        number = (a + b + counter) % WORD
-        a, b = b ^ (b >> 9), (c + (c << 3)) % WORD
-        c = ((c << 21 | c >> 11) + number) % WORD
-        if counter > 12:
-            yield number
-        counter += 1
-
 
 def shuffled(n, rng):
-    """Return an order of n rows, and how many numbers were drawn for it (Fisher and Yates)."""
-    numbers = sfc32(np.frombuffer(rng.bytes(12), dtype="<u4").tolist())
-    order, drawn = np.arange(n), 0
-    for bound in range(n, 1, -1):
-        # The high half of number x bound is the place. Some places are the high half of one number
-        # more than others: of each, those with the smallest low halves are thrown away.
-        place, rest = 0, -1
-        while rest < WORD % bound:
-            place, rest = divmod(next(numbers) * bound, WORD)
-            drawn += 1
-        order[bound - 1], order[place] = order[place], order[bound - 1]
-    return order, drawn
+    """Return an order of n rows: NumPy's, with a seed from the learner's generator."""
+    seed = int.from_bytes(rng.bytes(16), "little")
+    return np.random.Generator(np.random.SFC64(seed)).permutation(n)
 
 
 def shapley(worth, n_features):

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
-from pril import OrderedBoosting
+from pril import ColumnEncoder, OrderedBoosting
 from pril.labels import make_intervals
 from pril.learners.boosting import cross_fitting, starts
 
@@ -18,6 +19,7 @@ distributed = pytest.importorskip("distributed", reason="pip install 'pril[dask]
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
 import dask.array as da  # noqa: E402
+from dask import delayed  # noqa: E402
 
 import pril.dask  # noqa: E402
 from pril.dask.boosting import Workers  # noqa: E402
@@ -74,6 +76,28 @@ def test_categories_and_gaps_come_in_any_block(client, rows_of_sample):
     same(model, expected, frame.drop(columns="y"))
 
 
+def test_after_an_encoder_only_the_sums_of_the_encoder_have_other_bytes(tmp_path):
+    def to_bytes(model):
+        pril.save(model, tmp_path / "model.pril")
+        return (tmp_path / "model.pril").read_bytes()
+
+    X, y = table()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=np.where(y > 1, "Rome", "Oslo"))
+    encoder = ColumnEncoder(codes=True)
+    learner = OrderedBoosting(classes=range(4), max_iter=3, random_state=0)
+    pipeline = make_pipeline(encoder, learner)
+    expected = clone(pipeline).fit(frame, y)
+    blocks = [delayed((frame[t : t + 150], y[t : t + 150])) for t in range(0, len(y), 150)]
+    model = pril.dask.fit_blocks(pipeline, blocks)
+    one, other = (to_bytes(each[-1]) for each in (model, expected))
+    assert one == other
+    for name, sums in model[0].moments_._asdict().items():
+        np.testing.assert_allclose(sums, getattr(expected[0].moments_, name), rtol=1e-9)
+    model[0].moments_ = expected[0].moments_
+    one, other = (to_bytes(each) for each in (model, expected))
+    assert one == other
+
+
 @pytest.mark.parametrize("value", [np.inf, 1e200])
 def test_a_bad_number_is_named_by_its_block(value, client):
     X, y = table()
@@ -81,6 +105,24 @@ def test_a_bad_number_is_named_by_its_block(value, client):
     lazy = da.from_array(X, chunks=(150, 3)), da.from_array(y, chunks=150)
     with pytest.raises(ValueError, match=r"block 2: .*row 33"):
         pril.dask.fit(OrderedBoosting(max_iter=2), *lazy, client=client)
+
+
+def test_a_bad_label_is_named_by_its_block_and_row():
+    X, y = table(20)
+    y[13] = 7
+    weight = np.r_[np.zeros(4), np.ones(16)]  # rows that do not count are rows of a block, too
+    blocks = [delayed((X[t : t + 5], y[t : t + 5], weight[t : t + 5])) for t in range(0, 20, 5)]
+    learner = OrderedBoosting(classes=range(4), max_iter=2)
+    with pytest.raises(pril.errors.RowError, match=r"y, block 2, row 3: .*7") as raised:
+        pril.dask.fit_blocks(learner, blocks)
+    assert raised.value.row == 3
+
+
+def test_labels_of_two_kinds_are_named_by_their_blocks_and_rows():
+    X, _ = table(5)
+    blocks = [delayed((X, y)) for y in (list("aabba"), [None, 1, 2, 1, 2])]
+    with pytest.raises(TypeError, match="'a' in block 0, row 0 and 1 in block 1, row 1"):
+        pril.dask.fit_blocks(OrderedBoosting(), blocks)
 
 
 @pytest.mark.parametrize("options", [{"mode": "chain"}, {"epochs": 3}])

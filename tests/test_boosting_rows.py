@@ -255,11 +255,6 @@ def test_the_command_reads_the_categories_of_a_saved_model_as_words(good, feed, 
     good("predict", "m.pril", file, "-o", "out.jsonl")
     said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["prediction"] for row in said] == expected
-    feed(file.read_bytes())
+    feed(write(tmp_path / "t.jsonl", table.to_dict("records")).read_bytes())
     lines = good("stream", "m.pril", "-q").splitlines()
-    answers = (
-        [json.loads(line)["prediction"] for line in lines]
-        if suffix == "jsonl"
-        else [int(line.split(",")[0]) for line in lines[1:]]
-    )
-    assert answers == expected
+    assert [json.loads(line)["prediction"] for line in lines] == expected

@@ -32,7 +32,6 @@ import pril
 from pril import MulticlassPerceptron, OrderedLogit, PredictionRanges
 from pril.errors import ClassOrderWarning
 from pril.evaluate import cross_val_proba, progressive
-from pril.io import model_files
 from pril.labels import ordered
 from pril.metrics import (
     calibration_error,
@@ -134,7 +133,6 @@ def test_a_file_keeps_the_order(tmp_path):
     again = pril.load(tmp_path / "m.pril")
     assert (again.order_.tolist(), again.classes_.tolist()) == (GRADES, sorted(GRADES))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    assert model_files.read(tmp_path / "m.pril", kind="model")[1].classes == GRADES
 
 
 def test_categories_of_different_types_are_refused():
@@ -232,7 +230,7 @@ WRAPPERS = {
     "one against one": OneVsOneClassifier(LEARNER),
     "output codes": OutputCodeClassifier(LEARNER, random_state=0),
     "boosting": AdaBoostClassifier(LEARNER, n_estimators=2, random_state=0),
-    "a search": GridSearchCV(LEARNER, {"max_iter": [3]}, cv=3),
+    "a search": GridSearchCV(LEARNER, {"max_iter": [50]}, cv=3),
     "a pipeline": make_pipeline(StandardScaler(), LEARNER),
     **{
         f"calibration by {method}, {ensemble=}": CalibratedClassifierCV(

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partialmethod
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import dask
@@ -28,8 +29,8 @@ from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
 from pril.tables.formats import Parquet
 from pril.tables.opening import open_table
+from pril.tables.runs import run_of
 from pril.tables.task import Task
-from pril.tables.training import Run
 from tables import (
     GRADES,
     assert_same_model,
@@ -84,15 +85,16 @@ def test_pieces_are_the_table(tmp_path):
 
 
 def test_classes_weigh_the_same_on_a_cluster(tmp_path, client):
-    """One piece and one pass is one process; balanced weights are those of the whole table."""
-    task = replace(TASK, class_weight="balanced", epochs=1, holdout=0.0)
+    """One piece is one process; balanced weights are those of the whole table."""
+    task = replace(TASK, class_weight="balanced", holdout=0.0)
     write_parts(tmp_path, "csv", make_rows(300), n=1)
-    mixed = start(tmp_path, task, client)()[-1]
-    alone = Run(open_table(str(tmp_path)), task, lambda *_: None)()[-1]
+    other = start(tmp_path, task, client)()[-1]
+    alone = run_of(open_table(str(tmp_path)), task, lambda *_: None)()[-1]
     plain = start(tmp_path, replace(task, class_weight=None), client)()[-1]
-    assert mixed.class_weight == alone.class_weight
-    assert not np.allclose(mixed.coef_, plain.coef_)
-    assert len(set(mixed.class_weight.values())) == 4
+    assert other.class_weight == alone.class_weight
+    assert_same_model(other, alone)
+    assert not np.allclose(other.coef_, plain.coef_)
+    assert len(set(other.class_weight.values())) == 4
 
 
 def test_merged_encoders_have_seen_all_rows(tmp_path):
@@ -116,14 +118,14 @@ def test_merged_encoders_have_seen_all_rows(tmp_path):
 
 
 def test_a_cluster_reads_what_one_process_reads(folder, client):
-    alone, run = Run(open_table(str(folder)), TASK, lambda *_: None), start(folder, TASK, client)
+    alone, run = run_of(open_table(str(folder)), TASK, lambda *_: None), start(folder, TASK, client)
     alone()
     run()
     report, other = run.describe(), alone.describe()
-    differing = ("passes", "learned_rows", "mistakes", "holdout")
+    differing = ("steps", "log_likelihood", "learned_rows", "holdout")
     for name in report.keys() - differing:
         assert report[name] == other[name], name
-    assert report["learned_rows"] == run.model.t_ // run.epoch
+    assert report["learned_rows"] == run.model.t_
     accuracy = [said["holdout"]["interval_accuracy"] for said in (report, other)]
     assert abs(accuracy[0] - accuracy[1]) < 0.1
 
@@ -136,7 +138,7 @@ def test_ranges_on_a_cluster(folder, client, tmp_path):
     report = run.describe()
     held_out = report["holdout"]
     assert abs(held_out["rows"] + held_out["unlabelled_rows"] - 120) < 50
-    assert report["learned_rows"] == learner.t_ // run.epoch
+    assert report["learned_rows"] == learner.t_
     assert 0 < report["ranges"]["calibration_rows"] < 120
     for name, model in (("a", fitted), ("b", start(folder, task, client)())):
         pril.save(model, tmp_path / name)
@@ -151,14 +153,14 @@ def test_a_cluster_warns_of_row_ids(tmp_path, client):
 
 
 def test_all_rows_make_the_encoder(folder, client):
-    task = replace(TASK, holdout=0.0, epochs=1)
-    alone, other = Run(open_table(str(folder)), task, print)(), start(folder, task, client)()
+    task = replace(TASK, holdout=0.0)
+    alone, other = run_of(open_table(str(folder)), task, print)(), start(folder, task, client)()
     X = pd.DataFrame(make_rows(600))[["size", "age", "town"]]
     np.testing.assert_allclose(other[0].transform(X), alone[0].transform(X), atol=1e-12)
     assert other[-1].t_ == alone[-1].t_
 
 
-@pytest.mark.parametrize("doing", ["reading the table", "learning round 1", "evaluating"])
+@pytest.mark.parametrize("doing", ["reading the table", "taking a step", "evaluating"])
 @pytest.mark.parametrize("change", ["grow", "relabel"])
 def test_a_table_that_changes_during_a_run(tmp_path, client, monkeypatch, doing, change):
     write_parts(tmp_path, "csv", make_rows(600))
@@ -183,19 +185,19 @@ def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     for part in range(2):
         some = make_rows(300)[150 * part : 150 * (part + 1)]
         write_parquet(tmp_path / f"{part}.parquet", some, row_group_size=40)
-    fitted = start(tmp_path, TASK, client)()
+    fitted = start(tmp_path, replace(TASK, model="pril"), client)()
     blocks = []
     for k, (a, b, first) in enumerate([(0, 80, 0), (80, 150, 80), (150, 230, 0), (230, 300, 80)]):
         own = rows[a:b][replace(TASK, seed=k).uses(first, b - a).learning]
         X = fitted[0].transform(own[["size", "age", "town"]])
         blocks.append(dask.delayed((X, own[["low", "high"]].astype(object))))
-    learner = pril.OrderedLogit(classes=GRADES, max_iter=4, random_state=0)
+    learner = pril.PRIL(classes=GRADES, max_iter=4, random_state=0)
     twin = pril.dask.fit_blocks(learner, blocks)
     assert_same_model(fitted[-1], twin)
 
 
 def test_workers_fit_the_same_pipeline_as_dask(tmp_path, client):
-    """To the last bit; 20 pieces are merged in a tree of two levels."""
+    """To the last bit, as in memory; 20 pieces are merged in a tree of two levels."""
     rows, task = make_rows(400), replace(TASK, holdout=0.0)
     write_parts(tmp_path, "csv", rows, n=20)
     fitted = start(tmp_path, task, client)()
@@ -204,9 +206,10 @@ def test_workers_fit_the_same_pipeline_as_dask(tmp_path, client):
         dask.delayed((part[["size", "age", "town"]], part[["low", "high"]].astype(object)))
         for part in read
     ]
-    learner = pril.OrderedLogit(classes=GRADES, max_iter=4, random_state=0)
+    learner = pril.OrderedLogit(classes=GRADES)
     twin = pril.dask.fit_blocks(make_pipeline(ColumnEncoder(), learner), blocks)
-    X, _ = features_and_labels(rows)
+    X, y = features_and_labels(rows)
+    assert_same_model(twin[-1], learner.fit(twin[0].transform(X), y))
     np.testing.assert_array_equal(fitted[0].transform(X), twin[0].transform(X))
     assert fitted[0].counts_ == twin[0].counts_
     assert_same_model(fitted[-1], twin[-1])
@@ -215,7 +218,7 @@ def test_workers_fit_the_same_pipeline_as_dask(tmp_path, client):
 def complaints(place, task, client):
     """Return what one process and the cluster say of a table that cannot be learned."""
     said = []
-    for run in (Run(open_table(place), task, lambda *_: None), start(place, task, client)):
+    for run in (run_of(open_table(place), task, lambda *_: None), start(place, task, client)):
         with pytest.raises(ValueError) as refused:  # noqa: PT011
             run()
         said.append(str(refused.value))
@@ -409,25 +412,43 @@ def test_workers_that_die():
         pril.dask.Cluster(client, False).compute(dask.delayed(os._exit)(1), "dying")
 
 
-@pytest.mark.slow
-def test_ctrl_c_is_one_line(tmp_path):
-    for part in range(4):
-        write(tmp_path / f"{part}.csv", make_rows(100))
+@contextmanager
+def endless_fit(folder, *options):
+    """Start the command on four files; it learns until it is stopped."""
+    write_parts(folder, "csv", make_rows(400))
     ends = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)]
-    command = ["fit", str(tmp_path), *ends, "--epochs", "100000", "-o", str(tmp_path / "m.pril")]
+    command = ["fit", str(folder), *ends, "--model", "pril", "--epochs", "100000"]
+    command += ["-o", str(folder / "m.pril")]
     with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from pril.cli.main import main; main()",
-            *command,
-            "--workers",
-            "2",
-        ],
+        [sys.executable, "-c", "from pril.cli.main import main; main()", *command, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,  # a terminal sends Ctrl-C to all processes of its group
     ) as process:
+        yield process
+
+
+@pytest.mark.slow
+def test_as_many_workers_as_asked_for_and_no_socket_for_others(tmp_path):
+    with endless_fit(tmp_path, "--workers", "3", "--verbose") as process:
+        for line in process.stderr:
+            if b" rows: " in line:  # the survey is done, so all workers have started
+                break
+        command = psutil.Process(process.pid)
+        sockets = [
+            [one.laddr.ip for one in part.net_connections() if one.status == psutil.CONN_LISTEN]
+            for part in (command, *command.children(recursive=True))
+        ]
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    scheduler, *workers = filter(None, sockets)
+    assert len(workers) == 3
+    assert {*scheduler, *chain(*workers)} == {"127.0.0.1"}
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_one_line(tmp_path):
+    with endless_fit(tmp_path, "--workers", "2") as process:
         parts = []
         while sum(part.cpu_times().user > 1 for part in parts) < 2:  # two workers, at work
             assert process.poll() is None

@@ -60,9 +60,25 @@ def test_offsets_cannot_have_made_a_partition(widths, seed):
     assert candidates("auto", kinds, weights) == ("random",)
 
 
+@pytest.mark.parametrize(
+    ("K", "versions"),
+    [(4, ["01|23", "0|123"]), (5, ["01|234", "0|12|34"]), (4, ["012|3", "0|1|23"])],
+)
+def test_offsets_cannot_have_made_two_partitions(K, versions):
+    """They overlap, but do not move with the class."""
+    brackets = [[int(b[0]), int(b[-1])] for version in versions for b in version.split("|")]
+    for seed in range(20):
+        mass = np.random.default_rng(seed).uniform(1, 4, K)
+        rows = [round(100 * mass[low : high + 1].sum()) for low, high in brackets]
+        kinds, group = Kinds.of(np.array(brackets), K)
+        weights = np.bincount(group, rows)
+        assert kinds.overlap(np.where(kinds.exact, 0.0, weights)) > 0.1
+        assert candidates("auto", kinds, weights) == ("random",)
+
+
 def test_most_ranges_must_be_narrow_and_overlap():
     kinds, _ = Kinds.of(np.array([[0, 1], [1, 2], [0, 3], [2, 2]]), 4)
-    by_ends = dict(zip(map(tuple, kinds.ends.tolist()), np.eye(4), strict=True))
+    by_ends = dict(zip(map(tuple, kinds.ends.tolist()), 100 * np.eye(4), strict=True))
     low, high, wide, exact = (by_ends[u] for u in ((0, 1), (1, 2), (0, 3), (2, 2)))
     assert kinds.overlap(low + high) == 0.5
     assert kinds.allow_offsets(low + high)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 
 import numpy as np
@@ -12,7 +13,7 @@ import pril
 from learners import LINEAR
 from pril.core.registry import LEARNERS
 from tables import GRADES, make_rows
-from test_stream import PRIL, csv_lines, json_lines, run_and_kill
+from test_stream import PRIL, json_lines, run_and_kill
 
 BEGIN = ("--classes", ",".join(GRADES), "--lower", "low", "--upper", "high", "--id", "id")
 COMMANDS = {one.name: one.command for one in LEARNERS}
@@ -75,14 +76,13 @@ def test_it_learns_as_a_bare_learner_that_widens(good, feed, cls):
     assert model[-1].shuffle is False
 
 
-@pytest.mark.parametrize("kind", [json_lines, csv_lines])
-def test_it_goes_on_where_it_ended(good, feed, kind):
+def test_it_goes_on_where_it_ended(good, feed):
     """In two runs and in one, the model is the same; columns of the second run widen it."""
-    rows = late_rows() if kind is json_lines else make_rows(60, seed=3)
+    rows = late_rows()
     for some in (rows[:40], rows[40:]):
-        feed(kind(some))
+        feed(json_lines(some))
         good("stream", "two.pril", *BEGIN, "-q")
-    feed(kind(rows))
+    feed(json_lines(rows))
     good("stream", "one.pril", *BEGIN, "-q")
     one, two = pril.load("one.pril"), pril.load("two.pril")
     assert one[0].get_feature_names_out().tolist() == two[0].get_feature_names_out().tolist()
@@ -116,7 +116,13 @@ def test_a_refused_row_widens_nothing(good, feed):
 
 def test_a_column_with_too_many_words_is_left_out(good, feed):
     rows = [
-        {"name": f"n{t}", "size": math.sin(t), "low": "poor", "high": "fair"} for t in range(1005)
+        {
+            "name": f"n{t % 1001 if t > 100 else 0}",
+            "size": math.sin(t),
+            "low": "poor",
+            "high": "fair",
+        }
+        for t in range(1105)
     ]
     feed(json_lines(rows))
     good("stream", "new.pril", *BEGIN[:-2], "-q")
@@ -146,7 +152,7 @@ def test_it_survives_kill_9(tmp_path):
     for name in ("whole", "killed"):
         home = tmp_path / name
         home.mkdir()
-        saved = ["--checkpoint", str(home / "state"), "--every", "1000"]
+        saved = ["--checkpoint", str(home / "state"), "--checkpoint-every", "1000"]
         commands[name] = [*PRIL, "stream", str(home / "m.pril"), *BEGIN, "-q", *saved]
     with data.open("rb") as stdin:
         subprocess.run(commands["whole"], stdin=stdin, check=True, stdout=subprocess.DEVNULL)
@@ -154,3 +160,30 @@ def test_it_survives_kill_9(tmp_path):
     run_and_kill(commands["killed"], data, checkpoint, seed=2)
     files = [tmp_path / name / "m.pril" for name in commands]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def told_columns(err):
+    return re.findall(r"pril: warning: <stdin>: the column '(\w+)'", err)
+
+
+@pytest.mark.parametrize("n", [15, 250])
+def test_columns_that_say_nothing_of_new_rows_are_warned_of_once(call, feed, tmp_path, n):
+    rows = [
+        {"id": f"flat {t}", "offset": 7000 + t, "x": t % 7, "town": "Oslo", "y": 1 + t % 2}
+        for t in range(n)
+    ]
+    begin = ("--classes", "1,2", "--label", "y", "-q")
+    feed(json_lines(rows))
+    code, _, err = call("stream", "a.pril", *begin)
+    assert code == 0
+    assert told_columns(err) == ["offset", "id"]
+    assert "the column 'offset' looks like a row id" in err
+    assert f"the column 'id' has {min(n, 100)} different words in {min(n, 100)} rows" in err
+    assert "begin the model anew: pass an id by --id, an offset by --note" in err
+    for options in (("--id", "id", "--note", "offset"), ("--id", "offset", "--note", "id")):
+        (tmp_path / "b.pril").unlink(missing_ok=True)
+        feed(json_lines(rows))
+        code, _, err = call("stream", "b.pril", *begin, *options)
+        assert (code, err) == (0, "")
+    feed(json_lines(rows[:9]))
+    assert told_columns(call("stream", "c.pril", *begin)[2]) == []

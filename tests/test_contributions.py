@@ -12,7 +12,7 @@ import pytest
 import pril
 import reference
 from pril import PRIL, ColumnEncoder, OrderedBoosting, Pipeline
-from pril.learners.boosting import compiled, contributions, starts
+from pril.learners.boosting import compiled, contributions, shapley, starts
 from pril.plotting import plot_contributions, plot_validation_loss
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -150,11 +150,29 @@ def test_what_the_score_does_not_use_adds_nothing():
 
 
 @pytest.mark.usefixtures("without_landmarks")
-def test_importances_are_the_mean_size_of_contributions():
-    X, y = table()
+def test_importances_are_the_mean_size_of_contributions_of_the_background():
+    X, y = table(100)
     model = OrderedBoosting(categorical_features=[3], **QUICK).fit(X, y)
     sizes = np.abs(model.contributions(X)[:, :-1]).mean(axis=0)
     np.testing.assert_allclose(model.feature_importances_, sizes / sizes.sum(), atol=1e-12)
+
+
+def test_importances_are_computed_when_they_are_read(tmp_path, monkeypatch):
+    X, y = table(120)
+    learner = OrderedBoosting(categorical_features=[3], **QUICK)
+    assert not hasattr(learner, "feature_importances_")
+    with monkeypatch.context() as patch:
+        patch.delattr(shapley, "add_trees")
+        model = learner.fit(X, y)
+        pril.save(model, tmp_path / "before.pril")
+        again = pril.load(tmp_path / "before.pril")
+    first = model.feature_importances_
+    assert model.feature_importances_ is first
+    np.testing.assert_array_equal(again.feature_importances_, first)
+    pril.save(model, tmp_path / "after.pril")
+    assert (tmp_path / "after.pril").read_bytes() == (tmp_path / "before.pril").read_bytes()
+    model.set_params(categorical_features=[0]).fit(X[:, ::-1], y)
+    assert model.feature_importances_.argmax() != first.argmax()
 
 
 def test_importances_of_few_rows_with_landmarks_are_about_those_of_all():

@@ -45,6 +45,7 @@ from pril import (
     PRank,
     WidrowHoff,
 )
+from pril.core import fitting, likelihood
 from pril.dask.blocks import blocks_of
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
@@ -77,6 +78,9 @@ def lazy(array, chunk=50):
 
 def as_csr(X):
     return X.map_blocks(csr_array, dtype=X.dtype, meta=csr_array((0, 0)))
+
+
+X_Y = table(100)[:2]
 
 
 # --- Chain: the online algorithm itself ---
@@ -141,7 +145,7 @@ def test_mixing_is_the_slow_twin(seed, shuffle):
 
     def order(n, r, b):
         rng = np.random.default_rng((drawn, r, b))
-        return reference.shuffled(n, rng)[0] if shuffle else np.arange(n)
+        return reference.shuffled(n, rng) if shuffle else np.arange(n)
 
     passes = [
         [
@@ -166,9 +170,9 @@ def test_mixing_is_the_slow_twin(seed, shuffle):
             assert (model.t_, model.n_iter_) == (epochs * len(X), epochs)
 
 
-@pytest.mark.parametrize("cls", [PRIL, MPRIL, PRank, OrderedLogit])
+@pytest.mark.parametrize("cls", [PRIL, MPRIL, PRank])
 def test_thresholds_stay_in_order_after_every_round(cls):
-    """Close thresholds and few rows a block; those of OrderedLogit are not integers."""
+    """Close thresholds and few rows a block."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (240, 2)), rng.integers(1, 9, 240)
     blocks = [tuple(map(dask.delayed, (X[i : i + 8], y[i : i + 8]))) for i in range(0, 240, 8)]
@@ -250,6 +254,104 @@ def test_no_progress_ends_mixing():
     X, _, y = table()
     estimator = PRIL(classes=CLASSES, random_state=0, tol=1.0, n_iter_no_change=2)
     assert pril.dask.fit(estimator, lazy(X), lazy(y)).n_iter_ == 3
+
+
+# --- The maximum of a likelihood: the steps of `fit` ---
+
+
+@pytest.fixture
+def small_sums(monkeypatch):
+    """Cut 300 rows into five blocks, whose sums are added in a tree of three levels."""
+    monkeypatch.setattr(likelihood, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(likelihood, "FAN_IN", 2)
+    monkeypatch.setattr(fitting, "MOST_SAMPLED", 100)
+
+
+def assert_same_maximum(one, other):
+    assert_same_model(one, other)
+    assert (one.loglik_, one.n_iter_) == (other.loglik_, other.n_iter_)
+    for name, part in one.memory_.parts().items():
+        np.testing.assert_array_equal(part, other.memory_.parts()[name])
+
+
+@pytest.mark.parametrize("chunk", [41, 100])
+@pytest.mark.parametrize(
+    ("container", "options"),
+    [
+        (lazy, {}),
+        (lazy, {"classes": CLASSES, "half_life": 40.0}),
+        (lazy, {"class_weight": "balanced", "coarsening": "random"}),
+        (lambda X, chunk: lazy(X.astype(np.float32), chunk), {"class_weight": {1: 0.0, 2: 3.0}}),
+        (lambda X, chunk: as_csr(lazy(X, chunk)), {"coarsening": "random"}),
+    ],
+)
+def test_the_maximum_is_that_of_memory(small_sums, chunk, container, options):
+    X, _, y = table(300)
+    y = y.astype(float)
+    y[::11] = np.nan  # rows without a label
+    if "coarsening" not in options:
+        X, y = X[:120], y[:120]
+    estimator = OrderedLogit(**options)
+    with dask.config.set(scheduler="sync"):
+        X = container(X, chunk)
+        model = pril.dask.fit(estimator, X, lazy(y, chunk))
+        expected = estimator.fit(X.compute(), y)
+    assert_same_maximum(model, expected)
+    np.testing.assert_array_equal(model.get_params()["class_weight"], estimator.class_weight)
+
+
+def test_blocks_with_weights_have_the_maximum_of_memory(small_sums):
+    X, y, _ = table(300)
+    weights = np.random.default_rng(0).integers(0, 3, 300) / 2
+    weights[50:90] = 0.0
+    cut = [0, 50, 50, 90, 300]
+    blocks = [dask.delayed((X[a:b], y[a:b], weights[a:b])) for a, b in pairwise(cut)]
+    with dask.config.set(scheduler="threads"):
+        model = pril.dask.fit_blocks(OrderedLogit(), blocks)
+    assert_same_maximum(model, OrderedLogit().fit(X, y, weights))
+
+
+def test_workers_give_the_bits_of_one_process(client):
+    """Whatever the number of threads that BLAS has there and here."""
+    rng = da.random.default_rng(0)
+    X, noise = (
+        rng.normal(size=(40_000, 33), chunks=(3000, -1)),
+        rng.normal(size=40_000, chunks=3000),
+    )
+    y = da.digitize(X[:, 0] + noise, [-1.0, 0.0, 1.0])
+    model = pril.dask.fit(OrderedLogit(), X, y, client=client)
+    assert_same_maximum(model, OrderedLogit().fit(X.compute(), y.compute()))
+
+
+def test_many_features_are_learned_by_the_client(monkeypatch):
+    X, y, _ = table(200, d=20)
+    X = np.tile(X, 51)  # 1020 features
+    with dask.config.set(scheduler="sync"):
+        lazily = lazy(X, 80), lazy(y, 80)
+        assert_same_maximum(pril.dask.fit(OrderedLogit(), *lazily), OrderedLogit().fit(X, y))
+        monkeypatch.setattr("pril.dask.maximum.available_memory", lambda: 1000)
+        with pytest.raises(ValueError, match="200 rows of 1,020 features take 1,635,200 bytes, an"):
+            pril.dask.fit(OrderedLogit(), *lazily)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "says"),
+    [
+        (X_Y[0], X_Y[1], {"mode": "chain"}, "mode and epochs have no meaning for OrderedLogit"),
+        (X_Y[0], X_Y[1], {"epochs": 2}, "mode and epochs have no meaning for OrderedLogit"),
+        (X_Y[0][:0], X_Y[1][:0], {}, "X has no rows in any block"),
+        (X_Y[0], np.full(100, np.nan), {}, "y has no label in any row that counts"),
+        (X_Y[0] * 1e200, X_Y[1], {}, r"block 0: X, row \d+: X is finite, but OrderedLogit overf"),
+        (np.where(X_Y[0] > 0.9, np.nan, X_Y[0]), X_Y[1], {}, r"block 0: X, row \d+: feature \d is"),
+    ],
+)
+def test_what_has_no_maximum_is_refused_with_a_sentence(X, y, options, says):
+    blocks = [dask.delayed((X[:50], y[:50])), dask.delayed((X[50:], y[50:]))]
+    with pytest.raises(ValueError, match=says), dask.config.set(scheduler="sync"):
+        pril.dask.fit_blocks(OrderedLogit(classes=CLASSES), blocks, **options)
+
+
+# --- Both ways ---
 
 
 def test_the_estimator_given_is_not_changed_and_the_result_is_the_same_again():

@@ -1,5 +1,7 @@
 """Progressive evaluation as a user sees it (its rounds are tested with the loop); the bootstrap."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,21 +106,21 @@ def test_the_bootstrap_is_the_spread_of_models_of_resampled_rows():
     model = make_pipeline(StandardScaler(), OrderedLogit(random_state=0))
     table = bootstrap(model, X, y, n=5, level=0.5, random_state=3).to_frame()
 
-    def numbers(fitted):
+    def numbers(fitted, rows):  # effects are averaged over the rows that the model learned from
         scaler, learner = fitted[0], fitted[1]
-        effects = learner.marginal_effects(scaler.transform(X)).T / scaler.scale_
+        effects = learner.marginal_effects(scaler.transform(X[rows])).T / scaler.scale_
         return [*learner.coef_ / scaler.scale_, *learner.thresholds_, *effects.T.ravel()]
 
     rng, samples = np.random.RandomState(3), []
     for _ in range(5):
         rows = rng.choice(60, size=60)
         again = clone(model).set_params(orderedlogit__classes=range(1, 6)).fit(X[rows], y[rows])
-        samples.append(numbers(again))
+        samples.append(numbers(again, rows))
     lower, upper = np.quantile(samples, [0.25, 0.75], axis=0)
     np.testing.assert_allclose(table[["lower", "upper"]], np.column_stack([lower, upper]))
     np.testing.assert_allclose(table["std_error"], np.std(samples, axis=0, ddof=1))
     whole = clone(model).fit(X[:60], y[:60])
-    np.testing.assert_allclose(table["estimate"], numbers(whole))
+    np.testing.assert_allclose(table["estimate"], numbers(whole, slice(60)))
     assert table["term"].value_counts().to_dict() == {"effect": 10, "threshold": 4, "weight": 2}
 
 
@@ -292,6 +294,13 @@ def test_weights_reach_the_learner_of_a_pipeline_and_the_mean_effects():
     effects = np.average(each, axis=0, weights=weights) / scaler.scale_[:, np.newaxis]
     expected = [*learner.coef_ / scaler.scale_, *learner.thresholds_, *effects.ravel()]
     np.testing.assert_allclose(result.estimate, expected)
+    rows = np.random.RandomState(0).choice(60, size=60)
+    sample = clone(model).fit(X[rows], y[rows], pipeline__orderedlogit__sample_weight=weights[rows])
+    scaler, learner = sample[0][0], sample[0][1]
+    effects = learner.marginal_effects(scaler.transform(X[rows]), weights[rows])
+    np.testing.assert_allclose(
+        result.samples[0, 6:], (effects / scaler.scale_[:, np.newaxis]).ravel()
+    )
     mean = np.average(X, axis=0, weights=weights)
     variance = np.average((X - mean) ** 2, axis=0, weights=weights)
     np.testing.assert_allclose(result.sd[:2], np.sqrt(variance))
@@ -314,6 +323,7 @@ def test_weights_reach_the_learner_of_a_pipeline_and_the_mean_effects():
         [ColumnEncoder(), StandardScaler(with_mean=False)],
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:the words of a column have no reference")
 def test_weights_are_per_unit_of_the_table_and_per_standard_deviation(steps):
     """A unit more of a column moves the score of a row by its weight; nothing else is scaled."""
     X, y = make_synthetic(60, random_state=1)
@@ -330,6 +340,99 @@ def test_weights_are_per_unit_of_the_table_and_per_standard_deviation(steps):
         scores = [model[-1].latent(model[:-1].transform(part)) for part in (frame, moved)]
         np.testing.assert_allclose(scores[1] - scores[0], result.estimate[term])
         np.testing.assert_allclose(result.sd[term], frame[column].std(ddof=0))
+
+
+def towns(rare=0):
+    """Rows with a number and a word, whose effects are known; `rare` rows have another word."""
+    rng = np.random.default_rng(2)
+    town = rng.choice(["Oslo", "Paris", "Rome"], 200, p=[0.2, 0.5, 0.3])
+    town[:rare] = "Ulm"
+    age = rng.normal(50.0, 10.0, 200)
+    latent = 0.1 * (age - 50.0) + 2.0 * (town == "Rome") + rng.logistic(size=200)
+    return pd.DataFrame({"age": age, "town": town}), np.digitize(latent, [-1.0, 1.0])
+
+
+def test_words_are_relative_to_the_mean_of_their_column():
+    """Weights and thresholds give the probabilities of the model; the mean of the words is zero."""
+    frame, y = towns()
+    model = make_pipeline(ColumnEncoder(), OrderedLogit(random_state=0))
+    result = bootstrap(model, frame, y, n=2, random_state=0)
+    rows = np.random.RandomState(0).choice(200, size=200)
+    for numbers, own in ((result.estimate, slice(None)), (result.samples[0], rows)):
+        part = frame.iloc[own]
+        model.fit(part, y[own])
+        (age, *words), thresholds, effects = numbers[:4], numbers[4:6], numbers[6:].reshape(4, 3)
+        codes = np.searchsorted(["Oslo", "Paris", "Rome"], part["town"])
+        assert abs(np.mean(np.array(words)[codes])) < 1e-12
+        assert np.abs(np.mean(effects[1:][codes], axis=0)).max() < 1e-12
+        score = age * (part["age"] - part["age"].mean()) + np.array(words)[codes]
+        below = expit(thresholds - score.to_numpy()[:, np.newaxis])
+        chances = np.diff(below, prepend=0.0, append=1.0, axis=1)
+        np.testing.assert_allclose(chances, model.predict_proba(part), atol=1e-10)
+        slopes = np.mean(below * (1.0 - below), axis=0)
+        per_score = -np.diff(slopes, prepend=0.0, append=0.0)
+        np.testing.assert_allclose(effects, np.outer(numbers[:4], per_score), atol=1e-10)
+    assert str(result).endswith("words are relative to the mean of their column over the rows")
+
+
+def test_words_without_a_reference_are_warned_of():
+    frame, y = towns()
+    for words, warned in ((OneHotEncoder(), 1), (OneHotEncoder(drop="first"), 0)):
+        encoder = make_column_transformer((StandardScaler(), ["age"]), (words, ["town"]))
+        model = make_pipeline(encoder, OrderedLogit(random_state=0))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = bootstrap(model, frame, y, n=2, random_state=0)
+        assert [str(one.message).partition(":")[0] for one in caught] == [
+            "the words of a column have no reference"
+        ] * warned
+        assert result.reference is None
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        ColumnEncoder(),
+        make_column_transformer(
+            (OneHotEncoder(drop=["Paris"]), ["town"]), ("passthrough", ["age"])
+        ),
+    ],
+)
+def test_a_word_that_a_sample_lacks_has_the_interval_of_the_others(encoder):
+    frame, y = towns(rare=1)
+    model = make_pipeline(encoder, OrderedLogit(random_state=0))
+    rng = np.random.RandomState(0)
+    has = [0 in rng.choice(200, size=200) for _ in range(10)]
+    with pytest.warns(UserWarning, match=f"{10 - sum(has)} of 10 samples lack .*town.Ulm"):
+        result = bootstrap(model, frame, y, n=10, level=0.9, random_state=0)
+    table = result.to_frame()
+    is_rare = table["feature"].astype(str).str.endswith("Ulm").to_numpy()
+    assert is_rare.sum() == 4  # a weight, and an effect on each class
+    np.testing.assert_array_equal(np.isnan(result.samples), np.outer(~np.array(has), is_rare))
+    assert table["samples"].tolist() == [sum(has) if rare else 10 for rare in is_rare]
+    known = result.samples[has]
+    ends = np.quantile(known[:, is_rare], [0.05, 0.95], axis=0)
+    np.testing.assert_allclose(table.loc[is_rare, ["lower", "upper"]], ends.T)
+    np.testing.assert_allclose(result.std_error[is_rare], known[:, is_rare].std(axis=0, ddof=1))
+
+
+def test_a_word_that_no_sample_has_has_no_interval():
+    frame, y = towns(rare=1)
+    model = make_pipeline(ColumnEncoder(), OrderedLogit(random_state=0))
+    with pytest.warns(UserWarning, match=r"2 of 2 samples lack .* 'town=Ulm'"):
+        result = bootstrap(model, frame, y, n=2, random_state=8)
+    rare = [feature == "town=Ulm" for _, feature, _ in result.terms]
+    assert np.isnan(result.interval[:, rare]).all()
+    assert np.isnan(result.std_error[rare]).all()
+    assert np.isfinite(result.interval[:, np.logical_not(rare)]).all()
+
+
+def test_features_that_only_a_sample_has_are_refused():
+    """A sample may have few enough words to be used, and all rows too many."""
+    frame, y = towns(rare=1)
+    model = make_pipeline(ColumnEncoder(most_words=3), OrderedLogit(random_state=0))
+    with pytest.raises(ValueError, match=r"^sample 1 of 2 .* it has the feature 'town=Oslo'"):
+        bootstrap(model, frame, y, n=2, random_state=8)
 
 
 def test_the_summary_is_a_table_of_weights_and_thresholds():

@@ -296,13 +296,13 @@ def test_two_classes_with_a_tuned_threshold():
 
 
 def test_self_training_is_not_needed():
-    """Rows without a label may stay in y; scikit-learn's wrapper takes only exact labels."""
+    """Rows without a label may stay in y; scikit-learn's wrapper wants exact ranks, and -1 there."""
     X, _, rank = survey()
-    some = np.where(np.arange(len(X)) % 3 == 0, rank, -1)
+    y = [grade if t % 3 == 0 else None for t, grade in enumerate(np.array(GRADES)[rank])]
+    some = np.nan_to_num(to_ranks(y, GRADES)[:, 0], nan=-1).astype(int)
     wrapped = SelfTrainingClassifier(OrderedLogit(classes=range(4))).fit(X, some)
     assert wrapped.score(X, rank) > 0.8
-    y = np.where(some < 0, np.nan, some)
-    direct = OrderedLogit(classes=range(4)).fit(X, y)
+    direct = OrderedLogit(classes=GRADES).fit(X, y)
     used = OrderedLogit(classes=range(4)).fit(X[some >= 0], rank[some >= 0])
     assert direct.t_ == used.t_
 

@@ -650,3 +650,11 @@ def test_parameters_of_a_kernel_that_change_in_place_are_refused(value):
     if isinstance(value, float):
         parameters["scale"] = 2.0
         np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("name", ["latent", "predict", "decision_function"])
+def test_scores_that_overflow_are_no_answers(name):
+    X = np.array([[-1.0], [0.0], [1.0]])
+    model = KernelPRIL(kernel="poly", random_state=0).fit(X, [1, 2, 3])
+    with pytest.raises(ValueError, match="gives scores that are not finite: scale the features"):
+        getattr(model, name)(X * 1e150)

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -17,9 +18,11 @@ import pril
 import reference
 from pril import PRIL
 from pril.core import label_values, ranking
+from pril.errors import RowError
 from pril.labels import (
     ClassOrderWarning,
     from_bounds,
+    from_brackets,
     from_strings,
     from_votes,
     krippendorff_alpha,
@@ -421,11 +424,134 @@ def test_what_cannot_be_read_is_named_with_its_row(text):
         from_strings(["poor", text], GRADES)
 
 
+@pytest.mark.parametrize("text", ["1_0", "0xA", "\uff13", "1_0 or 11", "nan"])
+def test_a_number_is_written_as_in_a_table(text):
+    with pytest.raises(ValueError, match=f"y, row 1: '{text}' is neither one of the classes"):
+        from_strings(["+1.0e1", text], range(1, 12))
+
+
 def test_only_a_column_of_text_is_read():
     with pytest.raises(ValueError, match="y should be a 1d array of strings, got 'poor' instead"):
         from_strings("poor", GRADES)
     with pytest.raises(ValueError, match="1d array of strings"):
         from_strings([("poor", "fair")], GRADES)
+
+
+# --- Texts of ranges that nobody declared ---
+
+RANGES = [
+    *("3-4", "20 to 30", "20\u201330", "1,000-2,000", "1.000 - 2.000", "$20-50k", "3 or 4", "0..5"),
+    *("65+", "<5", "<=50K", ">50K", "at least 3", "under 1000", "65 or older", "between 2 and 3"),
+    *("bis 20", "at least good", "At most fair", "good or better", "<= fair", "up to good"),
+    *("fair to good", "fair-good", "good or fair"),
+]
+NAMES = [
+    *("A+", "A-", "A", "B+", "grade-3", "grade 3+", "non-smoker", "2024-01-05", "2024-01", "high"),
+    *("5 stars", "10%", "-1", "+1", "1", "1B", "L4-L5", "F-16", "above good", "below fair", "bye"),
+    *("bye-bye", "<unknown>", "more or less", "up to date", "over", "1-1", "a or b", "0: 3-4", "-"),
+    *(
+        "worse than fair",
+        "less than good",
+        "> fair",
+        "fair-ish",
+        "too good to be true",
+        "10:30-11:30",
+        "Q1 2024",
+        "II-III",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", RANGES)
+def test_texts_of_ranges_are_not_taken_for_classes(text):
+    message = (
+        r"^y, row 3: .* reads as a range, not as a class: pril.labels.from_strings\(y, "
+        r"classes\) .* pril.labels.from_brackets\(y\) .* pass classes=, lowest first$"
+    )
+    with pytest.raises(RowError, match=message):
+        PRIL().fit(np.ones((5, 1)), ["fair", "good", "3", text, text])
+
+
+@pytest.mark.parametrize("text", RANGES)
+def test_texts_of_ranges_that_are_declared_are_classes(text):
+    words = ["fair", "good", "3", text]
+    X = np.arange(4.0).reshape(-1, 1)
+    assert text in PRIL(classes=words).fit(X, words).classes_
+    assert text in PRIL().fit(X, pd.Categorical(words, words, ordered=True)).classes_
+
+
+@pytest.mark.filterwarnings("ignore::pril.errors.ClassOrderWarning")
+@pytest.mark.parametrize("text", NAMES)
+def test_names_that_only_resemble_ranges_are_classes(text):
+    words = ["fair", "good", "A", text]
+    assert text in PRIL().fit(np.arange(4.0).reshape(-1, 1), words).classes_
+
+
+def test_pairs_votes_and_predictions_that_read_as_ranges_are_refused():
+    with pytest.raises(RowError, match=r"^y, row 1: '3-4' reads as a range"):
+        to_ranks([("1", "2"), ("2", "3-4")])
+    with pytest.raises(RowError, match=r"^y_pred, row 0: '3-4' reads as a range"):
+        interval_accuracy(["1", "2"], ["3-4", "2"])
+    with pytest.raises(RowError, match=r"^votes, row 0: '3-4' reads as a range"):
+        from_votes([["3", "3-4"], ["2", "3"]])
+
+
+PIECES = (
+    *(
+        "3",
+        "4",
+        "10",
+        "0.5",
+        "2024",
+        "fair",
+        "good",
+        "D",
+        "k",
+        "years",
+        "week",
+        " and ",
+        "between ",
+    ),
+    *(
+        "-",
+        " - ",
+        " to ",
+        " or ",
+        "..",
+        "+",
+        "<",
+        ">=",
+        "at least ",
+        "under ",
+        " or more",
+        " ",
+        ",",
+    ),
+)
+
+
+@pytest.mark.filterwarnings("ignore::pril.errors.ClassOrderWarning")
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join))
+def test_texts_are_refused_if_the_functions_that_are_named_read_them(text):
+    names = ["D", "fair", "good", "worst"]
+    assume(text.strip() and text.strip() not in names)
+    error = None
+    try:
+        PRIL().fit(np.arange(5.0).reshape(-1, 1), [*names, text])
+    except RowError as raised:
+        error = raised
+    refused = error is not None
+    assert not refused or (error.row, error.hint) == (4, "ranges")
+    bracket, is_range = None, False
+    with suppress(RowError):
+        bracket = from_brackets([text], edges=np.arange(1.25, 2100.0))[0].tolist()
+    for order in (names, names[::-1]):
+        with suppress(RowError):
+            is_range |= from_strings([text], order).shape == (1, 2)
+    if bracket is not None and bracket[0] < bracket[1]:
+        assert refused
+    if refused:
+        assert is_range or bracket is not None or text.strip().startswith("at least ")
 
 
 # --- from_bounds ---
@@ -564,7 +690,7 @@ def test_ranges_do_not_come_first_in_a_learner_with_the_same_seed(kind):
     for seed in range(5):
         made = make_intervals([2] * n, kind, classes=[1, 2, 3], random_state=seed)
         wide = made[:, 0] < made[:, 1]
-        order, _ = reference.shuffled(n, np.random.RandomState(seed))
+        order = reference.shuffled(n, np.random.RandomState(seed))
         assert abs(wide[order][:500].mean() - 0.75) < 6 * np.sqrt(0.75 * 0.25 / 500)
     again = [make_intervals(range(9), random_state=5).tolist() for _ in range(2)]
     assert again[0] == again[1] != make_intervals(range(9), random_state=6).tolist()
@@ -589,7 +715,11 @@ def test_ranks_close_open_ends():
             [("poor", "poor"), ("poor", "fair")],
             r"y, row 1: \('poor', 'fair'\) is a range, and exact",
         ),
-        (["poor", None], "y, row 1: the label is missing, and exact"),
+        (
+            ["poor", None],
+            "y, row 1: the label is missing, and exact=True wants one class in every row: take out "
+            "rows without a label first",
+        ),
         (["poor", "bad"], "y, row 1: 'bad' is not one of the classes"),
     ],
 )

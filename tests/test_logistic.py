@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from pril.core import logistic
+from pril.core import logistic, loop
+from pril.learners.boosting import compiled
 
 numbers = st.integers(-250 * 2**30, 250 * 2**30).map(lambda k: k / 2**30) | st.integers(-250, 250)
 thresholds = st.lists(numbers, min_size=0, max_size=5).map(
@@ -30,16 +31,16 @@ def exactly(score, cut):
 
 @njit
 def by_thresholds(score, cut, chances):
-    above, below = logistic.sides(score, cut[0])
+    above, below = loop.sides(score, cut[0])
     for y in range(len(chances)):
-        next_above, next_below = logistic.sides(score, cut[y + 1])
-        chances[y] = logistic.between(above, below, next_above, next_below)
+        next_above, next_below = loop.sides(score, cut[y + 1])
+        chances[y] = loop.between(above, below, next_above, next_below)
         above, below = next_above, next_below
 
 
 @njit
 def by_odds(e, odds, below, chances):
-    logistic.write_chances(e, odds, 0, len(chances) - 1, below, chances)
+    compiled.write_chances(e, odds, 0, len(chances) - 1, below, chances)
 
 
 def in_every_way(score, cut):
@@ -64,7 +65,9 @@ def test_all_ways_agree_with_exact_arithmetic(score, theta):
     assert (abs(by_threshold - expected) <= 1e-12 * small).all()
     # A product is exact, in the tails and between thresholds that are close.
     np.testing.assert_allclose(by_logarithm, expected, rtol=1e-12, atol=0)
-    np.testing.assert_allclose(by_odds, np.maximum(expected, logistic.LEAST), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        by_odds, np.maximum(expected, compiled.LEAST_CHANCE), rtol=0, atol=1e-13
+    )
     np.testing.assert_allclose(
         logistic.at_most(score, cut[1:]), np.cumsum(expected), rtol=1e-12, atol=1e-300
     )

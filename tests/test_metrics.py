@@ -257,8 +257,8 @@ def test_the_log_loss_scorer_uses_the_probabilities():
     assert neg_interval_log_loss_scorer(model, X, pairs, sample_weight=weight) == -loss
     search = GridSearchCV(
         OrderedLogit(classes=[1, 2, 3], random_state=0),
-        {"rate": [1e-3, 10.0]},  # with the first it hardly learns
+        {"alpha": [1e4, 0.3]},  # with the first it hardly learns
         scoring=neg_interval_log_loss_scorer,
         cv=KFold(3),
     ).fit(X, pairs)
-    assert search.best_params_ == {"rate": 10.0}
+    assert search.best_params_ == {"alpha": 0.3}

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 import pril
 from learners import LINEAR, with_variants
 from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
-from pril.core import loop
+from pril.core import nouns
 from pril.errors import FeatureRangeWarning
 from strategies import exact_streams, smooth_streams
 
@@ -505,7 +505,7 @@ def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
     stream = PRIL(classes=[1, 2]).stream()
     for _ in range(50):
         stream.learn_one([1.0], float("nan"))
-    assert len(stream._intervals) == 5
+    assert len(stream._labels) == 5
 
 
 # --- Random operations ---
@@ -601,7 +601,7 @@ def test_a_row_changes_only_the_entries_of_its_own_range(stream, half_life):
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_the_parts_of_a_memory_are_in_the_order_that_compiled_code_takes_them_for(model):
     layout = model.engine.layout(3, 4)
-    names = [*loop.State._fields[: loop.N_COMMON], *(part.name for part in layout.own)]
+    names = [*nouns.State._fields[: nouns.N_COMMON], *(part.name for part in layout.own)]
     assert names == list(layout.shapes())
     fading = [part.fades for part in layout.own]
     assert fading == sorted(fading, reverse=True)

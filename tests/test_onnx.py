@@ -327,7 +327,7 @@ def test_numbers_that_are_categories():
 def test_a_forest_with_many_categories_is_a_small_graph():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
-        {"code": rng.integers(0, 900, 4000).astype(str), "size": rng.normal(size=4000)}
+        {"code": rng.integers(0, 900, 8000).astype(str), "size": rng.normal(size=8000)}
     )
     y = np.digitize(X["code"].astype(int) % 7 / 3 + X["size"], [0.0, 1.0, 2.0])
     model = OrderedBoosting(max_iter=20, random_state=0).fit(X.astype({"code": "category"}), y)

@@ -89,6 +89,38 @@ def test_import_is_light_until_something_is_used():
     assert not heavy & set(loaded.split())
 
 
+ALL_ANSWERS = """
+import sys
+import numpy as np
+from scipy.sparse import csr_array
+import pril
+X = np.random.default_rng(0).normal(size=(100, 3))
+for name in sys.argv[1:]:
+    model = pril.load(name)
+    for rows in (X, X[:1], X.astype(np.float32), csr_array(X), csr_array(X.astype(np.float32))):
+        model.predict(rows), model.score(rows, [1] * rows.shape[0]), model.coef_
+        for answer in ("latent", "decision_function", "predict_proba"):
+            if hasattr(model, answer):
+                getattr(model, answer)(rows)
+        if hasattr(model, "thresholds_"):
+            model.thresholds_
+        if hasattr(model, "posterior"):
+            model.posterior(rows, [(1, 2)] * rows.shape[0]), model.coarsening_
+print("numba" in sys.modules)
+"""
+
+
+def test_predictions_of_linear_learners_need_no_compiler(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = np.tanh(rng.normal(size=(60, 3))), rng.integers(1, 4, 60)
+    files = []
+    for learner in LEARNERS:
+        if learner.linear:
+            files.append(str(tmp_path / learner.name))
+            pril.save(learner.load()().fit(X, y), files[-1])
+    assert run("-c", ALL_ANSWERS, *files).strip() == "False"
+
+
 WITHOUT_EXTRAS = """
 import sys
 class Missing:
@@ -155,6 +187,7 @@ def test_the_registry_tells_what_a_learner_can_do(entry):
         cls().fit(2 * X, y)
     with refused_unless(entry.takes_ranges):
         cls(classes=[1, 2, 3]).fit(X, np.column_stack([y, np.maximum(y, 2)]))
+    assert entry.maximises == hasattr(cls(classes=[1, 2, 3]).fit(X, y), "converged_")
     with refused_unless(entry.exports):
         pril.onnx.to_onnx(model)
     with refused_unless(entry.mixes):
@@ -221,6 +254,18 @@ def documented_defaults(item):
     for names, kind, _ in FunctionDoc(item)["Parameters"]:
         for name in names.split(", "):
             yield name, kind.partition("default=")[2]
+
+
+def test_the_docstring_of_a_users_class_is_its_own():
+    class Rated(pril.PRIL):
+        """A line that looks like ours, of a name that is ours and of one that is not.
+
+        %(classes)
+        %(x)
+        """
+
+    assert "%(classes)\n" in Rated.__doc__
+    assert "%(x)\n" in Rated.__doc__
 
 
 def test_defaults_are_the_documented_ones():

@@ -242,7 +242,7 @@ def test_reliability_curves_are_means_of_bins(ax):
     display = ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
     assert display.ax_ is ax
     said = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert said == ["at or below 0", "at or below 1"]
+    assert said == ["\u201c0\u201d or lower", "\u201c1\u201d or lower"]
     names = np.array(
         ["_low", "$x_{", "high"]
     )  # matplotlib would hide the first, and read the second
@@ -250,7 +250,7 @@ def test_reliability_curves_are_means_of_bins(ax):
     same = ReliabilityDisplay.from_predictions(names[y], proba, classes=names)
     same.figure_.canvas.draw()
     said = [text.get_text() for text in same.ax_.get_legend().get_texts()]
-    assert said == ["at or below _low", r"at or below \$x_{"]
+    assert said == ["\u201c_low\u201d or lower", "\u201c\\$x_{\u201d or lower"]
     assert same.error == display.error
     below = model.predict_proba(X)[:, 0]
     points = [
@@ -299,7 +299,7 @@ def test_at_random_the_table_is_drawn(ax):
     exact = np.arange(len(X)) < 200
     ends = np.column_stack([y[:, 1] // 2 * 2, y[:, 1] // 2 * 2 + 1])
     ends[exact] = y[exact, 1:]
-    model = OrderedLogit(classes=names, coarsening="random", random_state=0, max_iter=1)
+    model = OrderedLogit(classes=names, coarsening="random")
     plot_coarsening(model.fit(X, names[ends]), ax=ax)
     ax.figure.canvas.draw()
     assert names_on(ax.xaxis) == ["poor", "fair", r"\$good", "great"]

@@ -64,7 +64,7 @@ def test_a_checkpoint_folder_belongs_to_one_run(good, bad, table, tmp_path):
     with FileLock(tmp_path / "state" / "checkpoint.lock"):
         said = bad("fit", "t.csv", *RANGES, "--checkpoint", "state")
     assert said == "the checkpoint state is in use by another process: wait until it ends"
-    good("fit", "t.csv", *RANGES, "--checkpoint", "state", "--every", 1)
+    good("fit", "t.csv", *RANGES, "--checkpoint", "state", "--checkpoint-every", 1)
     assert list((tmp_path / "state").iterdir()) == [others]
 
 
@@ -131,10 +131,10 @@ class FailingStream:
 
 def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeypatch):
     write(tmp_path / "t.csv", make_rows(3000))
-    keep = ["--checkpoint", "state", "--every", 1, "--epochs", 2]
+    keep = ["--checkpoint", "state", "--checkpoint-every", 1]
     monkeypatch.setattr(files, "BLOCK_ROWS", 370)
     monkeypatch.setattr(text, "READ_BYTES", 1000)
-    good("fit", "t.csv", *RANGES, "--epochs", 2, "-o", "whole.pril")
+    good("fit", "t.csv", *RANGES, "-o", "whole.pril")
     opened = formats.open_text
     with monkeypatch.context() as patch:
         patch.setattr(formats, "open_text", lambda file: FailingStream(opened(file), 120_000))
@@ -820,7 +820,8 @@ def test_the_best_constant_stands_beside_every_score(good, table):
 def test_progress_is_told_where_there_is_no_terminal(call, table, monkeypatch):
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 150)
     monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
-    code, _, err = call("fit", "t.csv", *RANGES, "--epochs", 2, "--holdout", 0)
+    passes = ["--model", "pril", "--epochs", 2]
+    code, _, err = call("fit", "t.csv", *RANGES, *passes, "--holdout", 0)
     assert code == 0
     said = [line.rsplit(", ", 1) for line in err.splitlines()]
     assert [text for text, _ in said] == [

@@ -20,8 +20,8 @@ Around them:
 - Pipeline: scikit-learn's, which also serves one row at a time
 - save, load, load_notes: models in files; report: a page on how good a model is
 
-Modules: labels (from votes, brackets, strings), metrics, evaluate, plotting, datasets, theory,
-experiments, io, errors; and with other libraries: dask, river, onnx.
+Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, datasets,
+theory, experiments, io, errors; and with other libraries: dask, river, onnx.
 
 ``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:
     from pril import errors as errors
     from pril import evaluate as evaluate
     from pril import experiments as experiments
+    from pril import inference as inference
     from pril import io as io
     from pril import labels as labels
     from pril import metrics as metrics
@@ -73,6 +74,7 @@ _MODULES = (
     "errors",
     "evaluate",
     "experiments",
+    "inference",
     "io",
     "labels",
     "metrics",
@@ -87,7 +89,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _typing.Any:
-    # On first use: numba and scikit-learn take two seconds to import.
+    # On first use: scikit-learn takes a second to import.
     if name in _HOMES:
         return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _MODULES:

@@ -36,6 +36,11 @@ ADVICE = {  # what a message adds for a hint
     "bounds": (
         "; turn ranges of numbers into labels with pril.labels.from_bounds(ranges, edges=...)"
     ),
+    "ranges": (
+        ": pril.labels.from_strings(y, classes) reads ranges of classes, such as '3-4' or 'at "
+        "least good', and pril.labels.from_brackets(y) brackets of a number, such as '65+'; if it "
+        "is the name of a class, pass classes=, lowest first"
+    ),
     "ranks": (
         "; a meta-estimator such as BaggingClassifier numbers the labels in alphabetical order: "
         "give it pril.labels.ordered(y, classes), and the learner no classes="
@@ -228,8 +233,9 @@ class RowError(InputError):
     hint : str, default=None
         One word that tells a program what would help: "classes" (name the classes), "text" (the
         column may hold words), "ranks" (a meta-estimator numbered the labels), "bounds" (the labels
-        are ranges of numbers), "brackets" (they are brackets as text), "edges" (name the cut
-        points). The command adds its own option to the message.
+        are ranges of numbers), "brackets" (they are brackets as text), "ranges" (they are ranges
+        of classes as text), "edges" (name the cut points). The command adds its own option to the
+        message.
 
     Examples
     --------
@@ -305,4 +311,4 @@ class ClassOrderWarning(UserWarning):
 
 
 class FeatureRangeWarning(UserWarning):
-    """Features reach outside the range that a learner's guarantee assumes."""
+    """Features reach outside the range that a learner expects."""

@@ -16,7 +16,7 @@ from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing
-from pril.core.units import units_of_features
+from pril.core.units import reference_of_words, units_of_features
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -220,9 +220,9 @@ class BootstrapResult:
     estimate : ndarray of shape (n_terms,)
         From a model of all rows.
     samples : ndarray of shape (n, n_terms)
-        From a model of each sample.
+        From a model of each sample; NaN for a word that does not occur in it.
     interval : ndarray of shape (2, n_terms)
-        Lower and upper ends.
+        Lower and upper ends, of the samples that are not NaN.
     sd : ndarray of shape (n_terms,)
         Standard deviation of the term's feature over the rows; NaN for thresholds. A weight or an
         effect times this is per standard deviation.
@@ -230,6 +230,9 @@ class BootstrapResult:
         Confidence level.
     drawn_from : str
         What the samples were drawn from.
+    reference : str or None
+        What the weights and effects of words are relative to; None if there are no words, or if
+        they have no common reference.
     """
 
     terms: list[tuple[str, Any, Any]]
@@ -239,11 +242,19 @@ class BootstrapResult:
     sd: NDArray[np.float64]
     level: float
     drawn_from: str
+    reference: str | None = None
+
+    @property
+    def n_samples(self) -> NDArray[np.int64]:
+        """The number of samples behind each interval."""
+        used: NDArray[np.int64] = np.count_nonzero(~np.isnan(self.samples), axis=0)
+        return used
 
     @property
     def std_error(self) -> NDArray[np.float64]:
         """The standard deviation of each number over the samples."""
-        spread: NDArray[np.float64] = self.samples.std(axis=0, ddof=1)
+        spread, enough = np.full(len(self.terms), np.nan), self.n_samples > 1
+        spread[enough] = np.nanstd(self.samples[:, enough], axis=0, ddof=1)
         return spread
 
     def to_frame(self) -> pd.DataFrame:
@@ -252,14 +263,15 @@ class BootstrapResult:
         Returns
         -------
         table : DataFrame
-            Columns `term`, `feature`, `class`, `estimate`, `std_error`, `lower`, `upper` and `sd`.
+            Columns `term`, `feature`, `class`, `estimate`, `std_error`, `lower`, `upper`, `sd` and
+            `samples`, the number of samples behind the interval.
         """
         import pandas as pd
 
         table = pd.DataFrame(self.terms, columns=["term", "feature", "class"], dtype=object)
         lower, upper = self.interval
         numbers = {"estimate": self.estimate, "std_error": self.std_error}
-        return table.assign(**numbers, lower=lower, upper=upper, sd=self.sd)
+        return table.assign(**numbers, lower=lower, upper=upper, sd=self.sd, samples=self.n_samples)
 
     def __str__(self) -> str:
         kinds = [kind for kind, _, _ in self.terms]
@@ -284,7 +296,8 @@ class BootstrapResult:
         title = " " * first + "per unit".rjust(3 * wide) + "per sd".rjust(3 * wide)
         rest = f"and {n_effects} marginal effects, see to_frame()"
         about = f"{len(self.samples)} samples of {self.drawn_from}, {self.level:.3g} intervals"
-        return "\n".join([about, "", title, *rows, rest])
+        notes = [f"words are relative to {self.reference}"] if self.reference else []
+        return "\n".join([about, "", title, *rows, rest, *notes])
 
     __repr__ = __str__
 
@@ -304,7 +317,7 @@ def bootstrap(
 
     The model is fitted to `n` samples of the rows, drawn with replacement. The marginal effect of
     a feature on a class is the change of the class's probability per unit of the feature, averaged
-    over all rows.
+    over the rows that the model learned from.
 
     Parameters
     ----------
@@ -344,6 +357,12 @@ def bootstrap(
     the feature as the learner sees it. Thresholds are those of the learner, whose features may be
     centred.
 
+    Only differences between the words of a column have a meaning. After a `ColumnEncoder`, the
+    weights and effects of words are relative to the mean of their column over the rows, as in
+    `pril show`, and the thresholds are those of a row at that mean. A `OneHotEncoder` needs
+    ``drop=``, which names a reference for each column. A word that a sample lacks has no weight
+    there: its interval is that of the other samples, and a warning says how many lack it.
+
     Ten passes are enough to predict well. For weights close to those of maximum likelihood, use
     more: with ``max_iter=200``, they agree with statsmodels to a tenth of a standard error.
 
@@ -373,38 +392,55 @@ def bootstrap(
     weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))
     draws = Bootstrap(ranking.is_labelled(intervals), groups, n, level, random_state)
     whole = _fit_rows(estimator, X, y, draws.rows, classes, weights)
+    parts = Parts.of(whole)
+    names = _feature_names(parts)
     samples, lacking = [], 0
     occurring = _classes_in(intervals[draws.rows], len(classes))
     for k, rows in enumerate(draws.samples()):
         lacking += bool((occurring & ~_classes_in(intervals[rows], len(classes))).any())
         try:
             model = _fit_rows(estimator, X, y, rows, classes, weights)
+            samples.append(_terms(Parts.of(model), X, rows, weights, names))
         except InputError as error:
             raise InputError(f"sample {k + 1} of {n} cannot be learned: {error}") from error
-        samples.append(_terms(model, X, weights))
     if lacking:
         warnings.warn(
             f"{lacking} of {n} samples have no label of a class that occurs in y: the intervals of "
             "its thresholds and effects are too narrow; join rare classes",
             stacklevel=2,
         )
-    parts = Parts.of(whole)
-    names = parts.feature_names or [str(j) for j in range(len(parts.learner.coef_))]
     labels = parts.learner.order_.tolist()
     terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in names]
     terms += [("threshold", None, label) for label in labels[:-1]]
     terms += [("effect", name, label) for name in names for label in labels]
     sd = _feature_sd(parts, safe_indexing(X, draws.rows), weights, draws.rows)
     kind = "rows" if draws.n_groups is None else f"rows in {draws.n_groups:,} groups"
-    return BootstrapResult(
+    result = BootstrapResult(
         terms,
-        _terms(whole, X, weights),
+        _terms(parts, X, draws.rows, weights, names),
         np.array(samples),
         draws.interval(np.array(samples)),
         np.concatenate([sd, np.full(len(labels) - 1, np.nan), np.repeat(sd, len(labels))]),
         draws.level,
         f"{len(draws.rows):,} {kind}",
+        reference_of_words(parts),
     )
+    _warn_of_rare_words(result, names)
+    return result
+
+
+def _warn_of_rare_words(result: BootstrapResult, names: list[str]) -> None:
+    """Warn of words that some samples lack."""
+    n, used = len(result.samples), result.n_samples[: len(names)]
+    if (used < n).any():
+        rare = int(np.argmin(used))
+        others = np.count_nonzero(used < n) - 1
+        warnings.warn(
+            f"{n - used[rare]} of {n} samples lack the feature {names[rare]!r}"
+            + (f", and some lack {others} others" if others else "")
+            + ": such an interval is that of the samples that have it; join rare words",
+            stacklevel=3,
+        )
 
 
 def _classes_in(intervals: NDArray[np.int64], n_classes: int) -> NDArray[np.bool_]:
@@ -427,12 +463,36 @@ def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.flo
     return sd
 
 
-def _terms(model: Any, X: Any, weights: Any) -> NDArray[np.float64]:
-    """Return weights, thresholds and marginal effects of a model, one after the other."""
-    parts = Parts.of(model)
+def _feature_names(parts: Parts) -> list[str]:
+    """Return the names of the learner's features, numbers if they have none."""
+    return parts.feature_names or [str(j) for j in range(len(parts.learner.coef_))]
+
+
+def _terms(
+    parts: Parts, X: Any, rows: NDArray[np.int64], weights: Any, names: list[str]
+) -> NDArray[np.float64]:
+    """Return weights, thresholds and marginal effects of a model of some rows, one after another.
+
+    Of features that the model does not have among those named, they are NaN.
+    """
     learner = parts.learner
-    effects = learner.marginal_effects(parts.transform(X), sample_weight=weights)
+    features, own = parts.transform(safe_indexing(X, rows)), _feature_names(parts)
+    effects = learner.marginal_effects(features, None if weights is None else weights[rows])
     effects = effects[:, np.searchsorted(learner.classes_, learner.order_)]  # lowest class first
-    units = units_of_features(parts.steps, len(learner.coef_))
-    per_unit = learner.coef_ / units, effects / units[:, np.newaxis]
-    return np.concatenate([per_unit[0], learner.thresholds_, per_unit[1].ravel()])
+    numbers, shared = parts.centre_words(np.vstack([learner.coef_, effects.T]))
+    numbers = numbers / units_of_features(parts.steps, len(own))
+    if own != names:
+        place = {name: j for j, name in enumerate(names)}
+        strange = [name for name in own if name not in place]
+        if strange or parts.feature_names is None:
+            found = (
+                f"the feature {strange[0]!r}, which a model of all rows lacks"
+                if strange
+                else f"{len(own)} features, and a model of all rows has {len(names)}"
+            )
+            raise InputError(
+                f"it has {found}: take out steps that find other features in each sample"
+            )
+        known, numbers = numbers, np.full((len(numbers), len(names)), np.nan)
+        numbers[:, [place[name] for name in own]] = known
+    return np.concatenate([numbers[0], learner.thresholds_ - shared[0], numbers[1:].T.ravel()])

@@ -107,7 +107,8 @@ def _exact(ranks: Ranks, labels: ranking.Labels, wanted: str) -> Ranks:
     if wrong.any():
         t = int(np.argmax(wrong))
         if not labels.labelled()[t]:
-            raise RowError("y", t, f"the label is missing, and {wanted} in every row")
+            reason = f"the label is missing, and {wanted} in every row"
+            raise RowError("y", t, f"{reason}: take out rows without a label first")
         raise RowError("y", t, f"{labels.row(t)!r} is a range, and {wanted}")
     return ranks[:, 0]
 
@@ -463,20 +464,27 @@ def _numbers(values: Any, name: str) -> Array:
     return table.values[:, 0].astype(np.float64)
 
 
-def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
+def from_brackets(
+    text: Any,
+    edges: Any = None,
+    missing: Any = (),
+    *,
+    decimal: str = ".",
+    thousands: str | None = None,
+) -> Array:
     """Turn brackets written as text, such as incomes or ages, into intervals of classes.
 
-    These forms are understood, with magnitudes, currencies, units and dashes of any kind, in
-    English and with the same few words in German, French and Spanish:
+    These forms are understood, with dashes of any kind, in English and with the same few words in
+    German, French and Spanish:
 
-    - ``20-50k``, ``20 to 50``, ``between 20 and 50``, ``$25,000 to under $50,000``: a range;
+    - ``20-50k``, ``20 to 50``, ``between 20 and 50``, ``$20 to under $50``: a range;
     - ``100k+``, ``65 or older``, ``at least 60``, ``> 60``, ``over 60``: open above;
     - ``<20k``, ``under 18``, ``up to 5``, ``5 or less``: open below;
     - ``42``: a number, known exactly.
 
-    A text is read only if every word and sign in it is known. What comma, dot and ``m`` mean is
-    decided once for the whole column, and texts that leave it open are refused; so are texts in
-    another unit or currency than the others. See the notes for the ends.
+    What is left of a text beside its numbers and these words is its unit, such as ``years`` or
+    ``EUR``. All texts of a column must have the same unit, written in the same way; nothing is
+    converted. Texts that leave something open are refused. See the notes for the ends.
 
     Parameters
     ----------
@@ -489,6 +497,11 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
         start and end, as `find_edges` returns them.
     missing : sequence of str, default=()
         Other texts that mean no label.
+    decimal : {".", ","}, default="."
+        What separates decimals.
+    thousands : {"", ".", ",", " ", "'", "_"}, default=None
+        What separates groups of three digits; "" if nothing does. None if it is not known: then
+        ``1,000`` is refused, and so is ``1.250``, which may have decimals or thousands.
 
     Returns
     -------
@@ -499,8 +512,8 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     Raises
     ------
     RowError
-        If texts cannot be read, with the row of each; if they are in several units or currencies;
-        or if they contradict one another about an end.
+        If texts cannot be read, with the row of each; if they are in several units; or if they
+        contradict one another about an end.
 
     See Also
     --------
@@ -519,7 +532,7 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     Examples
     --------
     >>> from pril.labels import bracket_names, find_edges, from_brackets
-    >>> income = ["20-50k", "<20k", "under 50k", "100k+", "\u20ac60,000", "prefer not to say"]
+    >>> income = ["20-50k", "<20k", "under 50k", "100k+", "60000", "prefer not to say"]
     >>> from_brackets(income)
     array([[ 1.,  1.],
            [ 0.,  0.],
@@ -531,9 +544,13 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     array([ 20000.,  50000., 100000.])
     >>> bracket_names(find_edges(income))
     ['below 20000', '20000 to 50000', '50000 to 100000', '100000 or more']
+    >>> rent = ["unter 3.000 \u20ac", "3.000 bis unter 4.500 \u20ac", "ab 4.500 \u20ac"]
+    >>> from_brackets(rent, decimal=",", thousands=".").tolist()
+    [[0, 0], [1, 1], [2, 2]]
     """
     cuts = None if edges is None else _cut_points(edges).tolist()
-    cells, column = _brackets(text, missing, cuts or ())
+    spelling = brackets.Spelling(decimal, thousands)
+    cells, column = _brackets(text, missing, spelling, cuts or ())
     cuts = column.edges() if cuts is None else cuts
     if not cuts:
         raise InputError("text has only one bracket, so there is nothing to learn; pass edges")
@@ -542,7 +559,9 @@ def from_brackets(text: Any, edges: Any = None, missing: Any = ()) -> Array:
     return _spell(ranks, np.arange(len(cuts) + 1))
 
 
-def find_edges(text: Any, missing: Any = ()) -> Array:
+def find_edges(
+    text: Any, missing: Any = (), *, decimal: str = ".", thousands: str | None = None
+) -> Array:
     """Return the numbers at which brackets start and end.
 
     Parameters
@@ -551,6 +570,10 @@ def find_edges(text: Any, missing: Any = ()) -> Array:
         Brackets, as `from_brackets` takes them.
     missing : sequence of str, default=()
         Texts that mean no label, besides the usual ones.
+    decimal : str, default="."
+        As in `from_brackets`.
+    thousands : str, default=None
+        As in `from_brackets`.
 
     Returns
     -------
@@ -563,7 +586,7 @@ def find_edges(text: Any, missing: Any = ()) -> Array:
     >>> find_edges(["0-17", "18-64", "65+"])
     array([18., 65.])
     """
-    return np.array(_brackets(text, missing)[1].edges())
+    return np.array(_brackets(text, missing, brackets.Spelling(decimal, thousands))[1].edges())
 
 
 def bracket_names(edges: Any) -> list[str]:
@@ -589,7 +612,7 @@ def bracket_names(edges: Any) -> list[str]:
 
 
 def _brackets(
-    text: Any, missing: Any, edges: Sequence[float] = ()
+    text: Any, missing: Any, spelling: brackets.Spelling, edges: Sequence[float] = ()
 ) -> tuple[list[brackets.Cell], brackets.Brackets]:
     """Return the cells of a column, and the brackets that are in it."""
     if isinstance(missing, str):
@@ -598,7 +621,7 @@ def _brackets(
     first: dict[brackets.Cell, int] = {}
     for t, cell in enumerate(cells):
         first.setdefault(cell, t)
-    return cells, brackets.Brackets(first, missing, "text", edges=edges)
+    return cells, brackets.Brackets(first, missing, "text", spelling, edges)
 
 
 def _bracket_cell(cell: Any, row: int) -> brackets.Cell:

@@ -21,9 +21,10 @@ pytestmark = [
 ]
 LABELS = ["--lower", "low", "--upper", "high"]
 FIT = ["fit", "t.csv", *LABELS, "--classes", ",".join(GRADES), "--drop", "id,grade", "-q"]
-KEEP = ["--checkpoint", "state", "--every", "150"]
+KEEP = ["--checkpoint", "state", "--checkpoint-every", "150"]
 COMMANDS = {
-    "fit": [*FIT, *KEEP, "--epochs", "1", "-o", "out.pril"],
+    "fit": [*FIT, *KEEP, "--model", "pril", "--epochs", "1", "-o", "out.pril"],
+    "fit to the maximum": [*FIT, *KEEP, "--set", "coarsening=random", "-o", "out.pril"],
     "stream": ["stream", "m.pril", *KEEP, "-q", "-o", "out.pril"],
     "stream in place": ["stream", "m.pril", *KEEP, "-q", "-o", "m.pril"],
     "predict": ["predict", "m.pril", "t.csv", "-q", "-o", "out.csv"],

@@ -25,7 +25,7 @@ OPTIONS = [
     ["--holdout=0"],
     ["--coverage=0.7", "--guarantee=touch"],
     ["--model=ordered-logit"],
-    ["--no-scale", "--epochs=2"],
+    ["--no-scale", "--model=pril", "--epochs=2"],
     ["--no-one-hot"],
 ]
 

@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
+from pril.core.coarsening import Kinds
 from pril.core.evaluation import mean_over_rows
 from pril.core.linear_engine import Ratings
 from pril.core.logistic import at_most, log_probabilities
@@ -81,13 +82,9 @@ def class_weights(
         return None
     if isinstance(class_weight, str):
         is_labelled = ranking.is_labelled(intervals)
-        labelled = intervals[is_labelled]
-        rows = np.broadcast_to(counts, len(intervals))[is_labelled]
-        share = rows / (labelled[:, 1] - labelled[:, 0] + 1.0)
-        change = np.zeros(len(order) + 1)
-        np.add.at(change, labelled[:, 0], share)
-        np.add.at(change, labelled[:, 1] + 1, -share)
-        shares = np.cumsum(change[:-1])
+        kinds, kind = Kinds.of(intervals[is_labelled], len(order))
+        rows = np.bincount(kind, np.broadcast_to(counts, len(intervals))[is_labelled])
+        shares = kinds.spread(rows).sum(axis=0)
         seen = shares > 1e-9  # a class without rows weighs 1: nothing has its weight
         mean = rows.sum() / len(order)
         return np.where(seen, mean / np.where(seen, shares, 1.0), 1.0)
@@ -120,7 +117,7 @@ def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
         yield
     except RowError as error:
         row = int(rows[error.row])
-        raise RowError(error.argument, row, error.reason, hint=error.hint) from None
+        raise type(error)(error.argument, row, error.reason, hint=error.hint) from None
 
 
 class Aside:
@@ -131,6 +128,7 @@ class Aside:
         self.valid: list[Any] | None = None  # hyper-parameters that were validated last
         # The parameter `classes`, its values, and the model's classes: compared last.
         self.agreed: tuple[Any, Any, Any] = (None, None, None)
+        self.importances: tuple[Any, Any] = (None, None)  # of a memory
 
 
 _asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
@@ -222,6 +220,19 @@ def by_class(order: Array, columns: Array) -> Array:
     return columns if is_sorted else columns[..., ranks]
 
 
+class _NoProbabilities:
+    """An attribute that a learner does not have; the error names learners that do."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, learner: Any, kind: type) -> Any:
+        raise AttributeError(
+            f"{kind.__name__} has no {self.name}: use OrderedLogit or OrderedBoosting, which have "
+            "probabilities"
+        )
+
+
 class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
     """What every learner has: an engine, what the engine has learned, and predictions."""
 
@@ -229,6 +240,10 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
     order_: Array
     memory_: Any
     n_features_in_: int
+    file_notes_: dict[str, Any]  # of the file that it comes from, until it learns from scratch
+    predict_proba: Any = _NoProbabilities()
+    predict_log_proba: Any = _NoProbabilities()
+    predict_cumulative: Any = _NoProbabilities()
 
     @property
     @abstractmethod
@@ -444,7 +459,7 @@ class ProbabilityMixin:
         >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
         >>> model.posterior([[0.0], [0.0]], [(3, 3), (1, 2)]).round(1)
         array([[0. , 0. , 1. ],
-               [0.1, 0.9, 0. ]])
+               [0.3, 0.7, 0. ]])
         """
         logs = self._from_scores(X, log_probabilities)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)

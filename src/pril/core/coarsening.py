@@ -11,18 +11,21 @@ show how their classes become ranges. As far as they do not, a *target* takes th
   the ends of the scale. If that leaves the class alone, another offset is drawn. The shares may be
   symmetric, or free.
 
-Ranks are 0..K-1. `Mechanism` is for learners that see all rows at once. The row-by-row step of
-`OrderedLogit` is in `loop`, with the offsets in the order of `OFFSETS`. `Coarsening` is what a
-fitted model says about it.
+Ranks are 0..K-1. `Mechanism` is for learners that see all rows at once, `coarsening_by_row` for
+those that see one at a time; `ByRow` reads what these have counted. `Coarsening` is what a fitted
+model says about it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from pril.core.nouns import BENEFIT, MOST_MISSING_BY_ROW, PULL
 
 if TYPE_CHECKING:
     from typing import Self
@@ -41,6 +44,9 @@ MATES = [OFFSETS.index((up, down)) for down, up in OFFSETS]  # their mirror imag
 MOST_STEPS = max(down + up for down, up in OFFSETS)  # of a narrow range, from end to end
 LEAST_REST = 0.01  # the least share of offsets that leave a range at an end of the scale
 LEAST_OVERLAP = 0.1  # of kinds of ranges, for offsets to make sense: see `Kinds.overlap`
+LEAST_SEEN = 0.1  # of the rows that offsets would give a kind of range; with less it is missing
+MOST_MISSING = 0.15  # of missing kinds in what offsets would make, for them to make sense
+LEAST_EVIDENCE = 2.0  # for offsets: without it, ranges are at random
 LEAST_SKEW = 5.0  # the evidence it takes to give up symmetry: see `choose`
 LEAST_NARROW = 1e-6  # the least share of narrow ranges in a class
 FIRST_UPDATES = 5  # of the shares
@@ -66,8 +72,8 @@ class Coarsening:
         at random.
     evidence : float or None
         By how much the offsets predict the labels better than at random: the difference of the log
-        likelihoods of rows not yet learned, less the number of parameters. None if nothing was
-        compared.
+        likelihoods of rows not yet learned. `OrderedBoosting` takes the number of parameters from
+        it. None if nothing was compared.
     table : dict
         P(range | class): for each range that occurred, a pair of ranks, the estimated share of the
         rows of each of its classes that were given this range.
@@ -145,6 +151,12 @@ class Kinds:
         codes, group = np.unique(intervals @ [n_classes, 1], return_inverse=True)
         return cls(np.column_stack(np.divmod(codes, n_classes)), n_classes), group
 
+    def number(self, intervals: Array) -> Array:
+        """Return the kind of each label, all of which are of these kinds."""
+        codes = [self.n_classes, 1]
+        kind: Array = np.searchsorted(self.ends @ codes, intervals @ codes)
+        return kind
+
     @cached_property
     def inside(self) -> Array:
         """1 for the classes of a kind, 0 for the others; of shape (kinds, K)."""
@@ -198,12 +210,17 @@ class Kinds:
     def allow_offsets(self, weights: Array) -> bool:
         """Tell whether offsets can have made kinds of such weights.
 
-        At least half of the ranges must be narrow, and kinds must overlap: the brackets of a
-        questionnaire do not, and there offsets are wrong, whatever the evidence says.
+        At least half of the ranges must be narrow. Kinds must overlap: the brackets of a
+        questionnaire do not, and there offsets are wrong, whatever the evidence says. And few may
+        be missing: the brackets of several questionnaires overlap, but do not move with the class.
         """
         ranges = np.where(self.exact, 0.0, weights)
         is_narrow = 2.0 * ranges[self.narrow].sum() >= ranges.sum() > 0.0
-        return bool(is_narrow) and self.overlap(ranges) >= LEAST_OVERLAP
+        return (
+            bool(is_narrow)
+            and self.overlap(ranges) >= LEAST_OVERLAP
+            and self.missing(weights) <= MOST_MISSING
+        )
 
     def overlap(self, weights: Array) -> float:
         """Return how often two labels that share a class are of different kinds."""
@@ -211,6 +228,49 @@ class Kinds:
         meet = (low[:, np.newaxis] <= high) & (low <= high[:, np.newaxis])
         together = weights @ meet @ weights
         return float(1.0 - weights @ weights / together) if together > 0.0 else 0.0
+
+    def missing(self, weights: Array) -> float:
+        """Return the share of ranges that hardly occur in those that offsets would make.
+
+        Offsets do the same at every class. `turnbull` has the classes, if kinds are at random.
+        """
+        found = dict(zip(map(tuple, self.ends.tolist()), weights, strict=True))
+        pairs = [u for u in combinations(range(self.n_classes), 2) if u[1] - u[0] <= MOST_STEPS]
+        every = Kinds(np.array(pairs), self.n_classes)
+        seen = np.array([found.get(u, 0.0) for u in pairs])
+        offsets = Mechanism.start("symmetric", every, 0.0, every.spread(seen))
+        expected = offsets.given_class() @ every.turnbull(seen)
+        rare = seen < LEAST_SEEN * expected
+        return float((expected - seen)[rare].sum() / seen.sum())
+
+    def turnbull(self, weights: Array) -> Array:
+        """Return the most likely weights of the classes, if kinds are at random."""
+        inside = self.inside
+        mass: Array = weights @ (inside / inside.sum(axis=1, keepdims=True)) + TINY
+        for _ in range(MOST_TURNBULL):
+            last, mass = mass, mass * ((weights / (inside @ mass)) @ inside)
+            if np.abs(mass - last).max() < 1e-6 * weights.sum():
+                break
+        return mass
+
+
+def _fits_by_place() -> Array:
+    """Return `Kinds.fits` for a narrow range by its place, the same for any number of classes.
+
+    Of shape (places, classes of it, offsets). The place says in three bits whether the range is of
+    three classes, has the lowest class, has the highest.
+    """
+    fits = np.zeros((2, 2, 2, MOST_STEPS + 1, len(OFFSETS)), dtype=bool)
+    for longer, lowest, highest in np.ndindex(2, 2, 2):
+        low = 1 - lowest
+        high = low + 1 + longer
+        kinds = Kinds(np.array([[low, high]]), high + 2 - highest)
+        fits[longer, lowest, highest, : longer + 2] = kinds.fits[:, 0, low : high + 1].T
+    return fits.reshape(8, *fits.shape[3:])
+
+
+FITS_BY_PLACE = _fits_by_place()
+COLLAPSES_AT_END = Kinds(np.empty((0, 2)), 2).collapses.T  # of the lowest class, of the highest
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,9 +332,13 @@ class Mechanism:
         if self.name == "random":
             return target
         narrow = 1.0 - self._share_of(kinds.exact, counts) - self._share_of(kinds.wide, counts)
-        given_class = np.tensordot(self.shares, kinds.fits, 1) / self._rest(self.shares)
-        target[kinds.narrow] = given_class * np.maximum(narrow, LEAST_NARROW)
+        target[kinds.narrow] = self.given_class() * np.maximum(narrow, LEAST_NARROW)
         return target
+
+    def given_class(self) -> Array:
+        """Return P(narrow kind | class) by offsets, if a row is given a narrow kind."""
+        chances: Array = np.tensordot(self.shares, self.kinds.fits, 1) / self._rest(self.shares)
+        return chances
 
     def _share_of(self, some: Array, counts: Array) -> Array:
         """Return the share of some kinds in the rows of each class, drawn towards that of all."""
@@ -296,25 +360,101 @@ class Mechanism:
 
     def _turnbull(self, weights: Array) -> Array:
         """Return the most likely chances at random, from the weights of the kinds alone."""
-        inside = self.kinds.inside
-        mass = weights @ (inside / inside.sum(axis=1, keepdims=True)) + TINY
-        for _ in range(MOST_TURNBULL):
-            last, mass = mass, mass * ((weights / (inside @ mass)) @ inside)
-            if np.abs(mass - last).max() < 1e-6 * weights.sum():
-                break
+        inside, mass = self.kinds.inside, self.kinds.turnbull(weights)
         chance = weights / (inside @ mass)
         chances: Array = inside * (chance / max((chance @ inside).max(), 1.0))[:, np.newaxis]
         return chances
 
-    def n_parameters(self, counts: Array) -> int:
-        """Return how many numbers the labels determine."""
-        kinds = self.kinds
-        if self.name == "random":
-            return int((~kinds.exact).sum())
-        used = self.shares * counts[kinds.narrow].sum() > 0.5  # others are the prior's
-        if self.name == "symmetric":
-            used &= np.arange(len(OFFSETS)) <= MATES
-        return int(used.sum() + kinds.wide.sum())
+
+# --- Learned row by row --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ByRow:
+    """What `OrderedLogit` has counted of labels: `loop` does the same for one row."""
+
+    asked: str  # "auto", "random" or "offsets"
+    trust: float
+    n_classes: int
+    parts: dict[str, Array]  # see `nouns.OWN_PARTS`
+
+    @property
+    def unit(self) -> float:
+        """The mean weight of a row: what a row of a prior weighs."""
+        weight, rows = float(self.parts["labels"][0]), float(self.parts["seen"][0])
+        unit = weight / rows if rows > 0.0 else 1.0
+        return unit if unit > 0.0 else 1.0  # files may hold any numbers
+
+    @property
+    def shares(self) -> Array:
+        """The share of each offset: its rows, a prior of one row, and a pull towards symmetry."""
+        rows = self.parts["offsets"]
+        prior, whole = np.full(len(OFFSETS), 1.0 / len(OFFSETS)), rows.sum()
+        with np.errstate(over="ignore", invalid="ignore"):
+            if whole > 0.0:
+                prior += PULL * (0.5 * (rows + rows[MATES]) / whole)
+            drawn = rows + self.unit * prior
+            shares: Array = drawn / drawn.sum()
+        return shares
+
+    @property
+    def evidence(self) -> float:
+        """The log-likelihood of offsets less that of "at random", in rows of mean weight."""
+        return float(self.parts["advantage"][0]) / self.unit
+
+    @property
+    def uses_offsets(self) -> bool:
+        """Whether narrow ranges are taken to be made by offsets."""
+        _, narrow, wide, overlapping, missing = self.parts["labels"]
+        likely = narrow >= wide and self.evidence > -BENEFIT
+        overlap = narrow > 0.0 and overlapping >= LEAST_OVERLAP * narrow
+        overlap = overlap and missing < MOST_MISSING_BY_ROW * narrow
+        return self.asked == "offsets" or bool(self.asked == "auto" and likely and overlap)
+
+    def ranges(self) -> dict[tuple[int, int], Array]:
+        """Return the weight of the rows of each range, one number for each of its classes."""
+        found, start = {}, 0
+        for low, high in combinations(range(self.n_classes), 2):  # the order of the part
+            found[low, high] = self.parts["ranges"][start : start + high - low + 1]
+            start += high - low + 1
+        return found
+
+    def table(self) -> Table:
+        """Return P(range | class), of the ranges seen and their classes."""
+        table: Table = {}
+        for (low, high), counts in self.ranges().items():
+            if counts.any():
+                rows = self.parts["total"][low : high + 1]
+                counts = np.minimum(counts, rows)  # but for rounding, they are less
+                shares = np.divide(counts, rows, out=0.0 * counts, where=rows > 0.0)
+                table[low, high] = tuple(shares.tolist())
+        return table
+
+    def label_chances(self, kinds: Kinds) -> Array:
+        """Return the chance that a row of each class has a label, the largest being 1.
+
+        A mean of two estimates: how often rows of the class were given this range, weighted by the
+        number of its exact rows, and what the mechanism says, weighted by `trust`.
+        """
+        total, exact, labels = (self.parts[name] for name in ("total", "exact", "labels"))
+        counts, ranges = np.zeros_like(kinds.inside), self.ranges()
+        for u in np.flatnonzero(~kinds.exact):
+            low, high = kinds.ends[u].tolist()
+            counts[u, low : high + 1] = ranges[low, high]
+        known = counts.sum(axis=1, keepdims=True)
+        rows = kinds.inside @ total[:, np.newaxis]
+        chances = kinds.inside * np.divide(known, rows, out=np.ones_like(rows), where=known > 0.0)
+        if self.uses_offsets:
+            shares = self.shares
+            rest = np.maximum(1.0 - shares @ kinds.collapses, LEAST_REST)
+            narrow = (labels[1] + 0.5 * self.unit) / (labels[0] + 0.5 * self.unit)
+            chances[kinds.narrow] = narrow * np.tensordot(shares, kinds.fits, 1) / rest
+        own = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0.0)
+        mixed = (exact * own + self.trust * chances) / np.maximum(exact + self.trust, TINY)
+        chances = np.where((known > 0.0) & (exact > 0.0), mixed, chances) * kinds.inside
+        chances[kinds.exact] = kinds.inside[kinds.exact]
+        relative: Array = chances / chances.max(axis=1, keepdims=True)
+        return relative
 
 
 # --- Which mechanism? ----------------------------------------------------------------------------
@@ -332,11 +472,11 @@ def candidates(asked: str, kinds: Kinds, weights: Array) -> tuple[Name, ...]:
 def choose(asked: str, costs: dict[Name, float]) -> tuple[Name, float]:
     """Return the mechanism of the lowest cost, and by how much offsets cost less than at random.
 
-    A cost is the negative log likelihood of held-out labels by `Mechanism.label_chances`, plus
-    `Mechanism.n_parameters`. Free shares must cost clearly less than symmetric ones: where scores
-    say little, they drift to one direction, and all classes move by one.
+    A cost is the negative log likelihood of held-out labels by `Mechanism.label_chances`. Free
+    shares must cost clearly less than symmetric ones: where scores say little, they drift to one
+    direction, and all classes move by one.
     """
     is_skewed = costs["symmetric"] > costs["offsets"] + LEAST_SKEW
     best: Name = "offsets" if is_skewed else "symmetric"
     evidence = costs["random"] - costs[best]
-    return ("random" if asked == "auto" and evidence <= 0.0 else best), evidence
+    return ("random" if asked == "auto" and evidence <= LEAST_EVIDENCE else best), evidence

@@ -21,7 +21,7 @@ _njit: Any = njit  # its types do not know `_nrt`
 # would take half as long again, and so would `evaluate.progressive`. Such a function must not
 # allocate, and must not return an array to a function that has the runtime.
 BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
-# Without a wrapper for Python, which takes a quarter of the first `fit`.
+# Without a wrapper for Python, which nobody calls: the first `fit` would take longer.
 INNER: Any = BARE | {"no_cpython_wrapper": True}
 # Inlined: a pass of `OrderedLogit` would take three times as long.
 INLINE: Any = INNER | {"forceinline": True}

@@ -99,11 +99,10 @@ class Evaluation:
         hits = begun - ended
         above = np.cumsum((self.rows - begun)[::-1])[::-1]  # the labels above a rank, how far
         loss = np.cumsum(ended) + above
-        first, second = int(np.argmax(hits)), int(np.argmin(loss))
-        return (
-            Constant(first, hits[first] / self.rows, loss[first] / self.rows),
-            Constant(second, hits[second] / self.rows, loss[second] / self.rows),
-        )
+        shares = [(column / self.rows).tolist() for column in (hits, loss)]
+        best = int(np.argmax(hits)), int(np.argmin(loss))
+        first, second = (Constant(rank, *(share[rank] for share in shares)) for rank in best)
+        return first, second
 
     def to_dict(self, classes: Any = ()) -> dict[str, Any]:
         """Return the means, None where there is nothing to average.

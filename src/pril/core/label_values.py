@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+NO_LABEL = (0, -1)  # the interval of ranks of a row without a label
+
+
 class Labels(NamedTuple):
     """A table of labels: one column if exact, two for intervals, one a rater for votes."""
 
@@ -26,6 +29,7 @@ class Labels(NamedTuple):
     vocabulary: Array | None = None  # what the codes stand for; a missing value has code -1
     ordered: bool = False  # whether the vocabulary is in order, as an ordered Categorical's is
     declared: bool = False  # whether the vocabulary was declared, as any Categorical's is
+    block: int | None = None  # of which it has all rows
     places: tuple[str, ...] = ()  # where each row came from, if not from the row of its number
 
     def missing(self) -> NDArray[np.bool_]:
@@ -91,7 +95,9 @@ class Labels(NamedTuple):
 
     def place(self, t: int) -> str:
         """Return where a row is, to be named in a message."""
-        return self.places[t] if self.places else f"row {t}"
+        if self.places:
+            return self.places[t]
+        return f"row {t}" if self.block is None else f"block {self.block}, row {t}"
 
 
 def plain(value: Any) -> Any:
@@ -383,7 +389,7 @@ def distinct(labels: Labels) -> Labels:
 
 
 def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
-    """Concatenate tables that know their places, as if they were read at once."""
+    """Concatenate tables, as if they were read at once."""
     widths = [table.values.shape[1] for table in tables]
     for width in widths:
         if width != widths[0]:
@@ -409,10 +415,10 @@ def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
     if first.vocabulary is None:
         values = np.concatenate([table.values for table in tables])
         dtype = np.result_type(*(table.dtype for table in speaking or tables))
-        return first._replace(values=values, dtype=dtype, places=places)
+        return first._replace(values=values, dtype=dtype, block=None, places=places)
     values = np.concatenate([table.recoded(codes) for table in tables])
     vocabulary = np.array(list(codes), dtype=first.dtype)
-    return first._replace(values=values, vocabulary=vocabulary, places=places)
+    return first._replace(values=values, vocabulary=vocabulary, block=None, places=places)
 
 
 def _mixed(one: Labels, other: Labels, name: str) -> TypeError:

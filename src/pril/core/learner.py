@@ -135,7 +135,8 @@ class OnlineClassifier(OrdinalLearner):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
+        if cls.__module__.startswith("pril."):  # a user's docstring is not ours to change
+            cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
         cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- Learning ---

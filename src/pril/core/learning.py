@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pril.core import loop, ranking
+from pril.core import ranking
 from pril.core.classifier import (
     aside,
     class_weights,
@@ -17,6 +17,7 @@ from pril.core.classifier import (
     read_weights,
     unchanged_on_failure,
 )
+from pril.core.nouns import Record
 from pril.core.passes import Batch, Patience
 from pril.core.rows import frozen, n_rows
 from pril.errors import InputError
@@ -42,7 +43,7 @@ def learn_batch(
     sample_weight: ArrayLike | None = None,
     *,
     recording: bool = False,
-) -> tuple[Batch, loop.Record | None]:
+) -> tuple[Batch, Record | None]:
     """Do the work of `partial_fit`; return the batch and, if asked, what was predicted before."""
     with unchanged_on_failure(model) as before:
         batch = prepare(model, X, y, classes, sample_weight)
@@ -94,6 +95,8 @@ def prepare(
             intervals[used] = _read_intervals(model, table.take(used), classes, reset)
     intervals, weights = weigh(model, intervals, weights, reset=reset)
     engine.inspect_rows(rows)
+    if reset:
+        engine.inspect_means(model, rows)
     engine.inspect_labels(table, intervals)
     return Batch(rows, intervals, weights)
 
@@ -126,12 +129,18 @@ def weights_of_classes(
 ) -> Array | None:
     """Return the weights of the classes, None if they have none; intervals are of all rows."""
     if intervals is None:
-        refuse_balanced(model)
+        refuse_online(model)
     return class_weights(model.class_weight, order, intervals)
 
 
-def refuse_balanced(model: OnlineClassifier) -> None:
-    """Refuse to learn some rows with balanced weights, which depend on all rows."""
+def refuse_online(model: OnlineClassifier) -> None:
+    """Refuse to learn some rows with what depends on all rows, and with an offset."""
+    offset = getattr(model, "offset", None)
+    if offset is not None:
+        raise InputError(
+            f"offset={offset!r} needs all rows in memory: use fit, not partial_fit, a "
+            "stream, the command or Dask"
+        )
     if isinstance(model.class_weight, str):
         raise InputError(
             "class_weight='balanced' needs all rows at once: use fit, or pass the weights of the "
@@ -170,6 +179,7 @@ def agreed_classes(
 
 def begin(model: OnlineClassifier, rows: Any = None) -> None:
     """Let a learner that knows its features and classes begin, with rows like these."""
+    model.__dict__.pop("file_notes_", None)
     model.learned_with_ = {name: _kept(getattr(model, name)) for name in model.fixed_parameters}
     model.memory_ = model.engine.blank(model.n_features_in_, len(model.order_), rows)
 
@@ -206,7 +216,7 @@ def set_features(
 def go_on(
     model: OnlineClassifier,
     batch: Batch,
-    record: loop.Record | None = None,
+    record: Record | None = None,
     order: Array | None = None,
 ) -> None:
     """Go on from what was learned before; a failure leaves that as it was."""
@@ -215,9 +225,9 @@ def go_on(
     model.memory_ = model.engine.go_on(model.memory_, batch, order, record)
 
 
-def blank_record(model: OnlineClassifier, n: int, *, with_cuts: bool = False) -> loop.Record:
+def blank_record(model: OnlineClassifier, n: int, *, with_cuts: bool = False) -> Record:
     """Return room for what a learner predicts before it learns n rows."""
-    record: loop.Record = model.engine.blank_record(n, len(model.order_), with_cuts=with_cuts)
+    record: Record = model.engine.blank_record(n, len(model.order_), with_cuts=with_cuts)
     return record
 
 

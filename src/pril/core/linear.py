@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import check_ready
 from pril.core.linear_engine import LinearEngine
-from pril.core.measured_stream import stream_of
+from pril.core.one_row import RowStream
+from pril.core.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class LinearMixin(ABC):
         """Return the rule, with its hyper-parameters as floats and booleans."""
 
     def _geometry(self) -> Any:
-        return loop.Additive()
+        return nouns.Additive()
 
     @property
     def engine(self) -> LinearEngine:
@@ -104,4 +105,4 @@ class LinearMixin(ABC):
         >>> stream.model.t_
         7
         """
-        return stream_of(self, unknown, metrics=metrics)
+        return RowStream(self, unknown, errors=RecentErrors.over(metrics))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pril.core import loop, ranking
+from pril.core import nouns, ranking, rating
 from pril.core.logistic import log_probabilities
 from pril.core.memory import Layout, Memory, few_columns
 from pril.core.passes import Batch
-from pril.core.rows import frozen, n_rows, not_finite_error, read_rows
+from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
 
 if TYPE_CHECKING:
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+FAR = 10.0  # standard deviations from zero, where learners are little better than chance
+FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
+ROUNDING = 1e-9  # the relative spread of a constant
 NO_WEIGHTS = np.empty(0)
-NO_RECORD = loop.Record(
+NO_RECORD = nouns.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
 
@@ -40,7 +43,7 @@ class LinearEngine(NamedTuple):
 
     name: str  # of the learner, for errors
     rule: Any
-    geometry: Any = loop.Additive()
+    geometry: Any = nouns.Additive()
     average: bool = False  # predict with the mean of all iterates
     growth: float | None = None  # how much more a round weighs than the one before it
     constant: float = 0.0  # the value of a further feature
@@ -48,6 +51,7 @@ class LinearEngine(NamedTuple):
     whole_steps: bool = True  # thresholds start at zero and move by whole numbers
     settles: bool = True  # after a pass without a mistake, nothing would change any more
     exact_only: bool = False  # takes no ranges
+    centres: bool = False  # in `fit`, it does not matter where features are
     bounded: bool = False  # its guarantee is for features within [-1, 1]
     start: Callable[[int], Array] | None = None  # the first sums of the thresholds, by classes
     feature_names: Array | None = None
@@ -64,7 +68,7 @@ class LinearEngine(NamedTuple):
 
     # --- Checking ---
 
-    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> loop.Dense | loop.Csr:
+    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> nouns.Dense | nouns.Csr:
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
@@ -83,11 +87,11 @@ class LinearEngine(NamedTuple):
                 "PRIL learns from intervals",
             )
 
-    def inspect_rows(self, rows: loop.Dense | loop.Csr) -> None:
+    def inspect_rows(self, rows: nouns.Dense | nouns.Csr) -> None:
         """Warn of features that this learner's guarantee does not cover."""
         if not self.bounded:
             return
-        cells = rows.X if isinstance(rows, loop.Dense) else rows.data
+        cells = rows.X if isinstance(rows, nouns.Dense) else rows.data
         if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
             return
         largest = max(cells.max(), cells.min(), key=abs)
@@ -95,6 +99,27 @@ class LinearEngine(NamedTuple):
             warnings.warn(
                 f"X reaches {largest:.6g}: {self.name} expects features within [-1, 1]; scale "
                 "them, for example with MaxAbsScaler",
+                FeatureRangeWarning,
+                stacklevel=2,
+            )
+
+    def inspect_means(self, owner: Any, rows: nouns.Dense | nouns.Csr) -> None:
+        """Warn of a feature so far from zero that its mean hides how it differs between rows."""
+        if self.centres or isinstance(rows, nouns.Csr) or len(rows.X) < FEWEST_ROWS:
+            return
+        some = rows.X[:: max(1, len(rows.X) // SOME_ROWS)]
+        with np.errstate(all="ignore"):  # cells that are not finite are refused elsewhere
+            mean, sd = some.mean(axis=0), some.std(axis=0)
+            # The mean of a constant, or of an indicator that is nearly one, does no harm.
+            near = FAR * np.maximum(sd, np.sqrt(np.mean(sd**2)))
+            far = (np.abs(mean) > near) & (sd > np.abs(mean) * ROUNDING)
+        if far.any():
+            j = int(np.argmax(far))
+            name = getattr(owner, "feature_names_in_", range(len(mean)))[j]
+            warnings.warn(
+                f"X: the mean of the feature {name!r} is {mean[j]:.4g}, far from zero beside its "
+                f"standard deviation of {sd[j]:.3g}: centre the features, for example with "
+                "StandardScaler",
                 FeatureRangeWarning,
                 stacklevel=2,
             )
@@ -112,7 +137,7 @@ class LinearEngine(NamedTuple):
             n_features,
             n_classes,
             average=self.average,
-            own=loop.OWN_PARTS.get(type(self.rule), ()),
+            own=nouns.OWN_PARTS.get(type(self.rule), ()),
         )
 
     def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Memory:
@@ -127,18 +152,18 @@ class LinearEngine(NamedTuple):
         """Return the memory that `Memory.to_plain` gave, if it is right."""
         return Memory.of(self.layout(n_features, n_classes), plain)
 
-    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop.Record:
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> nouns.Record:
         """Return room for what is predicted before n rows are learned."""
         scores = np.empty((n, self.n_scores(n_classes)))
         cuts = np.empty((n if with_cuts else 0, n_classes + 1))
-        return loop.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
+        return nouns.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
 
     def learn(
         self,
         memory: Memory,
         batch: Batch,
         order: Array | None = None,
-        record: loop.Record | None = None,
+        record: nouns.Record | None = None,
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given does not change."""
         return self._learn_in_place(memory.copy(), batch, order, record)
@@ -148,7 +173,7 @@ class LinearEngine(NamedTuple):
         memory: Memory,
         batch: Batch,
         order: Array | None = None,
-        record: loop.Record | None = None,
+        record: nouns.Record | None = None,
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given may change.
 
@@ -169,7 +194,7 @@ class LinearEngine(NamedTuple):
         memory: Memory,
         batch: Batch,
         order: Array | None,
-        record: loop.Record | None,
+        record: nouns.Record | None,
         columns: Array | None = None,
     ) -> Memory:
         """Return the memory given, changed; `columns` are the features of the rows, None: any."""
@@ -178,9 +203,9 @@ class LinearEngine(NamedTuple):
         bad = self.run(batch.rows, batch.intervals, order, memory, batch.weights, record)
         if bad >= 0:
             row = int(bad if order is None else order[bad])
-            raise self._not_finite(batch.rows, row, batch.weights)
+            raise self.not_finite(batch.rows, row, batch.weights)
         if not memory.is_finite(columns):
-            raise self._not_finite(batch.rows, None, batch.weights)
+            raise self.not_finite(batch.rows, None, batch.weights)
         return memory
 
     def run(
@@ -190,18 +215,20 @@ class LinearEngine(NamedTuple):
         order: Array | None,
         memory: Memory,
         weights: Array | None,
-        record: loop.Record | None,
+        record: nouns.Record | None,
     ) -> int:
         """Run the loop in place; return -1, or the first position whose scores are not finite."""
         if order is not None and len(order) == 0:  # the loop takes an empty order for all rows
             return -1
         extras = None
         if weights is not None or record is not None or self.growth is not None:
-            extras = loop.Extras(
+            extras = nouns.Extras(
                 NO_WEIGHTS if weights is None else weights,
                 1.0 if self.growth is None else self.growth,
                 NO_RECORD if record is None else record,
             )
+        from pril.core import loop  # which imports numba
+
         bad: int = loop.run(
             rows,
             frozen(intervals),
@@ -220,23 +247,25 @@ class LinearEngine(NamedTuple):
         """Return weights, thresholds between sentinels, and the number that divides them."""
         return memory.predicting(self.geometry)
 
-    def rate(self, memory: Memory, rows: loop.Dense | loop.Csr) -> Ratings:
+    def rate(self, memory: Memory, rows: nouns.Dense | nouns.Csr) -> Ratings:
         """Return ranks and scores of rows."""
         w, cut, unit = self.parameters(memory)
-        ranks = np.empty(n_rows(rows), dtype=np.int64)
-        scores = np.empty((n_rows(rows), len(w)))
-        bad = loop.rate(rows, self.rule, w, cut, ranks, scores)
+        scores, bad = rating.scores_of(rows, w)
         if bad >= 0:
-            raise self._not_finite(rows, int(bad))
-        return Ratings(ranks, scores / unit, cut / unit)
+            raise self.not_finite(rows, bad)
+        ranks = rating.ranks_of(self.rule, scores, cut)
+        if unit != 1.0:
+            scores, cut = scores / unit, cut / unit
+        return Ratings(ranks, scores, cut)
 
     def one_row(self, memory: Memory) -> LinearRow:
         """Return what learns and rates one row at a time, in place."""
         return LinearRow(self, memory)
 
-    def _not_finite(
-        self, rows: loop.Dense | loop.Csr, row: int | None, weights: Array | None = None
+    def not_finite(
+        self, rows: nouns.Dense | nouns.Csr, row: int | None, weights: Array | None = None
     ) -> ValueError:
+        """Return the error for numbers that are not finite."""
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
 
 
@@ -255,8 +284,11 @@ class LinearRow:
         self.cells = np.zeros(width - 1)
         self._engine, self._memory = engine, memory
         self._importance = np.ones(1)
+        from pril.core import loop  # which imports numba
+
+        self._loop = loop
         self._row = loop.OneRow(
-            rows=loop.Dense(frozen(self.cells[np.newaxis]), engine.constant),
+            rows=nouns.Dense(frozen(self.cells[np.newaxis]), engine.constant),
             label=np.empty((1, 2), dtype=np.int64),
             importance=self._importance,
             kept=np.empty_like(memory.numbers),
@@ -267,16 +299,17 @@ class LinearRow:
             scores=np.empty(n_scores),
             unit=np.array([1.0, -1.0]),
         )
-        given = (engine.rule, engine.geometry, memory.arrays, self._rating, self._row.rows)
+        cells = nouns.Cells(*self._row.rows)
+        given = (engine.rule, engine.geometry, memory.arrays, self._rating, cells)
         self.rate: Callable[[], int] = partial(loop.entry_point(loop.rate_row, *given), *given)
         self.learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
         self.inspect: Callable[[], None] | None = None  # for learners that look at features
         if engine.bounded:
-            self.inspect = partial(engine.inspect_rows, loop.Dense(self.cells[np.newaxis], 0.0))
+            self.inspect = partial(engine.inspect_rows, nouns.Dense(self.cells[np.newaxis], 0.0))
 
     def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        engine, memory = self._engine, self._memory
+        engine, memory, loop = self._engine, self._memory, self._loop
         desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
         given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._row)
         return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
@@ -305,5 +338,5 @@ class LinearRow:
 
     def refusal(self, weight: float = 1.0) -> ValueError:
         """Return the error for a row that was refused."""
-        engine, rows = self._engine, loop.Dense(self.cells[np.newaxis], 0.0)
+        engine, rows = self._engine, nouns.Dense(self.cells[np.newaxis], 0.0)
         return not_finite_error(rows, engine.name, engine.feature_names, 0, np.array([weight]))

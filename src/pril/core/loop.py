@@ -1,4 +1,4 @@
-"""The loop that learns, compiled by numba, and everything it is made of.
+"""The loop that learns, compiled by numba.
 
 Notation (paper -> here): ``w`` -> ``w``, ``theta`` -> ``cut``, ``[y_l, y_r]`` -> ``lo, hi``
 (ranks from 0), ``f(x)`` -> ``score``, ``sum tau`` -> ``alpha``, ``K`` -> ``n_classes``.
@@ -23,21 +23,27 @@ Ties:
 walk along it needs no bounds. Thresholds are ordered (Lemma 1), so a round without a violation
 costs two comparisons. ``n`` holds integers in float64: exact up to 2**53.
 
-The compiled code is kept on disk by `code_cache`, which names all modules that may have any: a rule
-kept elsewhere would go stale silently.
+The values it works with are in `nouns`, and `rating` predicts many rows without it. The compiled
+code is kept on disk by `code_cache`, which names all modules that may have any: a rule kept
+elsewhere would go stale silently.
 """
 
 import logging
-from collections import namedtuple
-from collections.abc import Callable
-from math import copysign, exp, expm1, inf, isfinite, sqrt
-from math import log as ln
+from math import exp, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import typeof
 from numba.core import event
 
+from pril.core.coarsening_by_row import (
+    SEEN,
+    SIZE,
+    SLOPES,
+    Evidence,
+    learn_label,
+    range_offset,
+)
 from pril.core.compiling import (
     alone,
     any_order,
@@ -48,7 +54,31 @@ from pril.core.compiling import (
     part_of_loop,
     prefetch,
 )
-from pril.core.logistic import between, sides
+from pril.core.nouns import (
+    FADING,
+    LATTICE,
+    LEAST,
+    MAX_DRIFT,
+    MOST,
+    N_COMMON,
+    N_SCORES,
+    PLACES,
+    Cells,
+    Csr,
+    Curved,
+    Dense,
+    Extras,
+    FixedThresholds,
+    Gram,
+    LeastSquares,
+    Likelihood,
+    Multiclass,
+    Pril,
+    Record,
+    State,
+    curved,
+    positive_part,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +101,6 @@ class Announcer(event.Listener):
 announcer = Announcer()
 event.register("numba:compile", announcer)
 
-# A new common shift is chosen when exponents may have moved this far from it: exp(300) is 1e130,
-# which leaves room for sums and products in float64.
-MAX_DRIFT = 300.0
-
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
 
@@ -83,39 +109,6 @@ AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
-# `constant` is the value of one more feature, the same for every row, whose weight is the last.
-
-
-class Dense(NamedTuple):
-    """Rows of a C-ordered matrix."""
-
-    X: Any
-    constant: float
-
-
-class Csr(NamedTuple):
-    """Rows of a compressed sparse matrix."""
-
-    data: Any
-    indices: Any
-    indptr: Any
-    constant: float
-
-
-class Gram(NamedTuple):
-    """A block of rows given by their kernel values with the support rows and with each other.
-
-    The weights are one coefficient a row (Algorithm 2 of the paper). `scores` holds every row's
-    current score and `add` updates those of the rows that follow, so that `dot` is a look-up.
-    """
-
-    scores: Any  # (n,)
-    sums: Any  # (n,), scores under the sums of the mean; empty unless they are recorded
-    values: Any  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
-    slot: Any  # (n,), which coefficient is each row's own
-    since: Any  # (coefficients,), how many support rows came before its own; -1: it is none
-    size: Any  # (2,), how many support rows there are, and how many a budget dropped
-    budget: int
 
 
 @any_order
@@ -136,6 +129,11 @@ def _dot_csr(rows, t, w, k):
         # An unsigned index needs no test for a negative one.
         total += rows.data[p] * w[k, np.uintp(rows.indices[p])]
     return total + rows.constant * w[k, w.shape[1] - 1]
+
+
+def _dot_cells(rows, t, w, k):
+    # By BLAS, as `rating.scores_of`.
+    return np.dot(rows.X[t], w[k, :-1]) + rows.constant * w[k, w.shape[1] - 1]
 
 
 def _dot_gram(rows, t, w, k):
@@ -161,7 +159,7 @@ def _fetch_nothing(rows, t):
 fetch = on_type({Dense: _fetch_dense, Csr: _fetch_csr}, default=_fetch_nothing)
 
 
-dot = on_type({Dense: _dot_dense, Csr: _dot_csr, Gram: _dot_gram})
+dot = on_type({Dense: _dot_dense, Cells: _dot_cells, Csr: _dot_csr, Gram: _dot_gram})
 
 
 @any_order
@@ -271,26 +269,6 @@ mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
 # --- State: the additive sums --------------------------------------------------------------------
 
 
-class State(NamedTuple):
-    """What every learner has learned: views of the arrays of its memory.
-
-    Iterate t has the weight omega_t in the mean, and W is the sum of these weights. The mean of all
-    iterates is ``u - mean_u / W``: `mean_u` adds up each move times the W before it, so that only
-    what moves is touched. Without an average, `mean_u` has no rows.
-    """
-
-    u: Any  # (scores, features + 1), sums of alpha x
-    mean_u: Any  # (scores, features + 1), or no rows
-    n: Any  # (K - 1,), sums of tau
-    mean_n: Any  # (K - 1,), or none
-    shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
-    clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
-    fading: Any  # the numbers of the rule's own parts that fade with a half-life
-    growing: Any  # and the others, which are weighted as the iterates are
-    counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
-    lattice: Any  # (1,), whether n holds integers, which keeps the thresholds in order
-
-
 class Scratch(NamedTuple):
     """Arrays that a round may write to: the loop itself never allocates."""
 
@@ -324,47 +302,11 @@ class Round(NamedTuple):
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
 
 
-class Additive(NamedTuple):
-    """w = u, theta = -n (PRIL, PRank, multiclass perceptron)."""
-
-    label: int = 0  # numba accepts no tuple without a field
-
-
-class FixedThresholds(NamedTuple):
-    """w = u, thresholds fixed half-way between the ranks 1..K (regression on ranks)."""
-
-    label: int = 0
-
-
-class Curved(NamedTuple):
-    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL).
-
-    Signed, both are twice the hyperbolic sine of the same exponents.
-    """
-
-    rate: float
-    signed: bool
-
-
 def _same(geometry, u, shift):
     return u
 
 
-@part_of_loop
-def _bounded_exp(a):
-    # One long step may leave the range before `settle` chooses a new shift.
-    return exp(min(a, 2.0 * MAX_DRIFT))
-
-
-def _curved(geometry, u, shift):
-    a = geometry.rate * u
-    if not geometry.signed:
-        return _bounded_exp(a - shift)
-    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
-    return copysign(_bounded_exp(abs(a) - shift) * -expm1(-2.0 * abs(a)), a)
-
-
-weight = on_type({Curved: _curved}, default=_same)
+weight = on_type({Curved: curved}, default=_same)
 
 
 def _threshold_mirrored(geometry, n, i, shift):
@@ -494,22 +436,16 @@ def _mass_none(geometry, state):
     return 1.0
 
 
+_positive_part = part_of_loop(positive_part)
+
+
 def _mass_curved(geometry, state):
     total = 0.0
     for j in range(state.u.shape[1] - 1):
-        total += positive_part(geometry, state.u[0, j], state.shift[0])
+        total += _positive_part(geometry, state.u[0, j], state.shift[0])
     for i in range(state.n.shape[0]):
-        total += positive_part(geometry, -state.n[i], state.shift[0])
+        total += _positive_part(geometry, -state.n[i], state.shift[0])
     return total
-
-
-@part_of_loop
-def positive_part(geometry, u, shift):
-    """Return a weight or, signed, both positive parts of the difference: |w| + 2 exp(-|a|)."""
-    if not geometry.signed:
-        return weight(geometry, u, shift)
-    a = abs(geometry.rate * u)
-    return exp(a - shift) + exp(-a - shift)
 
 
 mass = on_type({Curved: _mass_curved}, default=_mass_none)
@@ -518,40 +454,6 @@ mass = on_type({Curved: _mass_curved}, default=_mass_none)
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
 # `measure` returns the scores (a float where there is one, else an array) and their sum, which is
 # finite exactly when all of them are.
-
-
-class Pril(NamedTuple):
-    """Every violated constraint moves (Algorithm 1).
-
-    `skip_correct` leaves a round alone whose predicted rank lies in the interval though the score
-    touches a threshold: that is PRank (Crammer and Singer), and differs only at ties.
-    """
-
-    skip_correct: bool
-
-
-class LeastSquares(NamedTuple):
-    """A step along the residual to the nearest end of the interval, in ranks 1..K."""
-
-    rate: float
-    normalize: bool
-
-
-class Multiclass(NamedTuple):
-    """One score a rank: promote the best rank inside the interval, demote the winner."""
-
-    label: int = 0
-
-
-class Likelihood(NamedTuple):
-    """A gradient step on -log P(interval | score) in the ordered logit model."""
-
-    rate: float  # of the weights
-    cut_rate: float  # of the thresholds
-    trust: float  # exact rows of a class after which what they show of ranges counts half
-    noise: float  # relative chance of a label that does not hold the true class
-    mode: bool  # whether the likeliest class is predicted, and not the median
-    coarsening: int  # AUTO, RANDOM or OFFSETS
 
 
 def _squared_unused(rule, rows, t):
@@ -614,6 +516,22 @@ def _decode_cut(rule, score, cut):
 
 def _decode_best(rule, scores, cut):
     return best_in(scores, 0, scores.shape[0] - 1)
+
+
+@part_of_loop
+def sides(score, threshold):
+    """Return the chances that the class lies above a threshold, and below it."""
+    distance = threshold - score
+    small = exp(-abs(distance))
+    large = 1.0 / (1.0 + small)
+    small *= large
+    return (small, large) if distance > 0.0 else (large, small)
+
+
+@part_of_loop
+def between(above, below, next_above, next_below):
+    """Return the chance of the class between two thresholds: the difference of small numbers."""
+    return above - next_above if above <= 0.5 else next_below - below
 
 
 def _decode_likelihood(rule, score, cut):
@@ -703,86 +621,16 @@ def _step_multiclass(rule, model, scores, squared, lo, hi, now):
     return 1, True
 
 
-def per_class(n_classes: int) -> int:
-    """Return how many numbers a part has that has one for each class."""
-    return n_classes
-
-
-def per_range(n_classes: int) -> int:
-    """Return how many numbers a part has that has one for each range and class in it."""
-    return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
-
-
-class Part(NamedTuple):
-    """A part of what a rule learns beside the model."""
-
-    name: str
-    size: int | Callable[[int], int]  # how many numbers; `per_class`, `per_range`: by classes
-    fades: bool = False  # with a half-life; otherwise it is weighted as the iterates are
-    mixes: str = "sum"  # how blocks that learn side by side mix it: "sum" or "mean"
-    signed: bool = False  # whether it may be negative
-
-
-# Parts that fade come first. If a row changes only some numbers of a large part, that part is the
-# last, and `changes` says which.
-OWN_PARTS: dict[type, tuple[Part, ...]] = {
-    Likelihood: (
-        Part("size", 2, fades=True),  # sums of c |x|^2 and c, for rows of weight c
-        Part("slopes", 2, fades=True, mixes="mean"),  # sums of (c a)^2 and mean (c tau)^2
-        Part("seen", 1, fades=True),  # rows with a label
-        Part("exact", per_class, fades=True),  # rows with this exact label
-        Part("total", per_class),  # weight of the rows that are probably of this class
-        Part("labels", 4),  # weight of all labels, of narrow ranges, of wider ones; their overlap
-        Part("offsets", 5),  # weight of the rows that probably have each of the offsets
-        Part("at_random", per_class),  # weight of the classes, if ranges were given at random
-        Part("advantage", 1, signed=True),  # log-likelihood of offsets, less that of "at random"
-        Part("ranges", per_range),  # the share of each range in `total`
-    ),
-}
-
-
-def views_of(rule: type) -> Any:
-    """Return a named tuple for the parts of a rule."""
-    return namedtuple(rule.__name__ + "Parts", [part.name for part in OWN_PARTS[rule]])
-
-
-Evidence = views_of(Likelihood)
-
-
 def _no_parts(rule, memory):
     return None
 
 
 def _evidence(rule, memory):
-    return Evidence(
-        own_part(memory, 0),
-        own_part(memory, 1),
-        own_part(memory, 2),
-        own_part(memory, 3),
-        own_part(memory, 4),
-        own_part(memory, 5),
-        own_part(memory, 6),
-        own_part(memory, 7),
-        own_part(memory, 8),
-        own_part(memory, 9),
-    )
+    return Evidence(memory.numbers, memory.integers[PLACES + N_COMMON :])
 
 
 # The rule's own parts of a memory.
 own_parts = on_type({Likelihood: _evidence}, default=_no_parts)
-
-
-@part_of_loop
-def range_offset(n_classes, lo, hi):
-    """Return where the range lo..hi, with lo < hi, begins in a part of the size `per_range`.
-
-    Ranges are sorted by lo, then by hi; each has one number for each of its classes.
-    """
-    rest = n_classes - lo
-    tetrahedral = n_classes * (n_classes + 1) * (n_classes + 2) // 6
-    tetrahedral -= rest * (rest + 1) * (rest + 2) // 6
-    width = hi - lo
-    return tetrahedral - lo + width * (width + 1) // 2 - 1
 
 
 def _changes_all(rule, size, n_classes, lo, hi):
@@ -799,233 +647,8 @@ def _changes_its_range(rule, size, n_classes, lo, hi):
 changes = on_type({Likelihood: _changes_its_range}, default=_changes_all)
 
 
-# The least probability of a class in a gradient. A class with less has no share in a range.
-TINY = 1e-12
 # A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
 ROUNDING = 1e-9
-
-# Coarsening: how a class becomes a range. Either at random, where each class of a range is given it
-# equally often, or by offsets that all classes share: a row of class y is given y - a .. y + b, cut
-# off at the ends of the scale. An offset that leaves a single class there is drawn again. Offsets
-# make narrow ranges only, of up to three classes; wider ranges are always taken to be at random.
-#
-# The two are compared by the likelihood of each row before it is learned. Offsets have the benefit
-# of the doubt: a model that learned at random may settle where the end classes have vanished, and
-# there the two explain labels equally well. Ranges that are a partition of the scale do not
-# overlap. They cannot come from offsets, and nothing is compared.
-#
-# `coarsening.py` has the same for learners that see all rows at once. Offsets are in its order.
-
-AUTO, RANDOM, OFFSETS = 0, 1, 2
-DOWN, UP = (0, 1, 0, 1, 2), (1, 0, 2, 1, 0)  # a and b of each offset
-WIDEST = 2  # the largest a + b
-PULL = 10.0  # rows by which the shares of offsets are pulled towards symmetry
-SEEN = 0.25  # rows of each kind of range in the prior of "at random"
-SPREAD = 1e-3  # rows of each class in the prior of `at_random`
-LEAST_OVERLAP = 0.1  # the least share of narrow ranges that overlap, see `overlap`
-BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
-LEAST_KEPT = 0.01  # the least share of offsets that are not drawn again; bounds a division
-
-
-@part_of_loop
-def row_weight(evidence):
-    """Return the mean weight of a row: what a row of a prior weighs."""
-    return evidence.labels[0] / evidence.seen[0] if evidence.seen[0] > 0.0 else 1.0
-
-
-@part_of_loop
-def write_shares(evidence, unit, shares):
-    """Write the share of each offset: its rows, a prior of one row, and a pull towards symmetry."""
-    rows = evidence.offsets
-    whole = rows[0] + rows[1] + rows[2] + rows[3] + rows[4]
-    pull = 0.0
-    one, two, both = 0.2 * unit, 0.2 * unit, 0.2 * unit
-    if whole > 0.0:
-        pull = PULL * unit
-        one += pull * (0.5 * ((rows[0] + rows[1]) / whole))
-        two += pull * (0.5 * ((rows[2] + rows[4]) / whole))
-        both += pull * (rows[3] / whole)
-    scale = 1.0 / (whole + pull + unit)
-    shares[0] = (rows[0] + one) * scale
-    shares[1] = (rows[1] + one) * scale
-    shares[2] = (rows[2] + two) * scale
-    shares[3] = (rows[3] + both) * scale
-    shares[4] = (rows[4] + two) * scale
-
-
-@part_of_loop
-def fits(o, lo, y, hi, K):
-    """Tell whether offset o makes lo..hi of class y."""
-    down = DOWN[o] == y - lo or (lo == 0 and DOWN[o] > y)
-    return down and (UP[o] == hi - y or (hi == K - 1 and UP[o] > hi - y))
-
-
-@part_of_loop
-def collapses(o, y, K):
-    """Tell whether offset o leaves nothing but class y, at an end of the scale."""
-    return (y == 0 and UP[o] == 0) or (y == K - 1 and DOWN[o] == 0)
-
-
-@part_of_loop
-def kept(shares, y, K):
-    """Return the share of the offsets that are not drawn again at class y."""
-    if y == 0:
-        return max(shares[0] + shares[2] + shares[3], LEAST_KEPT)
-    if y == K - 1:
-        return max(shares[1] + shares[3] + shares[4], LEAST_KEPT)
-    return 1.0
-
-
-@part_of_loop
-def write_given(shares, lo, hi, K, given):
-    """Write the chance that each class in lo..hi is given this range by an offset."""
-    for k in range(hi - lo + 1):
-        chance = 0.0
-        for o in range(5):
-            if fits(o, lo, lo + k, hi, K):
-                chance += shares[o]
-        given[k] = chance / kept(shares, lo + k, K)  # exactly 1 if there are two classes
-
-
-@part_of_loop
-def overlap(labels):
-    """Tell whether narrow ranges overlap: those of a partition do not, and are no offsets."""
-    return (labels[1] > 0.0) & (labels[3] >= LEAST_OVERLAP * labels[1])
-
-
-@part_of_loop
-def uses_offsets(rule, evidence, unit):
-    """Tell whether narrow ranges are taken to be made by offsets."""
-    labels = evidence.labels
-    likely = (labels[1] >= labels[2]) & (evidence.advantage[0] > -BENEFIT * unit)
-    return (rule.coarsening == OFFSETS) | ((rule.coarsening == AUTO) & likely & overlap(labels))
-
-
-@part_of_loop
-def weigh_classes(rule, evidence, lo, hi, K, q, shares, given):
-    """Write to q the chance that a row of each class in lo..hi has this label, the largest being 1.
-
-    A mean of two estimates: how often rows of the class were given this range, weighted by the
-    number of its exact rows, and what the coarsening mechanism says, weighted by `trust`. The
-    shares of offsets, and what they say of this range, are written if it is narrow.
-    """
-    ranges, total, exact, labels = evidence.ranges, evidence.total, evidence.exact, evidence.labels
-    first = range_offset(K, lo, hi)
-    known = 0.0
-    rows = 0.0
-    for k in range(hi - lo + 1):
-        known += ranges[np.uintp(first + k)]
-        rows += total[np.uintp(lo + k)]
-    share = known / rows if known > 0.0 else 1.0
-    by_offsets = False
-    if (hi - lo <= WIDEST) & (rule.coarsening != RANDOM):
-        unit = row_weight(evidence)
-        write_shares(evidence, unit, shares)
-        write_given(shares, lo, hi, K, given)
-        by_offsets = uses_offsets(rule, evidence, unit)
-        if by_offsets:
-            share = (labels[1] + 0.5 * unit) / (labels[0] + 0.5 * unit)  # of narrow ranges
-    most = 0.0
-    for k in range(hi - lo + 1):
-        y = np.uintp(lo + k)
-        chance = share * given[k] if by_offsets else share
-        if (known > 0.0) & (exact[y] > 0.0):
-            own = ranges[np.uintp(first + k)] / total[y]
-            chance = (exact[y] * own + rule.trust * chance) / (exact[y] + rule.trust)
-        q[k] = chance
-        most = max(most, chance)
-    most = 1.0 / most
-    for k in range(hi - lo + 1):
-        q[k] *= most
-
-
-@part_of_loop
-def learn_coarsening(evidence, lo, hi, K, weight, chances, shares, given):
-    """Learn the mechanism from a narrow range, by the chances of its classes.
-
-    `shares` and `given` are those from before this row.
-    """
-    at_random, unit = evidence.at_random, row_weight(evidence)
-    first = range_offset(K, lo, hi)
-    by_offsets = 0.0
-    inside = 0.0
-    known = 0.0
-    classes = 0.0
-    for k in range(hi - lo + 1):
-        by_offsets += chances[k] * given[k]
-        inside += chances[k]
-        known += evidence.ranges[np.uintp(first + k)]
-        classes += at_random[np.uintp(lo + k)]
-    if classes > 0.0:  # at random, the other rows of these classes have other ranges
-        evidence.labels[3] += weight * max(0.0, 1.0 - known / classes)
-    # The prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
-    size = (2 * K - 3) * (hi - lo + 1) / K
-    share = min(1.0, (known + SEEN * unit) / (classes + SEEN * unit * size))
-    if overlap(evidence.labels):
-        evidence.advantage[0] += weight * ln(by_offsets / (share * inside))
-    part = weight / (classes + SPREAD * unit * (hi - lo + 1))
-    for k in range(hi - lo + 1):  # B. W. Turnbull's estimate, row by row
-        at_random[np.uintp(lo + k)] += part * (at_random[np.uintp(lo + k)] + SPREAD * unit)
-    for k in range(hi - lo + 1):
-        # Rows of this class, over the shares of the offsets that fit.
-        rows = weight * chances[k] / (by_offsets * kept(shares, lo + k, K))
-        for o in range(5):
-            if fits(o, lo, lo + k, hi, K):
-                evidence.offsets[o] += rows * shares[o]
-            elif collapses(o, lo + k, K):
-                evidence.offsets[o] += rows * given[k] * shares[o]
-
-
-@entry
-def label_chances(rule, memory, intervals, q, shares, given):
-    """Write to each row of q, for each class, the chance of a row's label; 0 outside of it.
-
-    The last two arrays are working space.
-    """
-    evidence = own_parts(rule, memory)
-    for t in range(intervals.shape[0]):
-        lo, hi = intervals[t]
-        q[t] = 0.0
-        if lo == hi:
-            q[t, lo] = 1.0
-        elif lo < hi:
-            weigh_classes(rule, evidence, lo, hi, q.shape[1], q[t, lo:], shares, given)
-
-
-@entry
-def coarsening(rule, memory, shares):
-    """Write the shares of offsets; return whether they are used, and the evidence for them.
-
-    The evidence is a difference of log-likelihoods, in rows of mean weight.
-    """
-    evidence = own_parts(rule, memory)
-    unit = row_weight(evidence)
-    unit = unit if unit > 0.0 else 1.0  # files may hold any numbers
-    write_shares(evidence, unit, shares)
-    return uses_offsets(rule, evidence, unit), evidence.advantage[0] / unit
-
-
-@part_of_loop
-def count_range(evidence, lo, hi, K, weight, shares, q):
-    """Add a row to what is known of ranges, divided among its classes by their shares.
-
-    A class between two equal thresholds has no share; if no class has one, `q` is used.
-    """
-    ranges, total = evidence.ranges, evidence.total
-    first = range_offset(K, lo, hi)
-    whole = 0.0
-    for k in range(hi - lo + 1):
-        whole += shares[k]
-    if whole == 0.0:
-        shares = q
-        for k in range(hi - lo + 1):
-            whole += shares[k]
-    weight /= whole
-    for k in range(hi - lo + 1):
-        part = weight * shares[k]
-        ranges[np.uintp(first + k)] += part
-        total[np.uintp(lo + k)] += part
-
 
 # The step of the likelihood rule. Classes outside the label all have the same relative chance q of
 # it, and the terms of all classes of a gradient add up to zero if their q are equal. So only the
@@ -1043,7 +666,7 @@ def spare_rows(work):
 def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     """Write the gradient by the thresholds of lo..hi to tau; return the one by the score.
 
-    Both are of log sum_y q_y P(y). The row is then counted, with its weight in the evidence.
+    Both are of log sum_y q_y P(y). The row is counted, with its weight in the evidence.
     """
     K = cut.shape[0] - 1
     above, q, tau, shares, given = spare_rows(work)
@@ -1054,28 +677,14 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     for k in range(hi - lo + 2):
         above[k], below[k] = sides(score, cut[np.uintp(lo + k)])
     for k in range(hi - lo + 1):
-        tau[k] = max(TINY, between(above[k], below[k], above[k + 1], below[k + 1]))
-    evidence.seen[0] += 1.0
-    evidence.labels[0] += weight
-    q[0] = 1.0
-    if lo < hi:
-        weigh_classes(rule, evidence, lo, hi, K, q, shares, given)
-        wide = hi - lo > WIDEST
-        evidence.labels[1 + wide] += weight
-        if (not wide) & (rule.coarsening != RANDOM):
-            learn_coarsening(evidence, lo, hi, K, weight, tau, shares, given)
+        tau[k] = max(LEAST, between(above[k], below[k], above[k + 1], below[k + 1]))
+    learn_label(rule, evidence, lo, hi, K, t, weight, tau, q, shares, given)
     whole = outside
     a = 0.0
     for k in range(hi - lo + 1):
         part = (q[k] - outside) * tau[k]
         whole += part
         a += part * (below[k] - above[k + 1])
-        tau[k] = q[k] * tau[k] if tau[k] > TINY else 0.0
-    if lo < hi:
-        count_range(evidence, lo, hi, K, weight, tau, q)
-    else:
-        evidence.exact[lo] += 1.0
-        evidence.total[lo] += weight
     whole = 1.0 / whole
     before = outside
     for k in range(hi - lo + 2):
@@ -1097,20 +706,22 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     squares = 0.0
     for k in range(hi - lo + 2):
         squares += tau[k] * tau[k]
-    size, slopes = evidence.size, evidence.slopes
-    size[0] += c * squared
-    size[1] += c
-    slopes[0] += c * a * (c * a)
-    slopes[1] += c * c * squares / max(K - 1, 1)
+    numbers, places = evidence
+    size, slopes = places[SIZE], places[SLOPES]
+    numbers[size] += c * squared
+    numbers[size + 1] += c
+    numbers[slopes] += c * a * (c * a)
+    numbers[slopes + 1] += c * c * squares / max(K - 1, 1)
     alpha = model.work.alpha
     alpha[0] = 0.0
-    if size[0] > 0.0:
+    if numbers[size] > 0.0:
         # The squared mean weight bounds the first steps: one row says little about the slope.
-        mean = size[1] / evidence.seen[0]
-        alpha[0] = rule.rate * (c * a / sqrt(mean * mean + slopes[0])) * (size[1] / size[0])
+        mean = numbers[size + 1] / numbers[places[SEEN]]
+        alpha[0] = rule.rate * (c * a / sqrt(mean * mean + numbers[slopes]))
+        alpha[0] *= numbers[size + 1] / numbers[size]
     length = 4.0
-    if slopes[1] > 0.0:
-        length = min(length, c * rule.cut_rate / sqrt(slopes[1]))
+    if numbers[slopes + 1] > 0.0:
+        length = min(length, c * rule.cut_rate / sqrt(numbers[slopes + 1]))
     left = 0
     while score < cut[lo - left]:
         left += 1
@@ -1156,23 +767,6 @@ def multiply(values, factor):
 # --- The loop ------------------------------------------------------------------------------------
 
 
-class Record(NamedTuple):
-    """What the model that predicts (the mean, where there is one) said before each round."""
-
-    rank: Any  # (n,); empty if nothing is to be recorded
-    scores: Any  # (n, scores)
-    hinge: Any  # (n,)
-    cuts: Any  # (n, K + 1), the thresholds that each score was cut by; no rows if not wanted
-
-
-class Extras(NamedTuple):
-    """What a plain pass does not have; a pass that has any of it is compiled for all of it."""
-
-    importance: Any  # (n,), weights of the rows; empty: all are 1
-    growth: float  # how much more each round weighs than the one before it; 1: no more
-    record: Any
-
-
 @part_of_loop
 def fill_cuts(geometry, n, shift, cut):
     """Write the thresholds between their two sentinels."""
@@ -1181,17 +775,6 @@ def fill_cuts(geometry, n, shift, cut):
         # A mean of ordered thresholds may be out of order in the last bit.
         cut[i + 1] = max(cut[i], threshold(geometry, n[i], i, shift))
     cut[n.shape[0] + 1] = inf
-
-
-@entry
-def rate(rows, rule, w, cut, ranks, scores):
-    """Score and rank every row; return -1, or the first row whose scores are not finite."""
-    for t in range(ranks.shape[0]):
-        measured, total = measure(rule, rows, t, w, scores[t])
-        if not isfinite(total):
-            return t
-        ranks[t] = decode(rule, measured, cut)
-    return -1
 
 
 def _mean_score(rule, score, sums, weight):
@@ -1313,34 +896,11 @@ NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
 
-class Arrays(NamedTuple):
-    """What a linear learner has learned, as compiled code takes it. `memory.py` lays it out.
-
-    The integers are three counts, `lattice`, the number of scores, where the numbers that fade end;
-    then where each part begins, the first ones of `State` and then the rule's own, and where the
-    last one ends.
-    """
-
-    weights: Any  # (scores or twice as many, features + 1), `u` and below it `mean_u`
-    numbers: Any  # all parts, the weights among them, one after the other
-    integers: Any
-
-
-LATTICE, N_SCORES, FADING, PLACES = 3, 4, 5, 6
-N_COMMON = 6  # parts that every memory has
-
-
 @inserted
 def part(memory, i):
     """Return a part of a memory."""
     integers = memory.integers
     return memory.numbers[integers[PLACES + i] : integers[PLACES + i + 1]]
-
-
-@inserted
-def own_part(memory, i):
-    """Return a part of a memory that the rule has declared."""
-    return part(memory, N_COMMON + i)
 
 
 @inserted
@@ -1410,18 +970,12 @@ def run(rows, intervals, order, rule, geometry, extras, memory, desk):
     return walk(rows, intervals, order, rule, model, extras)
 
 
-@alone
-def predicting(geometry, memory, w, cut):
-    """Write the weights and thresholds that predict, those of the mean where there is one.
+@part_of_loop
+def write_predicting(geometry, state, w, cut):
+    """Write the weights and thresholds that predict, as `rating.predicting` returns them.
 
     Return the number that divides both when they are reported.
     """
-    return write_predicting(geometry, lay_out(memory), w, cut)
-
-
-@part_of_loop
-def write_predicting(geometry, state, w, cut):
-    """Do the work of `predicting`."""
     averages = state.mean_u.shape[0] > 0 and state.clock[0] > 0.0
     for k in range(w.shape[0]):
         for j in range(w.shape[1]):
@@ -1439,61 +993,7 @@ def write_predicting(geometry, state, w, cut):
     return mass(geometry, state)
 
 
-@entry
-def common_shift(geometry, memory):
-    """Return the common shift of exponents for a state that was set, not learned."""
-    return peak(geometry, lay_out(memory))
-
-
-# --- Orders of rows ------------------------------------------------------------------------------
-
-MOST_SHUFFLED = 2**31 - 1  # rows: their positions fit into 32 bits
-LOW_HALF = 2**32 - 1
-
-
-@part_of_loop
-def next_number(a, b, c, counter):
-    """Return a number of 32 bits and what draws the next one: C. Doty-Humphrey's generator SFC32.
-
-    Nothing here exceeds 63 bits, so that plain Python draws the same numbers.
-    """
-    number = (a + b + counter) & LOW_HALF
-    a = b ^ (b >> 9)
-    b = (c + (c << 3)) & LOW_HALF
-    c = (((c << 21) | (c >> 11)) + number) & LOW_HALF
-    return number, a, b, c, counter + 1
-
-
-@entry
-def shuffle_rounds(intervals, seed, order):
-    """Write the positions of the rows that have a label, shuffled; return how many they are.
-
-    Any order is as likely as any other (Fisher and Yates; D. Lemire's integers below a bound). It
-    depends on the three 32-bit numbers of the seed alone, on every platform.
-    """
-    n = 0
-    for t in range(intervals.shape[0]):
-        order[n] = t
-        n += intervals[t, 0] <= intervals[t, 1]
-    a, b, c, counter = seed[0], seed[1], seed[2], 1
-    for _ in range(12):  # until the seed is spread over all bits
-        _, a, b, c, counter = next_number(a, b, c, counter)
-    for i in range(n - 1, 0, -1):
-        number, a, b, c, counter = next_number(a, b, c, counter)
-        product = number * (i + 1)
-        if product & LOW_HALF <= i:
-            uneven = (LOW_HALF + 1) % (i + 1)  # the surplus that would favour some places
-            while product & LOW_HALF < uneven:
-                number, a, b, c, counter = next_number(a, b, c, counter)
-                product = number * (i + 1)
-        j = np.uintp(product >> 32)  # unsigned: no test for a negative one
-        order[np.uintp(i)], order[j] = order[j], order[np.uintp(i)]
-    return n
-
-
 # --- One row at a time ---------------------------------------------------------------------------
-
-MOST = 1e300  # the largest number of a state: means and their sums stay finite
 
 
 @any_order
@@ -1503,12 +1003,6 @@ def is_bounded(values):
     for i in range(values.shape[0]):
         bad += not abs(values[i]) <= MOST
     return bad == 0
-
-
-@entry
-def all_bounded(values):
-    """Tell whether every number is bounded: `is_bounded`, to be called from Python."""
-    return is_bounded(values)
 
 
 @part_of_loop

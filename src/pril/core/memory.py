@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pril.core import loop
+from pril.core import nouns, rating
 from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ class Layout(NamedTuple):
     n_features: int
     n_classes: int
     average: bool
-    own: tuple[loop.Part, ...]  # of the rule
+    own: tuple[nouns.Part, ...]  # of the rule
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part, in their order in the memory: see `loop.State`."""
+        """Return the shape of each part, in their order in the memory: see `nouns.State`."""
         weights, n_cuts = (self.n_scores, self.n_features + 1), self.n_classes - 1
         return {
             "u": weights,
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
             **{part.name: (self._size(part),) for part in self.own},
         }
 
-    def _size(self, part: loop.Part) -> int:
+    def _size(self, part: nouns.Part) -> int:
         return part.size if isinstance(part.size, int) else part.size(self.n_classes)
 
     def places(self) -> list[int]:
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
     def integers(self) -> Array:
         """Return the integers of an empty memory."""
         places = self.places()
-        fading = places[loop.N_COMMON + sum(part.fades for part in self.own)]
+        fading = places[nouns.N_COMMON + sum(part.fades for part in self.own)]
         return np.array([0, 0, 0, 0, self.n_scores, fading, *places])
 
 
@@ -72,7 +72,7 @@ class Memory:
     numbers : ndarray of float64
         The parts, one after the other.
     integers : ndarray of int64
-        Counts and places, see `loop.Arrays`.
+        Counts and places, see `nouns.Arrays`.
     """
 
     def __init__(self, layout: Layout, numbers: Array, integers: Array) -> None:
@@ -130,32 +130,32 @@ class Memory:
         }
 
     @property
-    def state(self) -> loop.State:
+    def state(self) -> nouns.State:
         """What all learners have, as the loop sees it."""
-        common = list(self.parts().values())[: loop.N_COMMON]
-        begin, end = self.layout.places()[loop.N_COMMON], self.integers[loop.FADING]
+        common = list(self.parts().values())[: nouns.N_COMMON]
+        begin, end = self.layout.places()[nouns.N_COMMON], self.integers[nouns.FADING]
         own = self.numbers[begin:end], self.numbers[end:]
-        lattice = self.integers[loop.LATTICE : loop.LATTICE + 1]
-        return loop.State._make([*common, *own, self.counts, lattice])
+        lattice = self.integers[nouns.LATTICE : nouns.LATTICE + 1]
+        return nouns.State._make([*common, *own, self.counts, lattice])
 
     @property
-    def arrays(self) -> loop.Arrays:
+    def arrays(self) -> nouns.Arrays:
         """The memory as compiled code takes it."""
-        return loop.Arrays(self._wide(), self.numbers, self.integers)
+        return nouns.Arrays(self._wide(), self.numbers, self.integers)
 
     @property
     def counts(self) -> Array:
         """Rounds, rounds with a violated constraint, violated constraints."""
-        return self.integers[: loop.LATTICE]
+        return self.integers[: nouns.LATTICE]
 
     @property
     def lattice(self) -> bool:
         """Whether the thresholds are integers, which keeps them in order."""
-        return bool(self.integers[loop.LATTICE])
+        return bool(self.integers[nouns.LATTICE])
 
     @lattice.setter
     def lattice(self, value: bool) -> None:
-        self.integers[loop.LATTICE] = value
+        self.integers[nouns.LATTICE] = value
 
     @property
     def averages(self) -> bool:
@@ -205,8 +205,8 @@ class Memory:
     def is_finite(self, columns: Array | None = None) -> bool:
         """Tell whether no number has overflowed, among those of these features; None: all."""
         if columns is None:
-            return bool(loop.all_bounded(self.numbers))
-        return all(map(loop.all_bounded, (self._wide()[:, columns].ravel(), self.tail())))
+            return _is_bounded(self.numbers)
+        return _is_bounded(self._wide()[:, columns]) and _is_bounded(self.tail())
 
     @contextmanager
     def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
@@ -227,12 +227,17 @@ class Memory:
         """
         now, found = (self._version, int(self.counts[0])), self._predicting
         if found is None or found[0] != now:
-            w = np.empty((self.layout.n_scores, self.layout.n_features + 1))
-            cut = np.empty(self.layout.n_classes + 1)
-            unit = loop.predicting(geometry, self.arrays, w, cut)
-            self._predicting = found = now, (w, cut, unit)
+            # All numbers at once: another thread may learn a row meanwhile, in place.
+            numbers = np.frombuffer(self.numbers.tobytes())
+            state = Memory(self.layout, numbers, self.integers).state
+            self._predicting = found = now, rating.predicting(geometry, state)
         values: tuple[Array, Array, float] = found[1]
         return values
+
+
+def _is_bounded(values: Array) -> bool:
+    """Tell whether every number is finite and no larger than `MOST`."""
+    return bool(values.min() >= -nouns.MOST and values.max() <= nouns.MOST)
 
 
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
@@ -251,7 +256,7 @@ def _check_order(name: str, n: Array) -> None:
 
 def few_columns(rows: Any, width: int) -> Array | None:
     """Return the features that sparse rows touch, and the last one; None unless few of many."""
-    if width < WIDE or not isinstance(rows, loop.Csr) or 16 * len(rows.data) > width:
+    if width < WIDE or not isinstance(rows, nouns.Csr) or 16 * len(rows.data) > width:
         return None
     return np.append(np.unique(rows.indices), width - 1)
 

@@ -75,13 +75,25 @@ class Parts(NamedTuple):
         coef = getattr(self.learner, "coef_", None)
         if coef is None:
             return None, None
-        intercept = np.asarray(self.learner.intercept_)
+        coef, shared = self.centre_words(coef)
+        return coef, np.asarray(self.learner.intercept_) + shared
+
+    @property
+    def centres_words(self) -> bool:
+        """Whether the first step has words whose weights `centre_words` can compare."""
         first, *others = [step for _, step in self.steps] or [None]
         # Landmarks are added to the features; other steps may change those of words.
-        if hasattr(first, "centre_words") and all(hasattr(step, "landmarks_") for step in others):
-            coef, shared = first.centre_words(coef)
-            intercept = intercept + shared
-        return coef, intercept
+        return hasattr(first, "centre_words") and all(hasattr(one, "landmarks_") for one in others)
+
+    def centre_words(self, weights: Any) -> tuple[Any, Any]:
+        """Return weights with those of words relative to their mean, and the sum of these means.
+
+        See `ColumnEncoder.centre_words`. Without an encoder, weights stay as they are.
+        """
+        if not self.centres_words:
+            return weights, np.zeros(weights.shape[:-1])
+        centred, shared = self.steps[0][1].centre_words(weights)
+        return centred, shared
 
     def fit_parameter(self, name: str) -> str:
         """Return what a parameter of the learner's `fit` is called in `fit` of the model."""

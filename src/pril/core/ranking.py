@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.label_values import NO_LABEL as NO_LABEL
 from pril.core.label_values import Labels as Labels
 from pril.core.label_values import distinct as distinct
 from pril.core.label_values import is_missing as is_missing
@@ -26,6 +27,7 @@ from pril.core.label_values import named as named
 from pril.core.label_values import plain as plain
 from pril.core.label_values import read as read
 from pril.core.label_values import stack as stack
+from pril.core.spellings import ranges_among
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     Ranks = NDArray[np.int64]
 
 UNKNOWN = -2  # the rank of a value that is not among the classes
-NO_LABEL = (0, -1)  # the interval of a row without a label
 
 
 # --- Order and ranks -----------------------------------------------------------------------------
@@ -92,12 +93,27 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
     if is_range(classes[0]):
         _check_apart(spoken[0], classes, name)
-    elif len(classes) > 2 and not are_numbered(classes):
+    elif isinstance(classes[0], str):
+        _refuse_texts(tables, ranges_among(classes.tolist()), name)
+    if isinstance(classes[0], str) and len(classes) > 2 and not are_numbered(classes):
         sorting = f"were sorted as strings, {named(classes)}"
         advice = "pass classes= to say which order they have, lowest first"
         message = f"the classes of {name} {sorting}: {advice}"
         warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
     return classes
+
+
+def _refuse_texts(tables: tuple[Labels, ...], ranges: set[str], name: str) -> None:
+    """Refuse the first label that is one of the given texts, which read as ranges of classes."""
+    for table, argument in zip(tables, (name, "y_pred"), strict=False):
+        words = [] if table.vocabulary is None else table.vocabulary.tolist()
+        found = np.array([*(word in ranges for word in words), False])[table.values].any(axis=1)
+        if found.any():
+            t = int(np.argmax(found))
+            cells = (table.cell(t, column) for column in range(table.values.shape[1]))
+            text = next(cell for cell in cells if cell in ranges)
+            reason = f"{shown(text)} reads as a range, not as a class"
+            raise RowError(argument, t, reason, table.place(t), hint="ranges")
 
 
 def numbered(classes: Array) -> list[str]:

@@ -29,6 +29,7 @@ class Learner(NamedTuple):
     exports: bool = True  # to ONNX
     has_thresholds: bool = True  # one score, cut into classes
     averages: bool = True  # has the parameter `average`
+    maximises: bool = False  # `fit` takes steps to a maximum, each a pass over all rows
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
     bounded: bool = False  # wants features within [-1, 1]
     step: str | None = None  # its parameter for the step: rows of twice the weight want half of it
@@ -40,7 +41,13 @@ class Learner(NamedTuple):
 
 LEARNERS = (
     Learner("PRIL", "pril.learners.pril", "pril"),
-    Learner("OrderedLogit", "pril.learners.ordered_logit", "ordered-logit"),
+    Learner(
+        "OrderedLogit",
+        "pril.learners.ordered_logit",
+        "ordered-logit",
+        maximises=True,
+        mixes=False,
+    ),
     Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True, step="rate"),
     Learner(
         "KernelPRIL",

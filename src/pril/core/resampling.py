@@ -74,7 +74,12 @@ class Bootstrap:
                 yield np.concatenate([self.members[k] for k in drawn])
 
     def interval(self, values: Array) -> Array:
-        """Return the lower and the upper end of the interval of each column."""
+        """Return the lower and the upper end of the interval of each column.
+
+        NaN are left out; a column of NaN has no interval.
+        """
         tail = (1.0 - self.level) / 2.0
-        ends: Array = np.quantile(values, [tail, 1.0 - tail], axis=0)
+        ends = np.full((2, *values.shape[1:]), np.nan)
+        known = ~np.isnan(values).all(axis=0)
+        ends[:, known] = np.nanquantile(values[:, known], [tail, 1.0 - tail], axis=0)
         return ends

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pril.core import ranking
+from pril.core.label_values import NO_LABEL, named, plain
 from pril.errors import RowError, shown
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
+# A finite number in text, the same wherever text is read: no marks but a point, no other base.
+NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 # Words and signs between the two classes of a range, and beside the one class of an open range.
 BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
 OPEN = {
@@ -35,17 +37,15 @@ class Scale:
     def __init__(self, classes: Array) -> None:
         self.classes = classes
         self.are_numbers = classes.dtype.kind in "biuf"
-        names = [ranking.plain(name) for name in classes]
+        names = [plain(name) for name in classes]
         self.fold = len({str(name).casefold() for name in names}) == len(names)
         self.ranks = {self.key(name): r for r, name in enumerate(names)}
 
     def key(self, name: Any) -> Any:
         """Return a text in the form in which spellings are compared."""
         if self.are_numbers:
-            try:
-                return float(name)
-            except ValueError:
-                return None
+            is_number = not isinstance(name, str) or re.fullmatch(NUMBER, name.strip())
+            return float(name) if is_number else None
         name = " ".join(str(name).split())
         return name.casefold() if self.fold else name
 
@@ -58,14 +58,14 @@ class Scale:
 
         Empty text means no label.
         """
-        read: dict[str, tuple[int, int]] = {"": ranking.NO_LABEL}
+        read: dict[str, tuple[int, int]] = {"": NO_LABEL}
         found = []
         for t, text in enumerate(texts):
             text = " ".join(text.split())
             if text not in read:
                 interval = self.interval(text)
                 if interval is None:
-                    known = ranking.named(self.classes)
+                    known = named(self.classes)
                     reason = f"{shown(text)} is neither one of the classes {known}"
                     raise RowError("y", t, f"{reason} nor a range of them")
                 read[text] = interval
@@ -77,17 +77,58 @@ class Scale:
         rank, top = self.rank(text), len(self.ranks) - 1
         if rank is not None:
             return rank, rank
+        kind, ranks = self.taken_apart(text)
+        if not ranks:
+            return None
+        if len(ranks) == 2:
+            low, high = sorted(ranks) if kind == "or" else ranks
+        else:
+            low = {"at least": ranks[0], "above": ranks[0] + 1}.get(kind, 0)
+            high = {"at most": ranks[0], "below": ranks[0] - 1}.get(kind, top)
+        return (low, high) if low <= high else None
+
+    def taken_apart(self, text: str) -> tuple[str, list[int]]:
+        """Return how a text makes a range, and the ranks of its classes; none if it is no range.
+
+        How is one of the kinds of `OPEN`, or what stands between two classes.
+        """
         for kind, form in OPEN.items():
             match = form.fullmatch(text)
             rank = self.rank(match[match.lastindex or 0]) if match else None
             if rank is not None:
-                low = {"at least": rank, "above": rank + 1}.get(kind, 0)
-                high = {"at most": rank, "below": rank - 1}.get(kind, top)
-                return (low, high) if low <= high else None
+                return kind, [rank]
         for between in BETWEEN.finditer(text):  # a class may have a hyphen, too
             first, last = self.rank(text[: between.start()]), self.rank(text[between.end() :])
             if first is not None and last is not None:
-                if between[0].lower() == "or":
-                    first, last = sorted((first, last))
-                return (first, last) if first <= last else None
-        return None
+                return between[0].lower(), [first, last]
+        return "", []
+
+
+# --- Classes that read as ranges -----------------------------------------------------------------
+
+BOUND = re.compile(r"at (?:least|most) .+", re.IGNORECASE)  # of a class, even if no label is it
+
+
+def ranges_among(names: Iterable[str]) -> set[str]:
+    """Return the names of classes, found in labels, that read as ranges or bounds.
+
+    These are ranges of numbers as `brackets` reads them, such as 3-4 or 65+, and ranges of the
+    other names as `Scale` reads them, such as "fair to good".
+    """
+    texts = {name: " ".join(name.split()) for name in names}
+    scale = Scale(np.array(sorted(set(texts.values()) - {""}), dtype=object))
+    return {name for name, text in texts.items() if _is_range(text, scale)}
+
+
+def _is_range(text: str, scale: Scale) -> bool:
+    if any(map(str.isdecimal, text)):
+        from pril.core import brackets  # takes a tenth of a second to import
+
+        if brackets.is_range(text):
+            return True
+    if BOUND.fullmatch(text):
+        return True
+    kind, ranks = scale.taken_apart(text)
+    # "Above average" leaves out "average", so both may be classes, and so may A+ and A.
+    is_name = kind in ("above", "below") or text.endswith("+")
+    return bool(ranks) and len(set(ranks)) == len(ranks) and not is_name

@@ -1,13 +1,15 @@
 """Training on a Dask cluster. Needs Dask, the extra ``dask``.
 
-A table is a list of blocks of rows, and each block is lazy. There are two ways to learn from them:
+A table is a list of blocks of rows, and each block is lazy. There are two ways to learn online:
 
 - ``"chain"`` is the online algorithm: the model goes from block to block;
 - ``"mix"`` is iterative parameter mixing (McDonald, Hall and Mann, 2010): in every round all blocks
   learn one pass from the common model, and the common model moves by the mean of their changes.
 
-`blocks` cuts tables into blocks, `steps` applies the first steps of a Pipeline to them, `mix`
-learns, `prediction` predicts, and `client` computes the tasks.
+`OrderedLogit` and `OrderedBoosting` learn what they learn in memory, bit for bit.
+
+`blocks` cuts tables into blocks, `steps` applies the first steps of a Pipeline to them, `mix`,
+`maximum` and `boosting` learn, `prediction` predicts, and `client` computes the tasks.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
 from pril.dask.boosting import learn_blocks
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
+from pril.dask.maximum import learn_maximum
 from pril.dask.mix import Mode, learn
 from pril.dask.prediction import predict_lazily, score_lazily
 from pril.dask.steps import fitted_steps, transformed
@@ -57,7 +60,7 @@ def fit(
 ) -> Any:
     """Learn from a Dask array or DataFrame, and return an ordinary fitted estimator.
 
-    Blocks are read again in every round. If they fit into the cluster's memory, pass
+    Blocks are read again in every round or step. If they fit into the cluster's memory, pass
     ``X.persist()`` and ``y.persist()``.
 
     Parameters
@@ -104,6 +107,11 @@ def fit(
 
     Notes
     -----
+    `OrderedLogit` takes the steps of `fit`: tasks return sums over rows, cut as they would be in
+    memory, and the client adds them up in order. So the model is the one of `fit` in memory, bit
+    for bit, whatever the blocks are. A sample of at most 5,000 rows goes to the client; with more
+    than 1,000 features, all rows do.
+
     `OrderedBoosting` learns in another way: each worker holds the bins of all rows, a byte for each
     feature, and grows the boosters of some folds. So up to `n_folds` workers share the work, and
     the model is the one of `fit` in memory, bit for bit. Labels, weights and a sample of at most
@@ -200,7 +208,8 @@ def _fit(
     features, classes = known
     if steps:
         blocks, features = transformed(steps, blocks), None
-    if hasattr(model, "partial_fit"):
+    maximises = hasattr(model, "learn_maximum")
+    if hasattr(model, "partial_fit") and not maximises:
         model = learn(model, blocks, features, classes, mode, epochs, cluster)
     else:
         if mode != "mix" or epochs is not None:
@@ -208,7 +217,8 @@ def _fit(
                 f"mode and epochs have no meaning for {type(model).__name__}, which learns all "
                 "rows at once: leave them out"
             )
-        model = learn_blocks(model, blocks, features, classes, cluster)
+        way = learn_maximum if maximises else learn_blocks
+        model = way(model, blocks, features, classes, cluster)
     if not hasattr(estimator, "steps"):
         return model
     return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])

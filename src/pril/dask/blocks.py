@@ -153,6 +153,15 @@ def find_features(model: Any, X: Any) -> Any:
     return model
 
 
+def model_of_features(model: Any, features: Any, blocks: Blocks, cluster: Cluster) -> Any:
+    """Return the model, which knows its features: X without rows, or None to read a block."""
+    if features is None:
+        task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
+        return cluster.compute(task, "reading the features of the first block")
+    model.engine.read(model, features, reset=True, min_rows=0)
+    return model
+
+
 def declared_classes(X: Any, y: Any) -> Array | None:
     """Return the classes of an ordered Categorical, or None if Dask does not know them yet."""
     names = label_columns(X, y)
@@ -179,13 +188,13 @@ def find_classes(blocks: Blocks, cluster: Cluster) -> Array:
 def find_labels(y: Any, b: int) -> ranking.Labels:
     """Return the distinct labels of the b-th block, with their rows."""
     with errors_name_block(b), collect_warnings():  # dropped: learning warns again
-        labels = ranking.distinct(ranking.read(y))
+        labels = ranking.distinct(ranking.read(y)._replace(block=b))
     if labels.vocabulary is None:
         fractions = np.flatnonzero((labels.values % 1 > 0).any(axis=1))
         if fractions.size:  # The client refuses a fraction: send it one, there may be many.
             keep = fractions[:1]
             labels = labels._replace(values=labels.values[keep], places=(labels.places[keep[0]],))
-    return labels._replace(places=tuple(f"block {b}, {place}" for place in labels.places))
+    return labels
 
 
 def join_labels(tables: list[ranking.Labels]) -> ranking.Labels:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -20,7 +21,7 @@ from pril.core import ranking
 from pril.core.classifier import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
-from pril.errors import InputError, InputTypeError
+from pril.errors import InputError, InputTypeError, RowError
 from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.folds import Encoded, Fold, Plan
@@ -55,12 +56,13 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
     if not used.any():
         raise InputError("sample_weight is zero for every row: nothing to learn from")
     labels = ranking.stack([block.labels for block in found])
-    order = model.classes if classes is None else classes
-    model.order_, known = ranking.encode(labels.take(np.flatnonzero(used)), order)
+    order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in found]
+    rows = np.flatnonzero(used)
+    with errors_name_place(rows, sizes):
+        model.order_, known = ranking.encode(labels.take(rows), order)
     intervals = np.zeros((len(weight), 2), dtype=np.int16)
     intervals[:, 0] = 1  # no label
     intervals[used] = known
-    sizes = [len(block.weight) for block in found]
 
     def source(counts: Array) -> BlockRows:
         masks = np.split(counts, np.cumsum(sizes)[:-1])
@@ -78,6 +80,19 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
     with Workers(cluster) as workers:
         learn(model, source, intervals, weight, watch, home=workers)
     return model
+
+
+@contextmanager
+def errors_name_place(rows: Array, sizes: list[int]) -> Iterator[None]:
+    """Let errors about some rows of all blocks name the block, and the row in it."""
+    try:
+        yield
+    except RowError as error:
+        row, ends = rows[error.row], np.cumsum(sizes)
+        block = int(np.searchsorted(ends, row, side="right"))
+        own = int(row - ends[block] + sizes[block])
+        place = f"block {block}, row {own}"
+        raise RowError(error.argument, own, error.reason, place, error.hint) from None
 
 
 # --- Tasks ---------------------------------------------------------------------------------------
@@ -98,7 +113,7 @@ def describe(model: Any, block: Any, b: int) -> Described:
         labels, n = ranking.read(y), X.shape[0]
         ranking.check_length(labels.values, range(n))
         weight = read_weights(weights[0], n) if weights and weights[0] is not None else np.ones(n)
-        labels = labels._replace(places=tuple(f"block {b}, {place}" for place in labels.places))
+        labels = labels._replace(block=b)
         return Described(labels, weight, find_categories(model.categorical_features, X))
 
 

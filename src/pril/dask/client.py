@@ -21,12 +21,12 @@ from dask import delayed
 from dask.diagnostics import ProgressBar
 from distributed.diagnostics.progressbar import TextProgressBar
 
+from pril.core import likelihood
 from pril.errors import InputError, InputTypeError
 
 # Text of the first warning of each category and line of code.
 CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 
-FAN_IN = 16  # results added up by one task
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
@@ -307,7 +307,8 @@ def collect_warnings() -> Iterator[CollectedWarnings]:
 
 
 def tree_sum(parts: list[Any], add: Callable[..., Any]) -> Any:
-    """Return the lazy sum of lazy parts, always added in the same order."""
+    """Return the lazy sum of lazy parts, in the order of `likelihood.total`."""
+    size = likelihood.FAN_IN
     while len(parts) > 1:
-        parts = [delayed(add)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+        parts = [delayed(add)(parts[i : i + size]) for i in range(0, len(parts), size)]
     return parts[0]

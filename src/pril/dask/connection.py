@@ -16,6 +16,8 @@ from distributed.utils import silence_logging_cmgr
 
 from pril.errors import InputError, UnavailableError
 
+LOOPBACK = "127.0.0.1"  # no other machine can connect to local processes
+
 
 @contextmanager
 def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
@@ -31,9 +33,15 @@ def connected(address: str | None, workers: int | None, timeout: str = "10s") ->
 @contextmanager
 def _client(address: str | None, workers: int | None, timeout: str) -> Iterator[Any]:
     if address is None:
-        options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
         with _without_ctrl_c():
-            cluster = LocalCluster(workers, silence_logs=logging.CRITICAL, **options)
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",  # without one, Dask wants port 8787
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+            )
         with cluster, Client(cluster, set_as_default=False) as client:
             yield client
         return

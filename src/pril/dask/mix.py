@@ -24,10 +24,10 @@ from dask import delayed
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
-from pril.core import learning, loop, ranking
-from pril.core.memory import Layout, Memory
+from pril.core import learning, ranking, rating
+from pril.core.memory import Memory
 from pril.core.passes import Patience
-from pril.dask.blocks import Blocks, errors_name_block, find_classes, find_features
+from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 
@@ -82,11 +82,7 @@ def learn(
     epochs = model.max_iter if epochs is None else epochs
     if mode == "chain":
         return _chain(model, blocks, classes, epochs, cluster)
-    if features is None:
-        task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
-        model = cluster.compute(task, "reading the features of the first block")
-    else:
-        model.engine.read(model, features, reset=True, min_rows=0)
+    model = model_of_features(model, features, blocks, cluster)
     return _mix(model, blocks, classes, epochs, cluster)
 
 
@@ -174,28 +170,20 @@ def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) ->
 def _change(before: Memory, after: Memory, rows: int) -> Array:
     """Return how a block changed the memory: part by part, what adds up over blocks.
 
-    A part that is mixed by the mean counts once for each row. For the mean of the iterates it is
-    their sum, each times its weight, and the weights are in the clock.
+    Weights and thresholds count once for each row. For the mean of the iterates it is their sum,
+    each times its weight, and the weights are in the clock.
     """
     change = Memory(after.layout, after.numbers - before.numbers, after.integers)
     parts, now = change.parts(), after.parts()
     if after.averages:
         for mean, part in MEANS.items():
             parts[mean][:] = now["clock"][0] * now[part] - now[mean]
-    for name in _mixed_by_mean(after.layout):
+    for name in MEANS.values():
         parts[name] *= rows
     return change.numbers
 
 
 MEANS = {"mean_u": "u", "mean_n": "n"}  # parts, and the part that each is the mean of
-
-
-def _mixed_by_mean(layout: Layout) -> list[str]:
-    """Return the parts of which the common model takes the mean change of its blocks.
-
-    Average the changes of weights, thresholds and slopes; add up the counts.
-    """
-    return ["u", "n", *(part.name for part in layout.own if part.mixes == "mean")]
 
 
 def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
@@ -253,20 +241,17 @@ def move_common_model(
     added first.
     """
     memory, change = model.memory_.copy(), _parts(model, sums)
-    parts, state, rows = memory.parts(), memory.state, sums.rows
+    state, rows = memory.state, sums.rows
     exact = state.n + carry + stride * change["n"] / rows
     if len(exact):  # one class has no thresholds
         exact = isotonic_regression(exact, increasing=False)
     state.lattice[0] = sums.off_lattice == 0
     state.n[:] = np.round(exact) if state.lattice[0] else exact
     state.u[:] += stride * change["u"] / rows
-    by_mean = _mixed_by_mean(memory.layout)
-    for part in memory.layout.own:
-        parts[part.name] += change[part.name] / (rows if part.name in by_mean else 1)
     state.counts[:] += sums.counts
     state.clock[:] = 0.0, 1.0
     state.shift[:] = 0.0
-    state.shift[0] = loop.common_shift(model.engine.geometry, memory.arrays)
+    state.shift[0] = rating.common_shift(model.engine.geometry, state)
     if not memory.is_finite():
         raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
     return memory, exact - state.n

@@ -1,6 +1,6 @@
 """Kernel PRIL with an RBF kernel on a CUDA device, by Triton; few kernel values are written.
 
-The blocks and the decisions are those of `KernelPRIL._learn_block`; all of it stays on the device.
+The blocks and the decisions are those of `KernelEngine`, and all of it stays on the device.
 For each block, `_add_scores` sums kernel values times coefficients over all support rows and
 writes the sums alone, `_learn_block` runs the loop over the block's own kernel matrix, and
 `_append` copies the rows that became support rows. The loop is one program, whose state is in

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from pril.core import loop, ranking
+from pril.core import nouns, ranking, rating
 from pril.core.linear_engine import LinearEngine, Ratings
 from pril.core.passes import Batch
 from pril.core.rows import batches, check_cells, not_finite_error
@@ -43,7 +43,7 @@ class KernelBlock(NamedTuple):
     places: Array  # where each row is among the support rows, -1 if it is not one
     intervals: Array
     weights: Array | None
-    record: loop.Record | None
+    record: nouns.Record | None
 
 
 class KernelEngine(NamedTuple):
@@ -93,10 +93,10 @@ class KernelEngine(NamedTuple):
         names = getattr(owner, "feature_names_in_", None)
         if issparse(X):
             if not np.isfinite(X.data).all():
-                rows = loop.Csr(X.data, X.indices, X.indptr, 0.0)
+                rows = nouns.Csr(X.data, X.indices, X.indptr, 0.0)
                 raise not_finite_error(rows, self.linear.name, names, None)
         elif not bool(xp.all(xp.isfinite(X))):
-            raise not_finite_error(loop.Dense(to_numpy(X), 0.0), self.linear.name, names, None)
+            raise not_finite_error(nouns.Dense(to_numpy(X), 0.0), self.linear.name, names, None)
         if self.is_precomputed and reset and X.shape[0] != X.shape[1]:
             raise InputError(
                 "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
@@ -118,6 +118,9 @@ class KernelEngine(NamedTuple):
     def inspect_rows(self, rows: Points) -> None:
         """Warn of no features."""
 
+    def inspect_means(self, owner: Any, rows: Points) -> None:
+        """Warn of no features: most kernels see differences between rows only."""
+
     # --- Learning ---
 
     def n_scores(self, n_classes: int) -> int:
@@ -136,7 +139,7 @@ class KernelEngine(NamedTuple):
         """Return the support that `Support.to_plain` gave, if it is right."""
         return Support.of(self.linear.layout(0, n_classes), plain)
 
-    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop.Record:
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> nouns.Record:
         """Return room for what is predicted before n rows are learned."""
         return self.linear.blank_record(n, n_classes, with_cuts=with_cuts)
 
@@ -145,7 +148,7 @@ class KernelEngine(NamedTuple):
         memory: Support,
         batch: Batch,
         order: Array | None = None,
-        record: loop.Record | None = None,
+        record: nouns.Record | None = None,
     ) -> Support:
         """Return the support after the rows of a stream."""
         # These rows are new: none of them is among the support rows yet.
@@ -160,7 +163,7 @@ class KernelEngine(NamedTuple):
         memory: Support,
         batch: Batch,
         order: Array | None = None,
-        record: loop.Record | None = None,
+        record: nouns.Record | None = None,
     ) -> Support:
         """Return the support after a pass over a batch; the one given does not change."""
         memory = memory.copy()
@@ -187,7 +190,7 @@ class KernelEngine(NamedTuple):
                 places=memory.places(chosen),
                 intervals=batch.intervals[chosen],
                 weights=None if batch.weights is None else batch.weights[chosen],
-                record=record and loop.Record(*(column[part] for column in record)),
+                record=record and nouns.Record(*(column[part] for column in record)),
             )
             if self.budget is None:
                 memory = self._learn_block(memory, block)
@@ -222,7 +225,7 @@ class KernelEngine(NamedTuple):
     def _learn_block(self, memory: Support, block: KernelBlock) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
         n = len(block.source)
-        gram = loop.Gram(
+        gram = nouns.Gram(
             scores=self._scores(memory, block, memory.coef),
             sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
             values=self.kernel.values(block.X, block.own),
@@ -254,7 +257,7 @@ class KernelEngine(NamedTuple):
         rows = joined(taken(memory.rows, old), block.own)
         since = np.append(np.arange(n_support), np.full(n, -1))
         own = np.where(block.places >= 0, block.places, n_support + np.arange(n))
-        gram = loop.Gram(
+        gram = nouns.Gram(
             scores=self._scores(memory, block, memory.coef),
             sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
             values=np.ascontiguousarray(self.kernel.values(block.X, rows).T),
@@ -282,7 +285,7 @@ class KernelEngine(NamedTuple):
         return to_numpy(self.kernel.scores(block.X, rows, coef, self.n_jobs))
 
     def _run(
-        self, gram: loop.Gram, coef: Array, sums: Array, memory: Support, block: KernelBlock
+        self, gram: nouns.Gram, coef: Array, sums: Array, memory: Support, block: KernelBlock
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base
@@ -307,22 +310,28 @@ class KernelEngine(NamedTuple):
         if fused is not None and len(coef) > 0:
             scores = fused.scores(rows.X, support, coef, self.kernel.gamma(rows.X))
             if scores is not None:
-                return scores
+                return self._checked(scores)
         blocks = [
             self.kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
             for block in batches(rows.X.shape[0], BLOCK)
         ]
-        return namespace(coef).concat(blocks)
+        return self._checked(namespace(coef).concat(blocks))
+
+    def _checked(self, scores: Any) -> Any:
+        """Refuse scores that are not finite."""
+        xp = namespace(scores)
+        if not bool(xp.all(xp.isfinite(scores))):
+            raise self._not_finite()
+        return scores
 
     def rate(self, memory: Support, rows: Points) -> Ratings:
         """Return ranks and scores of rows."""
         scores = to_numpy(self.scores(memory, rows))
-        w, cut, _ = self.parameters(memory)
-        ranks, written = np.empty(len(scores), dtype=np.int64), np.empty((len(scores), 1))
-        gram = loop.Gram(scores, scores, scores[np.newaxis], ranks, ranks, ranks, 0)
-        if loop.rate(gram, self.linear.rule, w, cut, ranks, written) >= 0:
+        _, cut, _ = self.parameters(memory)
+        if not np.isfinite(scores).all():
             raise self._not_finite()
-        return Ratings(ranks, written, cut)
+        column = scores.astype(np.float64, copy=False)[:, np.newaxis]
+        return Ratings(rating.ranks_of(self.linear.rule, column, cut), column, cut)
 
     def _not_finite(self) -> ValueError:
         return InputError(f"X: {self.kernel} gives scores that are not finite: scale the features")

@@ -48,8 +48,10 @@ class Kernel(NamedTuple):
                     f"kernel_params: kernel={kernel!r} takes no argument {name!r}, "
                     f"only {ranking.named(sorted(known))}"
                 )
-        given = {name: value for name, value in parameters.items() if value is not None}
-        return cls(kernel, {name: given[name] for name in given if name in known} | more)
+        own = {name: parameters[name] for name in parameters if name in known}
+        # A float64 of NumPy would make float32 rows float64; a float of Python does not.
+        given = {name: ranking.plain(value) for name, value in {**own, **more}.items()}
+        return cls(kernel, {name: value for name, value in given.items() if value is not None})
 
     def __str__(self) -> str:
         return f"kernel={self.kernel!r}" if isinstance(self.kernel, str) else "the kernel function"

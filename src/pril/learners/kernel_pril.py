@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import ThresholdMixin, rows_to_rate
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear_engine import LinearEngine
@@ -159,7 +159,7 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
     def engine(self) -> KernelEngine:
         """How it learns and rates, by its parameters."""
         names = getattr(self, "feature_names_in_", None)
-        rule = loop.Pril(skip_correct=False)
+        rule = nouns.Pril(skip_correct=False)
         linear = LinearEngine("KernelPRIL", rule, average=bool(self.average), feature_names=names)
         return KernelEngine(linear, self._kernel(), self.budget, self.n_jobs)
 

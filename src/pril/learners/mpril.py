@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
@@ -94,8 +94,8 @@ class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
 
-    def _rule(self) -> loop.Pril:
-        return loop.Pril(skip_correct=False)
+    def _rule(self) -> nouns.Pril:
+        return nouns.Pril(skip_correct=False)
 
-    def _geometry(self) -> loop.Curved:
-        return loop.Curved(float(self.rate), bool(self.signed))
+    def _geometry(self) -> nouns.Curved:
+        return nouns.Curved(float(self.rate), bool(self.signed))

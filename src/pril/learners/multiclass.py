@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import by_class, rate_in_batches, rows_to_rate
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
@@ -88,8 +88,8 @@ class MulticlassPerceptron(LinearMixin, OnlineClassifier):
         )
         self.fit_intercept = fit_intercept
 
-    def _rule(self) -> loop.Multiclass:
-        return loop.Multiclass()
+    def _rule(self) -> nouns.Multiclass:
+        return nouns.Multiclass()
 
     def decision_function(self, X: Any) -> Array:
         """Return the score of each class.

@@ -14,6 +14,7 @@ from pril.core.classifier import (
     OrdinalLearner,
     ProbabilityMixin,
     ThresholdMixin,
+    aside,
     check_ready,
     class_weights,
     label_weights,
@@ -29,6 +30,7 @@ from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
 from pril.learners.boosting.categories import find_categories
+from pril.learners.boosting.contributions import importances
 from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
 from pril.learners.boosting.folds import Home, InMemory, Source
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
@@ -100,12 +102,14 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         range is given that range equally often. "offsets": raters add classes below and above the
         true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
         label needs to be exact. "auto": what predicts held-out labels better; at random if most
-        ranges have more than three classes, or if ranges do not overlap, as brackets of a
-        questionnaire.
+        ranges have more than three classes, or if ranges are the brackets of a questionnaire or of
+        several: those do not overlap, or do not move with the class.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which features are categorical: columns of a DataFrame with a categorical dtype
-        ("from_dtype"), or a mask, indices or names of features; None: no feature. A category that
-        `fit` has not seen counts as missing.
+        ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories are
+        strings or numbers; make strings of others, such as dates and the intervals of
+        :func:`pandas.cut`. A category that `fit` has not seen counts as missing; a number where
+        all categories are strings, or the reverse, is refused.
     monotonic_cst : array-like of shape (n_features,), dict or None, default=None
         Features in which the score may only rise (1) or only fall (-1), by position or, in a dict,
         by name; 0 and features that a dict leaves out are not constrained. It holds for all
@@ -141,8 +145,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.
     feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in what moves the score: the mean size of its `contributions` over a
-        sample of the rows. They add up to 1, unless nothing moves the score.
+        Share of each feature in what moves the score: the mean size of its `contributions` over
+        `background_`. They add up to 1, unless nothing moves the score. They are computed when they
+        are first read.
     background_ : ndarray of shape (n_background, n_features)
         Up to 100 rows of the training set to which `contributions` compares others; a category is
         its position among all. Files keep them too.
@@ -295,7 +300,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         return Coarsening.of(**self.memory_.coarsening, table=table)
 
     def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> RowStream:
-        """Predict one row at a time, in some ten microseconds.
+        """Predict one row at a time, in 10 to 20 microseconds with 600 trees.
 
         Answers are those of `predict`, `predict_proba` and `latent`, bit for bit. A feature that a
         dict lacks, or that is None or NaN, is missing; a category that `fit` has not seen counts as
@@ -335,6 +340,17 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         """Rows of the training set to which `contributions` compares others."""
         check_ready(self)
         return frozen(self.memory_.background)
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Share of each feature in what moves the score."""
+        check_ready(self)
+        beside, memory = aside(self), self.memory_
+        if beside.importances[0] is not memory:
+            found = importances(memory.forest, memory.background)
+            beside.importances = memory, frozen(found)
+        shares: Array = beside.importances[1]
+        return shares
 
     def contributions(self, X: Any) -> Array:
         """Return how much each feature adds to the score of each row.
@@ -480,3 +496,4 @@ def learn(
     )
     del intervals, weight, counts  # memory is scarce
     model.__dict__.update(training.run())
+    model.__dict__.pop("file_notes_", None)

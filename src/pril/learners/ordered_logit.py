@@ -1,31 +1,65 @@
-"""An ordered logit learned online from ranges."""
+"""An ordered logit from ranges: the maximum of their likelihood in `fit`, online in streams."""
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from itertools import combinations
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import loop
-from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class, read_weights
-from pril.core.coarsening import MOST_STEPS, OFFSETS, Coarsening, Table
+from pril.core import fitting, learning, nouns
+from pril.core.classifier import (
+    ProbabilityMixin,
+    ThresholdMixin,
+    by_class,
+    read_weights,
+    unchanged_on_failure,
+)
+from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
+from pril.core.docs import filled
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.likelihood import Block, InMemory, Rows
 from pril.core.linear import LinearMixin
 from pril.core.logistic import at_most
-from pril.core.scikit import Interval, StrOptions
-from pril.errors import InputError
+from pril.core.memory import Memory
+from pril.core.passes import Batch
+from pril.core.rows import batches
+from pril.core.scikit import Interval, StrOptions, fit_context
+from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
+from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[Any]
 
 
+SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
-COARSENING = {"auto": loop.AUTO, "random": loop.RANDOM, "offsets": loop.OFFSETS}
+MOST_PARAMETERS = 200  # whose covariance is kept
+COARSENING = {
+    "auto": nouns.AUTO,
+    "random": nouns.RANDOM,
+    "offsets": nouns.ALWAYS,
+}
+MOST_AGES = 1 << 20  # of rows, in memory at once
+
+
+def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
+    """Return what some of n rows count, of which the last one counts 1."""
+    first, stop, _ = rows.indices(n)
+    if half_life is None:
+        return np.ones(stop - first)
+    counts: Array = np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
+    return counts
 
 
 def equal_probabilities(n_classes: int) -> Array:
@@ -41,63 +75,87 @@ def equal_probabilities(n_classes: int) -> Array:
 
 
 class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifier):
-    """Ordered logit that learns online from ranges and predicts probabilities.
+    """Ordered logit that learns from ranges and predicts probabilities.
 
     The proportional-odds model of a row with score ``f = w . x`` and thresholds theta is
 
         ``P(y <= i) = 1 / (1 + exp(f - theta_i))``
 
-    Each round takes a gradient step on the negative log-likelihood of the row's label. The learner
-    also learns the coarsening mechanism: how often each class is given as which range. It weights
-    the classes in the likelihood of a range accordingly.
+    `fit` finds the maximum of the likelihood of all labels, less a penalty, by Newton steps. It is
+    the same for any order of the rows, but for rounding, and needs no compiled code. `partial_fit`
+    and `stream` learn online: each row is one gradient step. After `fit`, they go on from the
+    maximum.
+
+    The learner also learns the coarsening mechanism: how often each class is given as which range.
+    It weights the classes in the likelihood of a range accordingly.
 
     Parameters
     ----------
-    %(classes class_weight max_iter shuffle random_state)
+    %(classes class_weight)
+    alpha : float, default=0.3
+        Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and half
+        of ``alpha`` rows of each class at the mean of the features, so that no class vanishes. As
+        far as exact labels do not show which classes are behind ranges, 30 rows also draw the
+        shares of classes towards those that they have if each range is divided evenly. 0: no
+        penalty, maximum likelihood.
+    max_iter : int, default=100
+        Largest number of steps in `fit`.
+    random_state : int, RandomState instance or None, default=None
+        Not used: `fit` is deterministic.
     average : bool, default=True
-        Predict with a mean of all iterates instead of the last one; iterate t has the weight t.
-        Learning continues from the last one.
+        In streams, predict with a mean of all iterates instead of the last one; iterate t has the
+        weight t. Learning continues from the last one.
     half_life : float, default=None
-        Number of rounds after which a round counts half as much, in the mean and in the counts
-        that the learner keeps, so that the model adapts to a stream that changes. None: all rounds
-        count the same.
+        Number of rows after which a row counts half as much, so that the model adapts to rows that
+        change as time goes by: the last row counts most. None: all rows count the same.
     rate : float, default=10.0
-        Step size of the weights. It does not depend on the scale of the features.
+        Step size of the weights in streams. It does not depend on the scale of the features.
     cut_rate : float, default=2.0
-        Step size of the thresholds.
+        Step size of the thresholds in streams.
     trust : float, default=30.0
         How many exact labels of a class it takes until what they show about ranges counts half.
         The other half is what `coarsening` says.
     noise : float, default=0.0
-        Relative probability of a label that does not contain the true class, between 0 and 1.
+        In streams, relative probability of a label that does not contain the true class, between 0
+        and 1.
     coarsening : {"auto", "random", "offsets"}, default="auto"
         What is assumed about ranges beyond what exact labels show. "random": each class of a range
         is given it equally often. "offsets": raters shade alike at every class, so that a range of
         up to three classes begins and ends so many classes below and above the true one with
-        probabilities that all classes share; wider ranges are at random. "auto": offsets, unless
-        the labels so far are more likely at random; and only if ranges overlap, and at least half
-        of them have up to three classes.
+        probabilities that all classes share; wider ranges are at random. "auto": what makes labels
+        of rows that are held out more likely; offsets only if ranges overlap and move with the
+        class, unlike the brackets of questionnaires, and at least half of them have up to three
+        classes. A stream judges by each row before it is learned.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
-    tol : float, default=None
-        Stop `fit` when the mean interval loss of a pass, with each row predicted before it is
-        learned, has not improved by `tol` for `n_iter_no_change` passes. None: make all `max_iter`
-        passes.
-    %(n_iter_no_change)
+    offset : str or int, default=None
+        Name or number of a feature that is added to the score as it is: its weight is 1, and is not
+        learned. Do not scale it. Only `fit` takes an offset, not `partial_fit` and streams.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
-    %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_)
+    n_iter_ : int
+        Steps that `fit` took; not set by `partial_fit`.
+    converged_ : bool
+        Whether `fit` found the maximum in so many steps; not set by `partial_fit`.
+    loglik_ : float
+        Log-likelihood of the labels at the maximum, without the penalty; not set by `partial_fit`.
+    covariance_ : ndarray of shape (n_features + n_classes - 1, n_features + n_classes - 1)
+        Covariance of the weights and thresholds that `fit` found, see :func:`pril.inference.infer`.
+        It is not there after `partial_fit`, for more than 200 weights and thresholds, or if the
+        labels do not determine how classes become ranges.
+    %(t_)
     coarsening_ : Coarsening
         How classes become ranges, as the labels so far show it: `mechanism` ("random" or
         "offsets"), `shares` of the offsets, `evidence`, by how much offsets predicted the labels
         better than "random" did, as a difference of log-likelihoods, and `table`, the share of the
         rows of each class that were given each range. Printed, it is a sentence.
     n_mistakes_ : int
-        Rounds in which the score was on the wrong side of a threshold.
+        Rounds of streams in which the score was on the wrong side of a threshold.
     %(n_updates_)
 
     See Also
@@ -107,8 +165,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Notes
     -----
     Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
-    centre them: there is no intercept, the thresholds have that role. A handful of rows whose
-    features are far from zero can be learned in reverse order.
+    centre them for streams: there is no intercept, the thresholds have that role. A handful of rows
+    whose features are far from zero can be learned in reverse order there.
 
     Where no label is exact, only the assumption of shared offsets tells the classes at both ends of
     the scale from their neighbours. Where ranges are at random or a partition of the scale, and no
@@ -124,14 +182,14 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     B. W. Turnbull, "The empirical distribution function with arbitrarily grouped, censored and
     truncated data", 1976 (the classes behind ranges at random).
 
-    J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps).
+    J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps of streams).
 
     Examples
     --------
     >>> from pril import OrderedLogit
     >>> X = [[-2.5], [-1.5], [-0.5], [0.5], [1.5], [2.5]]
     >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, None)]
-    >>> model = OrderedLogit(classes=[1, 2, 3], random_state=0).fit(X, y)
+    >>> model = OrderedLogit(classes=[1, 2, 3]).fit(X, y)
     >>> model.predict([[-3.0], [0.0], [3.0]])
     array([1, 2, 3])
     >>> model.predict_proba([[0.0]]).argmax(axis=1)
@@ -139,18 +197,21 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SHARED_CONSTRAINTS,
+        **{name: SHARED_CONSTRAINTS[name] for name in SHARED},
+        "alpha": [Interval(Real, 0, None, closed="left")],
         "rate": [Interval(Real, 0, None, closed="neither")],
         "cut_rate": [Interval(Real, 0, None, closed="neither")],
         "trust": [Interval(Real, 0, None, closed="left")],
         "noise": [Interval(Real, 0, 1, closed="both")],
         "coarsening": [StrOptions(set(COARSENING))],
         "decision": [StrOptions({"median", "mode"})],
+        "offset": [str, Integral, None],
     }
     # After a pass without a mistake, the probabilities still get better.
     _traits: ClassVar[dict[str, Any]] = {
         "whole_steps": False,
         "settles": False,
+        "centres": True,
         "start": equal_probabilities,
     }
 
@@ -159,8 +220,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         *,
         classes: ArrayLike | None = None,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        max_iter: int = 10,
-        shuffle: bool = True,
+        alpha: float = 0.3,
+        max_iter: int = 100,
         random_state: Any = None,
         average: bool = True,
         half_life: float | None = None,
@@ -170,29 +231,243 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         noise: float = 0.0,
         coarsening: Literal["auto", "random", "offsets"] = "auto",
         decision: Literal["median", "mode"] = "median",
-        tol: float | None = None,
-        n_iter_no_change: int = 3,
+        offset: str | int | None = None,
     ) -> None:
-        super().__init__(
-            classes=classes,
-            class_weight=class_weight,
-            max_iter=max_iter,
-            shuffle=shuffle,
-            random_state=random_state,
-            average=average,
-            half_life=half_life,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-        )
+        self.classes = classes
+        self.class_weight = class_weight
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.average = average
+        self.half_life = half_life
         self.rate = rate
         self.cut_rate = cut_rate
         self.trust = trust
         self.noise = noise
         self.coarsening = coarsening
         self.decision = decision
+        self.offset = offset
 
-    def _rule(self) -> loop.Likelihood:
-        return loop.Likelihood(
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the maximum of the likelihood, less the penalty.
+
+        Parameters
+        ----------
+        %(X y)
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row counts as. A row of weight 0 is ignored. None: all weights are 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self):
+            batch = learning.prepare(self, X, y, sample_weight=sample_weight, reset=True)
+            learning.begin(self, batch.rows)
+            rows = self.labelled_rows(batch)
+            self.learn_maximum(fitting.fit(rows, self.settings()), rows)
+        return self
+
+    fit.__doc__ = filled(fit.__doc__, OnlineClassifier.fit.__doc__)
+
+    # --- The maximum ---
+
+    def settings(self) -> fitting.Settings:
+        """Return what `fit` is asked for, once the features are known.
+
+        Returns
+        -------
+        settings : Settings
+            As `pril.core.fitting.fit` takes them.
+        """
+        return fitting.Settings(
+            float(self.alpha),
+            float(self.trust),
+            self.coarsening,
+            int(self.max_iter),
+            self._offset_column(),
+        )
+
+    def _offset_column(self) -> int | None:
+        """Return which feature is the offset."""
+        if self.offset is None:
+            return None
+        names = [*getattr(self, "feature_names_in_", ())]
+        is_name = isinstance(self.offset, str)
+        if self.offset not in (names if is_name else range(self.n_features_in_)):
+            known = ", ".join(map(repr, names)) if names else "none have names"
+            features = known if is_name else f"they are numbered 0 to {self.n_features_in_ - 1}"
+            raise InputError(f"offset={shown(self.offset)} is not one of the features: {features}")
+        return names.index(self.offset) if is_name else int(self.offset)
+
+    def labelled_rows(self, batch: Batch) -> InMemory:
+        """Return the rows of a batch that have a label, as the likelihood takes them.
+
+        Parameters
+        ----------
+        batch : Batch
+            Rows that were checked.
+
+        Returns
+        -------
+        rows : InMemory
+            Those that have a label.
+        """
+        kinds, _ = Kinds.of(batch.intervals[batch.labelled()], len(self.order_))
+        rows = InMemory.of(self.labelled_block(batch, kinds), kinds)
+        if not rows.moments().are_finite:
+            raise self.engine.not_finite(batch.rows, None, batch.weights)
+        return rows
+
+    def labelled_block(
+        self, batch: Batch, kinds: Kinds, first: int = 0, n: int | None = None
+    ) -> Block:
+        """Return the rows of a batch that have a label, which may be some of many.
+
+        Parameters
+        ----------
+        batch : Batch
+            Rows that were checked.
+        kinds : Kinds
+            The kinds of the labels of all rows.
+        first : int, default=0
+            The number of rows with a label before them.
+        n : int, default=None
+            The number of all rows with a label; None: there are no others.
+
+        Returns
+        -------
+        block : Block
+            Those that have a label.
+        """
+        rows, labelled = batch.rows, batch.labelled()
+        dense, shape = isinstance(rows, nouns.Dense), (len(batch), self.n_features_in_)
+        X = rows.X if dense else csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
+        if not np.isfinite(X if dense else X.data).all():
+            raise self.engine.not_finite(rows, None)
+        weight = np.ones(len(batch)) if batch.weights is None else batch.weights
+        intervals = batch.intervals
+        if not labelled.all():
+            X, weight, intervals = X[labelled], weight[labelled], intervals[labelled]
+        stop = first + len(weight)
+        if self.half_life is not None:
+            weight = weight * ages(stop if n is None else n, self.half_life, slice(first, stop))
+        return Block(X, kinds.number(intervals), weight)
+
+    def learn_maximum(self, found: fitting.Fit, rows: Rows) -> None:
+        """Keep the maximum that was found for such rows, so that streams can go on from it.
+
+        Parameters
+        ----------
+        found : Fit
+            The maximum.
+        rows : Rows
+            What it was found for.
+        """
+        maximum = found.maximum
+        if not maximum.converged:
+            warnings.warn(
+                f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
+                "features, for example with StandardScaler",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        uncertainty = Uncertainty(fitting.Problem(rows, self.settings()), maximum)
+        self.n_iter_ = maximum.n_iter
+        self.maximum_ = {
+            "converged": maximum.converged,
+            "loglik": float(maximum.sums.loglik),
+            "rows": rows.n_rows,
+            "weight": float(rows.weights.sum()),
+            "parameters": uncertainty.n_parameters,
+            "covariance": self._covariance_to_keep(uncertainty),
+        }
+        self.memory_ = self._memory_at(found, rows)
+
+    def _covariance_to_keep(self, uncertainty: Uncertainty) -> Array:
+        """Return the covariance, without rows and columns if it is too large, or unknown."""
+        is_small = uncertainty.is_dense and uncertainty.n_numbers <= MOST_PARAMETERS
+        if is_small and uncertainty.n_followed <= MOST_FOLLOWED:
+            with suppress(np.linalg.LinAlgError):
+                return uncertainty.covariance()
+        return np.empty((0, 0))
+
+    def _found(self, name: str) -> Any:
+        """Return something of the maximum, if no row was learned since."""
+        if "maximum_" not in vars(self) or self.maximum_["rows"] != self.t_:
+            raise AttributeError(f"{name}_ is what fit found, and rows were learned since, or only")
+        return self.maximum_[name]
+
+    @property
+    def converged_(self) -> bool:
+        """Whether `fit` found the maximum in `max_iter` steps."""
+        return bool(self._found("converged"))
+
+    @property
+    def loglik_(self) -> float:
+        """Log-likelihood of the labels at the maximum, without the penalty."""
+        return float(self._found("loglik"))
+
+    @property
+    def covariance_(self) -> Array:
+        """Covariance of the weights and thresholds that `fit` found."""
+        covariance: Array = self._found("covariance")
+        if len(covariance) == 0:
+            raise AttributeError(
+                "covariance_ was not kept: there are more than "
+                f"{MOST_PARAMETERS} weights and thresholds, or the labels do not determine how "
+                "classes become ranges, or leave a class without rows"
+            )
+        return covariance
+
+    def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
+        """Return the memory of a stream that has seen these rows and is at the maximum."""
+        memory, kinds = self.engine.blank(self.n_features_in_, len(self.order_)), rows.kinds
+        parts, sums, moments = memory.parts(), found.maximum.sums, rows.moments()
+        n = rows.n_rows
+        seen = clock = 0.0
+        for some in batches(n, MOST_AGES):
+            age = ages(n, self.half_life, some)
+            seen += float(age.sum())
+            clock += float(age @ np.arange(some.start + 1.0, some.stop + 1.0))
+        each = clock / seen  # what a row weighs in the mean
+        parts["u"][0, :-1], parts["n"][:] = found.w, -found.theta
+        parts["clock"][0], memory.counts[0] = clock, n
+        parts["size"][:] = moments.second.sum(), moments.weight
+        parts["slopes"][:] = sums.squares / [1.0, max(len(self.order_) - 1, 1)]
+        parts["seen"][:] = seen
+        parts["exact"][:] = rows.exact * (seen / n)
+        counts = kinds.spread(rows.weights) if sums.counts is None else sums.counts
+        parts["total"][:] = each * counts.sum(axis=0)
+        ranges = np.where(kinds.exact, 0.0, rows.weights)
+        narrow, wide = ranges[kinds.narrow].sum(), ranges[kinds.wide].sum()
+        by_offsets = found.maximum.mechanism is not None and found.evidence is not None
+        overlap = max(kinds.overlap(ranges), LEAST_OVERLAP if by_offsets else 0.0)
+        missing = 0.0 if by_offsets else narrow  # of the ranges that offsets would make
+        labels = [rows.weights.sum(), narrow, wide, overlap * narrow, missing]
+        parts["labels"][:] = each * np.array(labels)
+        if by_offsets:
+            parts["offsets"][:] = each * narrow * found.maximum.mechanism.shares
+        evenly = kinds.spread(ranges)[kinds.narrow].sum(axis=0)
+        parts["at_random"][:] = each * evenly
+        if found.evidence is not None:
+            limit = np.inf if by_offsets else -nouns.BENEFIT
+            parts["advantage"][:] = each * min(found.evidence, limit)
+        place = dict(zip(map(tuple, kinds.ends.tolist()), counts, strict=True))
+        start = 0
+        for low, high in combinations(range(len(self.order_)), 2):  # the order of `ranges`
+            stop = start + high - low + 1
+            if (low, high) in place:
+                parts["ranges"][start:stop] = each * place[low, high][low : high + 1]
+            start = stop
+        return memory
+
+    # --- Online ---
+
+    def _rule(self) -> nouns.Likelihood:
+        return nouns.Likelihood(
             rate=float(self.rate),
             cut_rate=float(self.cut_rate),
             trust=float(self.trust),
@@ -205,29 +480,16 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def coarsening_(self) -> Coarsening:
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
-        shares = np.empty(len(OFFSETS))
-        by_offsets, evidence = loop.coarsening(self._rule(), self.memory_.arrays, shares)
-        compared = self.coarsening != "random"
+        counted = self._counted()
         return Coarsening.of(
-            "offsets" if by_offsets else "random",
-            shares,
-            evidence if compared else None,
-            self._range_table(),
+            "offsets" if counted.uses_offsets else "random",
+            counted.shares,
+            None if self.coarsening == "random" else counted.evidence,
+            counted.table(),
         )
 
-    def _range_table(self) -> Table:
-        """Return P(range | class), of the ranges seen and their classes, from the counts."""
-        parts, start = self.memory_.parts(), 0
-        ranges, rows = parts["ranges"], parts["total"]
-        table: Table = {}
-        for low, high in combinations(range(len(self.order_)), 2):  # the order of `ranges`
-            counts, of_classes = ranges[start : start + high - low + 1], rows[low : high + 1]
-            start += high - low + 1
-            if counts.any():
-                counts = np.minimum(counts, of_classes)  # but for rounding, they are less
-                shares = np.divide(counts, of_classes, out=0.0 * counts, where=of_classes > 0.0)
-                table[low, high] = tuple(shares.tolist())
-        return table
+    def _counted(self) -> ByRow:
+        return ByRow(self.coarsening, self.trust, len(self.order_), self.memory_.parts())
 
     def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -252,9 +514,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         --------
         >>> from pril import OrderedLogit
         >>> X = [[-2.0], [-1.0], [0.0], [1.0], [2.0], [3.0]]
-        >>> model = OrderedLogit(random_state=0).fit(X, [1, 1, 2, 2, 3, 3])
+        >>> model = OrderedLogit().fit(X, [1, 1, 2, 2, 3, 3])
         >>> model.marginal_effects(X).round(2)
-        array([[-0.12, -0.02,  0.14]])
+        array([[-0.16, -0.  ,  0.16]])
         """
         below = at_most(self.latent(X)[:, np.newaxis], self.thresholds_)
         weights = None if sample_weight is None else read_weights(sample_weight, len(below))
@@ -266,7 +528,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         return by_class(self.order_, np.outer(self.coef_, per_score))
 
     def _label_chances(self, intervals: Array) -> Array:
-        chances = np.empty((len(intervals), len(self.order_)))
-        space = np.empty(len(OFFSETS)), np.empty(MOST_STEPS + 1)
-        loop.label_chances(self._rule(), self.memory_.arrays, intervals, chances, *space)
+        kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
+        chances: Array = self._counted().label_chances(kinds)[kind]
         return chances

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
 from pril.core.learner import OnlineClassifier
 from pril.core.linear import LinearMixin
@@ -72,5 +72,5 @@ class PRank(LinearMixin, ThresholdMixin, OnlineClassifier):
             n_iter_no_change=n_iter_no_change,
         )
 
-    def _rule(self) -> loop.Pril:
-        return loop.Pril(skip_correct=True)
+    def _rule(self) -> nouns.Pril:
+        return nouns.Pril(skip_correct=True)

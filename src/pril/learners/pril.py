@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
 from pril.core.learner import OnlineClassifier
 from pril.core.linear import LinearMixin
@@ -53,7 +53,7 @@ class PRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
     >>> from pril import PRIL
     >>> X = [[-2.5], [-1.5], [-0.5], [0.5], [1.5], [2.5]]
     >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, None)]
-    >>> model = PRIL(classes=[1, 2, 3], random_state=4).fit(X, y)
+    >>> model = PRIL(classes=[1, 2, 3], random_state=3).fit(X, y)
     >>> model.predict([[-3.0], [0.0], [3.0]])
     array([1, 2, 3])
     >>> model.score(X, y)
@@ -85,5 +85,5 @@ class PRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
             n_iter_no_change=n_iter_no_change,
         )
 
-    def _rule(self) -> loop.Pril:
-        return loop.Pril(skip_correct=False)
+    def _rule(self) -> nouns.Pril:
+        return nouns.Pril(skip_correct=False)

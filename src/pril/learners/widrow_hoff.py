@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pril.core import loop
+from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
@@ -90,8 +90,8 @@ class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
         self.normalize = normalize
         self.fit_intercept = fit_intercept
 
-    def _rule(self) -> loop.LeastSquares:
-        return loop.LeastSquares(float(self.rate), bool(self.normalize))
+    def _rule(self) -> nouns.LeastSquares:
+        return nouns.LeastSquares(float(self.rate), bool(self.normalize))
 
-    def _geometry(self) -> loop.FixedThresholds:
-        return loop.FixedThresholds()
+    def _geometry(self) -> nouns.FixedThresholds:
+        return nouns.FixedThresholds()

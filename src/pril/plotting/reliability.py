@@ -161,9 +161,8 @@ class ReliabilityDisplay:
         self.figure_ = ax.figure
         ax.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=0.8)
         for name, curve in zip(self.classes, self.curves, strict=False):
-            line = ax.plot(
-                curve.mean, curve.seen, label=f"at or below {short_text(name)}", linewidth=1
-            )[0]
+            label = f"\u201c{short_text(name)}\u201d or lower"
+            line = ax.plot(curve.mean, curve.seen, label=label, linewidth=1)[0]
             ax.vlines(curve.mean, curve.lower, curve.upper, color=line.get_color(), linewidth=0.8)
             ax.scatter(curve.mean, curve.seen, s=300 * curve.share, color=line.get_color())
         ax.set_xlim(-0.02, 1.02)

@@ -27,6 +27,7 @@ from pril.reporting.words import (
     column_facts,
     count,
     evaluation_lines,
+    learned_so_far,
     learning_facts,
 )
 
@@ -42,6 +43,7 @@ N_WEIGHTS = 10
 N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
 LONGEST_CELL, LONGEST_NOTE = 60, 400  # characters
+LABEL_KINDS = {"brackets": "brackets as text", "range_texts": "ranges as text"}  # options
 N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
@@ -162,20 +164,16 @@ def _by_size(width: Array) -> list[tuple[int, Array]]:
 def _by_class(report: Report) -> dict[str, Any]:
     rows, inside = report.rows, report.loss == 0
     lo, hi = rows.intervals.T
-    lines = []
+    predicted: list[list[str]] = []
+    exact: list[list[str]] = []
     for k, name in enumerate(report.classes[:N_LISTED]):
-        said, exact = rows.rank == k, (lo == k) & (hi == k)
-        shares = [
-            part
-            for own in (said, exact)
-            for part in (f"{np.count_nonzero(own):,}", _share(inside[own]))
-        ]
-        lines.append([str(name), *shares])
+        for lines, own in ((predicted, rows.rank == k), (exact, (lo == k) & (hi == k))):
+            lines.append([str(name), f"{np.count_nonzero(own):,}", _share(inside[own])])
     ax = _axes(4.0 if max(map(len, map(str, report.classes))) <= 6 else 4.8)
     counts = confusion(rows.rank, rows.intervals, len(report.classes))
     IntervalConfusionDisplay(counts, report.classes).plot(ax=ax)
     left_out = max(0, len(report.classes) - N_LISTED)
-    return {"rows": lines, "figure": ax.figure, "n_left_out": left_out}
+    return {"predicted": predicted, "exact": exact, "figure": ax.figure, "n_left_out": left_out}
 
 
 def _running_loss(report: Report) -> Any:
@@ -236,7 +234,7 @@ def _coverage(report: Report) -> dict[str, Any] | None:
     holds = touch if ranges.guarantee == "touch" else contain
     counts = (lo == hi) | (ranges.guarantee != "exact")
     rows = [
-        [count(size, "class"), f"{np.count_nonzero(own):,}", _share(holds[counts & own])]
+        [count(size, "class"), f"{np.count_nonzero(counts & own):,}", _share(holds[counts & own])]
         for size, own in _by_size(high - low + 1)
     ]
     by_class = []
@@ -266,13 +264,6 @@ def _worst_rows(report: Report) -> dict[str, Any]:
     return {"names": names, "rows": rows}
 
 
-def _learned(learner: Any) -> str:
-    """Return how much a learner has learned."""
-    if not hasattr(learner, "t_"):
-        return count(learner.n_iter_, "round")
-    return f"{count(learner.t_, 'round')}, {count(learner.n_mistakes_, 'mistake')}"
-
-
 def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, str]]:
     learner = report.learner
     given = learner.get_params(deep=False).items()
@@ -282,7 +273,7 @@ def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, 
         ("model", model_name(report.model)),
         ("classes", " < ".join(map(str, report.classes))),
         ("parameters", ", ".join(f"{name}={_parameter(value)}" for name, value in given)),
-        ("learned", _learned(learner)),
+        ("learned", learned_so_far(learner)),
         *([("coarsening", str(found))] if found else []),
         ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
@@ -350,12 +341,25 @@ def _option(name: str, value: Any) -> str:
     """Return an option of `pril fit` in words, nothing if it was not used."""
     if name == "classes" or value is None or value in ([], {}):
         return ""
+    if name in LABEL_KINDS:
+        return LABEL_KINDS[name] if value else ""
     name = name.replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
+    if name == "spelling":
+        return _spelling(value)
     if isinstance(value, dict):
         return ", ".join(f"{key} {_parameter(one)}" for key, one in value.items())
+    if name == "edges":
+        value = [f"{edge:.15g}" for edge in value]
     return f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+
+
+def _spelling(note: dict[str, Any]) -> str:
+    """Return how brackets were written, in words: the unit, and marks that are not the usual."""
+    words = [f"in {note['unit']}" if note["unit"] else ""]
+    words.append("with a decimal comma" if note["decimal"] == "," else "")
+    return " ".join(filter(None, words))
 
 
 def _parameter(value: Any) -> str:

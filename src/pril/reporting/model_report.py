@@ -250,7 +250,7 @@ class Report:
 
     def _label(self, lo: int, hi: int) -> str:
         ends = [str(self.classes[lo]), str(self.classes[hi])]
-        return ends[0] if lo == hi else " to ".join(ends)
+        return ends[0] if lo == hi else " \u2013 ".join(ends)
 
 
 def _check_packages() -> None:

@@ -33,6 +33,20 @@ def coarsening_of(learner: Any) -> Any:
     return found if found and found.table else None
 
 
+def learned_so_far(learner: Any) -> str:
+    """Return how much a learner has learned."""
+    if not hasattr(learner, "t_"):
+        return count(learner.n_iter_, "round")
+    rounds = count(learner.t_, "round")
+    if not hasattr(learner, "loglik_"):
+        return f"{rounds}, {count(learner.n_mistakes_, 'mistake')}"
+    return f"{rounds}; fit took {count(learner.n_iter_, 'step')}, {_likelihood(learner.loglik_)}"
+
+
+def _likelihood(loglik: float) -> str:
+    return f"log-likelihood {loglik:,.1f}"
+
+
 def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     """Return which table and columns a model was learned from, as `Run.describe` has it."""
     columns = learned["columns"]
@@ -61,7 +75,9 @@ def learning_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
         widths.append(f"no label {learned['unlabelled_rows']:,}")
     if learned["zero_weight_rows"]:
         widths.append(f"weight zero {learned['zero_weight_rows']:,}")
-    if learned["passes"] is None:
+    if "steps" in learned:
+        work = f"{count(learned['steps'], 'step')}, {_likelihood(learned['log_likelihood'])}"
+    elif learned["passes"] is None:
         work = f"{count(learned['rounds'], 'round')} of boosting"
     else:
         work = f"{count(learned['passes'], 'pass')}, {count(learned['mistakes'], 'mistake')}"
@@ -70,9 +86,10 @@ def learning_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
         ("learned", f"from {count(learned['learned_rows'], 'row')} in {work}"),
     ]
     if ranges := learned["ranges"]:
-        calibrated = f"calibrated on {count(ranges['calibration_rows'], 'row')}"
+        n, n_others = ranges["calibration_rows"], ranges.get("other_rows", 0)
+        rows = f"{n:,} of {n + n_others:,} rows" if n_others else count(n, "row")
         promise = ranges["guarantee"] + (" for each class" if ranges.get("by") else "")
-        facts.append(("coverage", f"{ranges['coverage']:g} ({promise}), {calibrated}"))
+        facts.append(("coverage", f"{ranges['coverage']:g} ({promise}), calibrated on {rows}"))
     if learned["holdout"]:
         lines = evaluation_lines(learned["holdout"])
         facts += [("" if k else "held out", line) for k, line in enumerate(lines)]
@@ -103,7 +120,7 @@ def evaluation_lines(evaluation: dict[str, Any]) -> list[str]:
 
 
 def rows_known(source: Any) -> str:
-    """Return what the numbers are worth on the table that a model learned from (`Source`)."""
+    """Return what the numbers are worth on the table that a model learned from (`FitNotes`)."""
     if source.learned_rows < source.rows:
         learned = f"the model learned {source.learned_rows:,} of the {count(source.rows, 'row')}"
         said = f"{learned} of this table"

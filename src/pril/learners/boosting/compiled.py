@@ -1,4 +1,4 @@
-"""The compiled passes of `OrderedBoosting`: gradients, sums for the EM step, scores of rows.
+"""The compiled passes of `OrderedBoosting`: gradients, scores of rows.
 
 Ranks are 0..K-1. The probabilities of the classes are `logistic`'s, from the `odds` of the
 thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[i]``.
@@ -6,19 +6,19 @@ thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[
 
 from __future__ import annotations
 
-from math import exp, isnan
+from math import exp, isfinite, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pril.core.code_cache import cached
 from pril.core.compiling import alone, as_numpy, part_of_loop
-from pril.core.logistic import write_chances
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 
 MOST_EDGES = 127  # between the bins of a feature; one less than a power of two
 LEAST_HESSIAN = 1e-6
+LEAST_CHANCE = 1e-12  # the least probability of a class
 
 ALL_BITS, NO_BITS, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 # Multiplied by it, every single bit leaves another pattern in the top six: its number.
@@ -105,7 +105,16 @@ def write_linear_scores(X, mean, slopes, centres, scores):
             scores[j, i] = score
 
 
-# --- Gradients and sums ---
+# --- Gradients ---
+
+
+@as_numpy
+def write_chances(e, odds, lo, hi, below, p):
+    """Write P(y < k) for k in lo..hi+1 to below, and P(y) for y in lo..hi to p."""
+    below[lo] = 1.0 / (1.0 + e * odds[lo])
+    for y in range(lo, hi + 1):
+        below[y + 1] = 1.0 / (1.0 + e * odds[y + 1])
+        p[y] = max(below[y + 1] - below[y], LEAST_CHANCE)
 
 
 @compiled
@@ -136,51 +145,6 @@ def fill_gradients(e, start, left_out, odds, q, rows, haste, gradient, hessian):
         w = 0.0 if fold[i] == left_out else weight[i] * haste
         gradient[i] = w * haste * g
         hessian[i] = w * max(h, LEAST_HESSIAN)
-
-
-@compiled
-def add_up(e, some, odds, q, rows, table, slope, information):
-    """Add to the sums what an EM step needs of some rows, given by their numbers.
-
-    `e` is exp(score) of each. table[u, y]: weight of the rows with range u that are of class y.
-    slope, information: the gradient of the thresholds, and the upper half of their expected
-    information.
-    """
-    ends, group, weight, _ = rows
-    n_classes = q.shape[1]
-    below, p = np.empty(n_classes + 1), np.empty(n_classes)
-    for t in range(len(some)):
-        i = some[t]
-        u, w = group[i], weight[i]
-        lo, hi = ends[u, 0], ends[u, 1]
-        write_chances(e[t], odds, 0, n_classes - 1, below, p)
-        z = last = 0.0
-        for y in range(lo, hi + 1):
-            z += q[u, y] * p[y]
-        for y in range(lo, hi + 1):
-            table[u, y] += w * q[u, y] * p[y] / z
-        for k in range(max(lo - 1, 0), min(hi + 1, n_classes - 1)):  # elsewhere q does not change
-            d = below[k + 1] * (1.0 - below[k + 1])
-            slope[k] += w * d * (q[u, k] - q[u, k + 1]) / z
-        inverse = 1.0 / p[0]
-        for k in range(n_classes - 1):
-            d, next_inverse = below[k + 1] * (1.0 - below[k + 1]), 1.0 / p[k + 1]
-            information[k, k] += w * d * d * (inverse + next_inverse)
-            if k > 0:
-                information[k - 1, k] -= w * last * d * inverse
-            last, inverse = d, next_inverse
-
-
-@compiled
-def write_label_chances(e, some, odds, chance, rows, z):
-    """Write P(range) of some rows; the arguments are those of `add_up`."""
-    ends, group, _, _ = rows
-    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
-    for t in range(len(some)):
-        u, z[t] = group[some[t]], 0.0
-        write_chances(e[t], odds, ends[u, 0], ends[u, 1], below, p)
-        for y in range(ends[u, 0], ends[u, 1] + 1):
-            z[t] += chance[u, y] * p[y]
 
 
 # --- Scores ---
@@ -376,7 +340,7 @@ MOST_LEAVES = 64  # of a tree whose splits are sorted: down larger ones, walking
 
 @alone
 def rate_row(x, largest, forest, splits, thresholds, scaled, bits, score):
-    """Write the score of a row, and return its rank; -1 if a number is too large.
+    """Write the score of a row, and return its rank; -1 if a number or the score is too large.
 
     `splits` is None if there are large trees. `scaled` and `bits` are room for its features and for
     the leaves that it may reach, a word for each tree.
@@ -387,6 +351,8 @@ def rate_row(x, largest, forest, splits, thresholds, scaled, bits, score):
     total = _start(x, forest, scaled)
     total = _walk(x, forest, total) if splits is None else _look_up(x, forest, splits, bits, total)
     score[0] = total
+    if not isfinite(total):
+        return -1
     rank = 0
     while rank < len(thresholds) and thresholds[rank] <= total:
         rank += 1

@@ -17,20 +17,14 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 BACKGROUND_ROWS, BACKGROUND_CELLS = 100, 1 << 18  # of wide tables, fewer rows: files stay small
-SAMPLE_ROWS, SAMPLE_CELLS = 300, 1 << 22  # of importances
-MOST_STEPS = 200_000_000  # of importances: landmarks, times background, times sample
+MOST_STEPS = 200_000_000  # of importances: landmarks, times background, times rows
 MOST_CELLS = 1 << 21  # of rows that are explained at once
 MOST_NODES = 32  # of a quadrature
 
 
-def sample_size(n: int, n_features: int) -> int:
-    """Return how many of n rows importances may look at."""
-    return min(n, SAMPLE_ROWS, max(2, SAMPLE_CELLS // n_features))
-
-
-def background_of(rows: Array) -> Array:
-    """Return the rows to keep, to which others are compared."""
-    return rows[: min(BACKGROUND_ROWS, max(2, BACKGROUND_CELLS // rows.shape[1]))].copy()
+def background_size(n_features: int) -> int:
+    """Return how many rows to keep at most, to which others are compared."""
+    return min(BACKGROUND_ROWS, max(2, BACKGROUND_CELLS // n_features))
 
 
 def contributions(X: Array, forest: Forest, background: Array) -> Array:
@@ -99,23 +93,40 @@ def _nodes_needed(rows: Array, background: Array) -> Array:
     return needed
 
 
-def importances(rows: Array, forest: Forest, background: Array) -> Array:
-    """Return the mean size of the contributions, as shares; zeros if no feature adds anything."""
+def importances(forest: Forest, background: Array) -> Array:
+    """Return the mean size of the background's contributions, as shares.
+
+    They are zeros if no feature adds anything.
+    """
     steps = 6 * forest.landmarks.size * len(background)  # of a row, which takes about six nodes
-    some = rows[: max(2, MOST_STEPS // max(steps, 1))]
+    some = background[: max(2, MOST_STEPS // max(steps, 1))]
     sizes = np.abs(contributions(some, forest, background)[:, :-1]).mean(axis=0)
     shares: Array = sizes / (sizes.sum() or 1.0)
     return shares
 
 
-def check_background(background: Array, categories: dict[str, list[Any]]) -> None:
-    """Refuse rows with a category that is not known: compiled code trusts them."""
+def check_background(background: Array, forest: Forest, categories: dict[str, list[Any]]) -> None:
+    """Refuse rows with a category that is not known, since compiled code trusts them.
+
+    Refuse a forest whose scores of these rows overflow, too: it has learned from them.
+    """
     for k, values in categories.items():
         codes = background[:, int(k)]
         if not (np.isnan(codes) | np.isin(codes, np.arange(len(values)))).all():
             raise InputError(f"the model is damaged: background has unknown categories of {k}")
     if len(background) == 0:
         raise InputError("the model is damaged: background has no row")
+    total = 0.0
+    with np.errstate(over="ignore"):
+        largest = np.nan_to_num(np.abs(background - forest.mean)).max(axis=0)
+        for names, sizes in {
+            "mean and forest.slope": largest * np.abs(forest.slope),
+            "similarity": np.abs(forest.similarity),
+            "leaf": np.abs(forest.leaf),
+        }.items():
+            total += float(sizes.sum())
+            if not np.isfinite(total):
+                raise InputError(f"the model is damaged: forest.{names} make scores overflow")
 
 
 def scores_of(X: Array, forest: Forest) -> Array:

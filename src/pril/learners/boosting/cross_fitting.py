@@ -6,28 +6,27 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pril.core.coarsening import TINY, Kinds, Mechanism, Name, candidates, choose
-from pril.core.logistic import exp_of, odds_of
+from pril.core import fitting
+from pril.core.coarsening import TINY, Kinds, Mechanism
+from pril.core.fitting import Knowledge
+from pril.core.likelihood import InMemory, Sums, total
 from pril.core.threads import n_threads
 from pril.errors import InputError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.compiled import Forest
 from pril.learners.boosting.constraints import find_constraints
-from pril.learners.boosting.contributions import background_of, importances, sample_size
-from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, loss_of
+from pril.learners.boosting.contributions import background_size
+from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees
 from pril.learners.boosting.groups import spread_groups
-from pril.learners.boosting.knowledge import Knowledge, Sums, relative
 from pril.learners.boosting.scaling import scaled, unscaled
 from pril.learners.boosting.starts import Mixed, Starts
 from pril.learners.boosting.trees import parameters_of, plant
-from pril.learners.ordered_logit import OrderedLogit
 
 if TYPE_CHECKING:
     from typing import Self
@@ -37,13 +36,10 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 PROGRESS_SECONDS = 2.0
-NO_FOLD = -1
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
-FIRST_STEPS = 5  # EM steps before the first round
-# Before the first round, EM steps also find the weights of the starts, till they move less.
-FEWEST_WEIGHTS_STEPS, MOST_WEIGHTS_STEPS, LEAST_MOVE, LARGEST_MOVE = 20, 60, 1e-3, 0.2
+MOST_STEPS = 60  # that find the weights of the starts
 # After so many rounds, boosters that still improve are half as careful: the learning rate is twice
 # the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
 HALF_AS_CAREFUL = 50
@@ -200,20 +196,18 @@ class Training:
         with Threads(min(n_threads(model.n_jobs), self.n_folds)) as threads:
             plan, knowledge, start, evidence = self._begin(threads)
             home, bins = self.home or threads, plan.bins
-            few = self.sample.order[: sample_size(*self.sample.X.shape)]
-            sample = self.sample.X[few].astype(np.float64)
+            few = self.sample.order[: background_size(self.sample.X.shape[1])]
+            background = self.sample.X[few].astype(np.float64)
             del self.sample  # memory is scarce
             home.begin(plan, self.source)
             del plan
             rounds, kept = self._grow(home, knowledge)
-            trees = [text for texts in home.each(Fold.trees) for text in texts[: rounds.best]]
+            trees = [text for texts in home.each(Fold.trees, rounds.best) for text in texts]
         forest = bins.unbinned(plant(trees, model.categories_))
         forest["leaf"] /= self.n_folds
-        whole, background = Forest(**start.arrays, **forest), background_of(sample)
         return {
             "n_iter_": rounds.best,
             "validation_loss_": np.array(rounds.losses),
-            "feature_importances_": importances(sample, whole, background),
             "memory_": BoostedTrees(
                 thresholds=kept.theta + start.centre,
                 ends=self.rows.ends,
@@ -223,7 +217,7 @@ class Training:
                     "shares": kept.mechanism.shares,
                     "evidence": evidence,
                 },
-                forest=whole,
+                forest=Forest(**start.arrays, **forest),
                 background=background,
             ),
         }
@@ -232,16 +226,11 @@ class Training:
         """Learn from a sample what folds begin with."""
         model, categorical = self.model, [int(k) for k in self.model.categories_]
         X, exponents = scaled(self.sample.X, getattr(model, "feature_names_in_", None))
-        starts = self._starts(home, X, categorical, model.coarsening)
-        knowledge, mix, evidence = self._choose(starts, model.coarsening)
+        starts, mix, knowledge, evidence = self._choose(home, X, categorical, model.coarsening)
         if knowledge.mechanism.name == "random" and starts.used_offsets:
             # What was assumed there was wrong.
-            starts = self._starts(home, X, categorical, "random")
-            knowledge, mix, _ = self._choose(starts, "random")
+            starts, mix, knowledge, _ = self._choose(home, X, categorical, "random")
         self._warn_of_ends(knowledge.mechanism)
-        mixed = (starts.held_out(self.sample.rows.fold) @ mix).astype(np.float32)
-        for _ in range(FIRST_STEPS):
-            knowledge = knowledge.improved(self._sums(knowledge, mixed), self.doubt)
         start = starts.mixed(mix)
         start = start._replace(
             arrays=unscaled(start.arrays, exponents), slopes=np.ldexp(start.slopes, exponents)
@@ -268,7 +257,7 @@ class Training:
         first = FIRST_HASTE if self.source.n_rows >= HASTY_ROWS else 1.0
         outcomes = home.each(Fold.learn, knowledge.theta, knowledge.chance, first)
         while not rounds.are_over:
-            knowledge = knowledge.improved(Sums.total(o.sums for o in outcomes), self.doubt)
+            knowledge = knowledge.improved(total((o.sums for o in outcomes), Sums.plus), self.doubt)
             table, n_grown = (knowledge.theta, knowledge.chance), len(rounds) + 1
             if n_grown < rounds.most:  # folds say how good a round was when they begin the next
                 haste = first * (1.0 + n_grown / HALF_AS_CAREFUL)
@@ -282,17 +271,30 @@ class Training:
                 self.watch(rounds)
         return rounds, kept
 
-    def _starts(self, home: Threads, X: Array, categorical: list[int], coarsening: Any) -> Starts:
-        """Return linear models to start from, which assume this of ranges."""
-        learner = partial(
-            OrderedLogit,
-            classes=np.arange(self.kinds.n_classes),
-            trust=self.model.trust,
-            coarsening=coarsening,
-            random_state=0,
-        )
-        rows, order, signs = self.sample.rows, self.sample.order, self.signs
-        return Starts(X, categorical, signs, rows, order, self.n_folds, learner, home)
+    def _choose(
+        self, home: Threads, X: Array, categorical: list[int], coarsening: str
+    ) -> tuple[Starts, Array, Knowledge, float | None]:
+        """Return starts, their weights, what else held-out rows show, and the evidence for offsets.
+
+        The weights are those of an ordered logit whose features are the scores of the starts.
+        """
+        rows, order, trust = self.sample.rows, self.sample.order, float(self.model.trust)
+        starts = Starts(
+            X, categorical, self.signs, rows, self.kinds, order, self.n_folds, trust, coarsening,
+            home,
+        )  # fmt: skip
+        scores = starts.held_out(rows.fold).astype(np.float64)
+        mix, weight = np.ones(scores.shape[1]), rows.weight.astype(np.float64)
+        settings = fitting.Settings(0.0, trust, coarsening, MOST_STEPS)
+        for _ in range(len(mix)):  # without those whose weights would be negative
+            used = scores[:, mix > 0.0]
+            alpha = float(used.std(axis=0).mean() ** 2 + TINY)  # draws all weights to the same
+            held_out = InMemory(used, rows.group, weight, self.kinds, used.mean(axis=1))
+            found = fitting.fit(held_out, settings._replace(alpha=alpha))
+            mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + found.w, 0.0)
+            if mix.all() or not mix.any():
+                break
+        return starts, mix, found.knowledge(held_out, trust), found.evidence
 
     def _warn_of_ends(self, mechanism: Mechanism) -> None:
         if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():
@@ -302,67 +304,3 @@ class Training:
                 "few exact labels would show how classes became ranges",
                 stacklevel=5,
             )
-
-    # --- What the starts show of held-out rows ---
-
-    def _choose(self, starts: Starts, asked: str) -> tuple[Knowledge, Array, float | None]:
-        """Return what to start with, weights of the starts, and the evidence for offsets."""
-        weights = np.bincount(self.sample.rows.group, self.sample.rows.weight, len(self.kinds.ends))
-        spread = self.kinds.spread(weights)
-        certain = np.ones_like(self.doubt)
-        scores, theta = starts.held_out(self.sample.rows.fold), starts.theta
-        names = candidates(asked, self.kinds, weights)
-
-        def settled(name: Name, doubt: Array) -> tuple[Knowledge, Array]:
-            mechanism = Mechanism.start(name, self.kinds, float(self.model.trust), spread)
-            first = Knowledge(theta, mechanism.chance(spread, certain), mechanism)
-            if name == "random" and scores.shape[1] == 1 and doubt is self.doubt:
-                return first, np.ones(1)
-            return self._weigh(scores, first, doubt)
-
-        if len(names) == 1:
-            return *settled("random", self.doubt), None
-        found, costs = {}, {}
-        for name in names:
-            found[name] = settled(name, certain if name == "random" else self.doubt)
-            knowledge, mix = found[name]
-            mixed = (scores @ mix).astype(np.float32)
-            counts, mechanism = self._sums(knowledge, mixed).counts, knowledge.mechanism
-            chances, rows = mechanism.label_chances(counts), self.sample.rows
-            loss = loss_of(exp_of(mixed), self._all_rows(), knowledge.theta, chances, rows)
-            costs[name] = loss + mechanism.n_parameters(counts)
-        name, evidence = choose(asked, costs)
-        return *(settled(name, self.doubt) if name == "random" else found[name]), evidence
-
-    def _weigh(self, scores: Array, knowledge: Knowledge, doubt: Array) -> tuple[Knowledge, Array]:
-        """Alternate EM steps and Newton steps for the weights of the starts."""
-        n, n_starts = scores.shape
-        mix = prior = np.full(n_starts, 1.0 / n_starts)
-        ridge = scores.std(axis=0).mean() ** 2 + TINY
-        gradient, hessian = np.empty((2, n), dtype=np.float32)
-        for step in range(MOST_WEIGHTS_STEPS):
-            mixed = (scores @ mix).astype(np.float32)
-            knowledge = knowledge.improved(self._sums(knowledge, mixed), doubt)
-            theta, chance, _ = knowledge
-            odds, q = odds_of(theta), relative(chance)
-            rows = self.sample.rows
-            compiled.fill_gradients(
-                exp_of(mixed), 0, NO_FOLD, odds, q, rows, 1.0, gradient, hessian
-            )
-            slope = scores.T @ gradient + ridge * (mix - prior)
-            curvature = (scores * hessian[:, np.newaxis]).T @ scores + ridge * np.eye(n_starts)
-            move = np.clip(-np.linalg.solve(curvature, slope), -LARGEST_MOVE, LARGEST_MOVE)
-            mix = np.maximum(mix + move, 0.0)
-            if step >= FEWEST_WEIGHTS_STEPS and np.abs(move).max() < LEAST_MOVE:
-                break
-        return knowledge, mix
-
-    def _sums(self, knowledge: Knowledge, scores: Array) -> Sums:
-        """Return the sums of all rows, which are scored by starts that have not seen them."""
-        sums, q = Sums.blank(*knowledge.chance.shape), relative(knowledge.chance)
-        odds = odds_of(knowledge.theta)
-        compiled.add_up(exp_of(scores), self._all_rows(), odds, q, self.sample.rows, *sums)
-        return sums
-
-    def _all_rows(self) -> Array:
-        return np.arange(len(self.sample.X), dtype=np.int32)

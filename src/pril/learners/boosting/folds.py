@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pril.core.logistic import exp_of, odds_of
+from pril.core.coarsening import Kinds
+from pril.core.fitting import point_of
+from pril.core.likelihood import Block, Point, Sums, total
+from pril.core.logistic import FARTHEST, exp_of, odds_of
 from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.bins import Bins
-from pril.learners.boosting.knowledge import Sums, relative
 from pril.learners.boosting.trees import MOST_KEPT, PUSHED_ROWS, FoldBooster, dataset
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, where memory is scarce
 
-LEAST_CHANCE = 1e-300  # of a label, for its logarithm
 BATCH = 1 << 15  # rows whose exponentials stay in the cache
 
 
@@ -61,45 +62,41 @@ class Fold:
 
     def learn(self, theta: Array, chance: Array, haste: float) -> Outcome:
         """Add a tree, learned from the rows outside the fold."""
-        odds, q, loss = odds_of(theta), relative(chance), self.loss(theta, chance)
+        loss = self.loss(theta, chance)
         with self.turn:
-            self._grow(odds, q, haste)
-        sums = Sums.blank(*chance.shape)
-        for e, some in self._held_out():
-            compiled.add_up(e, some, odds, q, self.rows, *sums)
-        return Outcome(loss, sums)
+            self._grow(odds_of(theta), chance, haste)
+        point = self._point(theta, chance)
+        return Outcome(loss, total(map(point.sums, self._held_out()), Sums.plus))
 
-    def _grow(self, odds: Array, q: Array, haste: float) -> None:
+    def _grow(self, odds: Array, chance: Array, haste: float) -> None:
         gradient, hessian = np.empty((2, len(self.scores)), dtype=np.float32)
         for batch in batches(len(self.scores), BATCH):
             compiled.fill_gradients(
-                exp_of(self.scores[batch]), batch.start, self.number, odds, q, self.rows, haste,
-                gradient, hessian,
+                exp_of(self.scores[batch]), batch.start, self.number, odds, chance, self.rows,
+                haste, gradient, hessian,
             )  # fmt: skip
         self.booster.grow(gradient, hessian)
 
     def loss(self, theta: Array, chance: Array) -> float:
         """Return the sum of -log P(label) over the held-out rows."""
-        losses = (loss_of(e, some, theta, chance, self.rows) for e, some in self._held_out())
-        return sum(losses, 0.0)
+        point = self._point(theta, chance)
+        logs = (float(block.weight @ point.terms(block).log_z) for block in self._held_out())
+        return -sum(logs, 0.0)
 
-    def _held_out(self) -> Iterator[tuple[Array, Array]]:
-        """Return exp(score) and the numbers of the held-out rows, in batches."""
-        for batch in batches(len(self.held_out), BATCH):
+    def _point(self, theta: Array, chance: Array) -> Point:
+        return point_of(Kinds(self.rows.ends, len(theta) + 1), theta, chance)
+
+    def _held_out(self) -> Iterator[Block]:
+        """Return the held-out rows, in batches: no features, but scores."""
+        for batch in batches(max(len(self.held_out), 1), BATCH):
             some = self.held_out[batch]
-            yield exp_of(self.scores[some]), some
+            scores = np.clip(self.scores[some], -FARTHEST, FARTHEST, dtype=np.float64)
+            weight = self.rows.weight[some].astype(np.float64)
+            yield Block(np.empty((len(some), 0)), self.rows.group[some], weight, scores)
 
-    def trees(self) -> list[str]:
-        """Return LightGBM's text of all trees."""
-        return self.booster.grown()
-
-
-def loss_of(e: Array, some: Array, theta: Array, chance: Array, rows: compiled.Rows) -> float:
-    """Return the sum of -log P(label) over some rows; `e` is exp(score) of each."""
-    z = np.empty(len(some))
-    compiled.write_label_chances(e, some, odds_of(theta), chance, rows, z)
-    np.log(np.maximum(z, LEAST_CHANCE, out=z), out=z)
-    return -float((z * rows.weight[some]).sum())
+    def trees(self, n_rounds: int) -> list[str]:
+        """Return LightGBM's text of the trees of the first rounds."""
+        return self.booster.grown(n_rounds)
 
 
 class Plan(NamedTuple):

@@ -9,16 +9,18 @@ from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from pril.core.linear_engine import Ratings
 from pril.core.logistic import log_probabilities, log_widths
-from pril.core.loop import Csr, Dense, entry_point
+from pril.core.loop import entry_point
+from pril.core.nouns import Csr, Dense
 from pril.core.rows import check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
-from pril.errors import InputTypeError, RowError
+from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled
-from pril.learners.boosting.categories import codes_of, encoded
+from pril.learners.boosting.categories import Codes, encoded
 from pril.learners.boosting.contributions import contributions
 from pril.learners.boosting.scaling import LARGEST
 
@@ -66,10 +68,15 @@ class ForestEngine(NamedTuple):
         """
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
-        if self.categories:
+        if self.categories and not issparse(X):
             check_cells(X)
             validate_data(owner, X, reset=reset, skip_check_array=True)
             features = encoded(X, self.categories)
+            if len(features) < min_rows:
+                raise InputError(
+                    f"Found array with 0 sample(s) (shape={features.shape}) while a minimum of 1 "
+                    f"is required by {self.name}."
+                )
         else:
             rows = read_rows(owner, X, constant=0.0, reset=reset, min_rows=min_rows)
             if isinstance(rows, Csr):
@@ -96,6 +103,8 @@ class ForestEngine(NamedTuple):
         """Return ranks and scores of rows."""
         _, cut, _ = self.parameters(memory)
         scores = self._scores(memory.forest, rows.X)[:, np.newaxis]
+        if not np.isfinite(scores).all():
+            raise _overflowed(int(np.argmin(np.isfinite(scores))))
         if self.mode:
             rank = log_probabilities(scores, cut).argmax(axis=1)
         else:
@@ -134,7 +143,7 @@ class ForestRow:
     absent = nan  # a feature that a dict lacks is missing
 
     def __init__(self, engine: ForestEngine, memory: BoostedTrees) -> None:
-        self.codes = {int(k): codes_of(values) for k, values in engine.categories.items()}
+        self.codes = {int(k): Codes(values) for k, values in engine.categories.items()}
         self._names = engine.feature_names
         forest = compiled.Forest(*map(frozen, memory.forest))
         self.cells = np.zeros(len(forest.mean))
@@ -175,7 +184,16 @@ class ForestRow:
 
     def refusal(self) -> ValueError:
         """Return the error for a row that was refused."""
-        return _too_large(self.cells[np.newaxis], self._names)
+        if np.fmax.reduce(np.abs(self.cells)) > LARGEST:
+            return _too_large(self.cells[np.newaxis], self._names)
+        return _overflowed(0)
+
+
+def _overflowed(row: int) -> OverflowedError:
+    reason = "X is finite, but OrderedBoosting overflowed on it: the features are too far from "
+    return OverflowedError(
+        "X", row, reason + "those that it learned from; are they in other units?"
+    )
 
 
 def _too_large(features: Array, names: Array | None) -> RowError:

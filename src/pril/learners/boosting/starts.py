@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from pril.core import fitting
+from pril.core.coarsening import Kinds
+from pril.core.likelihood import InMemory, Maximum
 from pril.core.rows import batches, frozen
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
@@ -25,6 +28,8 @@ LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks sh
 MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
 LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
 GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
+ALPHA, LANDMARK_ALPHA = 1.0, 3.0  # penalties of the weights
+MOST_STEPS = 30  # to a maximum
 
 
 class Start(NamedTuple):
@@ -60,12 +65,16 @@ class Starts:
         falls, so there are no landmarks if a sign is given.
     rows : Rows
         Labels, weights and folds.
+    kinds : Kinds
+        The kinds of labels.
     order : ndarray of shape (n_samples,)
-        The order in which the models learn.
+        The order in which landmarks are chosen.
     n_folds : int
         Number of folds; a small one may have no row among these.
-    learner : callable
-        Makes an unfitted `OrderedLogit`.
+    trust : float
+        As in `OrderedLogit`.
+    coarsening : str
+        As in `OrderedLogit`.
     home : Threads
         Learns several models at once.
     """
@@ -76,14 +85,16 @@ class Starts:
         categories: list[int],
         signs: Array,
         rows: Rows,
+        kinds: Kinds,
         order: Array,
         n_folds: int,
-        learner: Callable[[], Any],
+        trust: float,
+        coarsening: str,
         home: Threads,
     ) -> None:
-        self.rows, self.order, self.learner, self.home = rows, order, learner, home
-        self.signs, self.n_folds = signs, n_folds
-        self.used_offsets = False  # whether a model took ranges to be made by offsets
+        self.rows, self.home, self.signs, self.n_folds = rows, home, signs, n_folds
+        self.kinds = kinds
+        self.settings = fitting.Settings(ALPHA, float(trust), coarsening, MOST_STEPS)
         scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
             for batch in batches(len(X), 1 << 16):
@@ -92,72 +103,73 @@ class Starts:
         scaler.scale_[categories] = np.inf
         self.mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
         self.scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
-
-        def standardised(some: Array) -> Array:
-            Z: Array = np.nan_to_num(scaler.transform(X[some]), copy=False)
-            return Z
-
-        self.models = [self._learn(standardised, self.scale, X, self.mean)]
+        Z: Array = np.nan_to_num(scaler.transform(X.copy()), copy=False)
+        found = self._fit(Z)
+        self.used_offsets = found.used_offsets
+        self.models = [self._learn(Z, found.maximum, self.scale, X, self.mean)]
         self.width = np.where(varies, GAMMA / max(varies.sum(), 1) / self.scale, 0.0)
         self.landmarks: LandmarkFeatures | None = None
         is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS
         can_cross = n_folds <= MOST_CROSSED
         if is_small and can_cross and varies.any() and not signs.any():
-            Z = standardised(np.arange(len(X)))
             self.landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
             self.landmarks.fit(Z[order])  # the order of the rows must not matter
             mapped = self.landmarks.transform(Z)
+            self.settings = self.settings._replace(alpha=LANDMARK_ALPHA)
+            problem, known = fitting.Problem(self._rows(mapped), self.settings), found.maximum
+            start = replace(problem.blank, chances=known.point.chances)
+            maximum = problem.fit(start, known.mechanism, em_gain=fitting.LEAST_GAIN)
             zero = np.zeros(mapped.shape[1])
-            self.models.append(self._learn(mapped.__getitem__, 1.0, mapped, zero, cross=True))
+            self.models.append(self._learn(mapped, maximum, 1.0, mapped, zero, cross=True))
+
+    def _rows(self, Z: Array) -> InMemory:
+        """Return the rows with such features."""
+        return InMemory(Z, self.rows.group, self.rows.weight.astype(np.float64), self.kinds)
+
+    def _fit(self, Z: Array) -> fitting.Fit:
+        """Fit all rows; features whose slopes have a wrong sign are made 0, which makes these 0."""
+        found = fitting.fit(self._rows(Z), self.settings)
+        while self.signs.any() and (is_wrong := self.signs * found.w < 0.0).any():
+            Z[:, is_wrong] = 0.0
+            found = fitting.fit(self._rows(Z), self.settings)
+        return found
 
     def _learn(
         self,
-        learned: Callable[[Array], Array],
+        Z: Array,
+        maximum: Maximum,
         scale: Array | float,
         X: Array,
         mean: Array,
         *,
         cross: bool = False,
     ) -> Start:
-        """Learn a model for each fold from features of rows, and score these before scaling.
+        """Learn a model for each fold, without it, and score all rows before scaling.
 
         Landmark models fit the rows that they have seen so well that trees could not learn from
         what is left. So they are crossed: each row of another fold is scored by a model that has
         not seen this fold either.
         """
-        fold, group, n_folds = self.rows.fold, self.rows.group, self.n_folds
-
-        def learn(left_out: tuple[int, ...]) -> tuple[Array, Array]:
-            """Return slopes and thresholds of a model that has not seen some folds."""
-            some = self.order[~np.isin(fold[self.order], left_out)]
-            model, features = self.learner(), learned(some)
-            labels, weight = self.rows.ends[group[some]], self.rows.weight[some]
-            model.fit(features, labels, weight)
-            while self.signs.any() and (is_wrong := self.signs * model.coef_ < 0.0).any():
-                features[:, is_wrong] = 0.0  # which makes their slopes 0
-                model.fit(features, labels, weight)
-            self.used_offsets |= model.coarsening_.mechanism != "random"
-            return model.coef_ / scale, model.thresholds_
-
-        every = self.home.map(learn, [(j,) for j in range(n_folds)])
-        slopes, cuts = map(np.array, zip(*every, strict=True))
+        fold, n_folds = self.rows.fold, self.n_folds
+        pairs = list(combinations(range(n_folds), 2)) if cross and n_folds > 2 else []
+        left_out: list[tuple[int, ...]] = [*((j,) for j in range(n_folds)), *pairs]
+        points = fitting.without_folds(
+            self._rows(Z), self.settings, maximum, fold, left_out, self.home.map
+        )
+        slopes = np.array([point.weights for point in points]) / scale
+        if self.signs.any():  # there are no landmarks then
+            slopes[slopes * self.signs < 0.0] = 0.0
+        cuts = np.array([point.thresholds for point in points])
         centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
         scores = np.empty((n_folds, len(fold)), dtype=np.float32)
-        compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
-        pairs = list(combinations(range(n_folds), 2)) if cross and n_folds > 2 else []
-        for pair, (slope, cut) in zip(pairs, self.home.map(learn, pairs), strict=True):
-            centre = cut.sum() / max(len(cut), 1)
+        own = slice(n_folds)
+        compiled.write_linear_scores(frozen(X), mean, slopes[own], centres[own], scores)
+        for pair, slope, centre in zip(pairs, slopes[n_folds:], centres[n_folds:], strict=True):
             for one, other in (pair, pair[::-1]):
                 some = np.flatnonzero(fold == other)
-                scores[one, some] = learned(some) @ slope - centre
-        theta = (cuts - centres[:, np.newaxis]).mean(axis=0)
-        return Start(slopes, centres, theta, scores)
-
-    @property
-    def theta(self) -> Array:
-        """Centred thresholds, the mean of all models."""
-        theta: Array = np.mean([model.theta for model in self.models], axis=0)
-        return theta
+                scores[one, some] = Z[some] @ slope - centre
+        theta = (cuts[own] - centres[own, np.newaxis]).mean(axis=0)
+        return Start(slopes[own], centres[own], theta, scores)
 
     def held_out(self, fold: Array) -> Array:
         """Return scores of each row by models that have not seen it; of shape (n, kinds)."""

@@ -130,6 +130,7 @@ class FoldBooster:
         self.start = scores.copy() if self.is_kept else scores
         self.booster: Any = None
         self.trees: list[str] = []  # the text of each, of those that have no booster any more
+        self.n_trees: list[int] = []  # after each round: one that finds no split may add none
 
     def grow(self, gradient: Array, hessian: Array) -> None:
         """Grow a tree, and add what it says of each row to the scores."""
@@ -145,11 +146,16 @@ class FoldBooster:
             return "", 0.0, True
 
         self.booster.eval_train(add)
+        self.n_trees.append(len(self.trees) + self.booster.num_trees())
         if not self.is_kept:
-            self.trees, self.booster = self.grown(), None
+            self.trees, self.booster = self._texts(), None
             return_memory()
 
-    def grown(self) -> list[str]:
+    def grown(self, n_rounds: int) -> list[str]:
+        """Return LightGBM's text of the trees of the first rounds."""
+        return self._texts()[: max(self.n_trees[:n_rounds], default=0)]
+
+    def _texts(self) -> list[str]:
         """Return LightGBM's text of all trees."""
         if self.booster is None:
             return self.trees

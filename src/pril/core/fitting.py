@@ -1,0 +1,387 @@
+"""Fit an ordered logit to labels that are ranges: which mechanism made them, then the maximum.
+
+How classes become ranges is chosen on rows held out. Each candidate is fitted to a sample of the
+rows, from several starts, because EM steps may end in a wrong optimum. From there, it is fitted
+without each fold in turn, which takes a few steps, and the fold shows how likely its labels are.
+Folds depend on what the rows contain, not on their order, nor on a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose
+from pril.core.likelihood import (
+    EM_GAIN,
+    MOST_DENSE,
+    Chances,
+    Frame,
+    InMemory,
+    Maximum,
+    Penalty,
+    Point,
+    Rows,
+    Sums,
+    maximise,
+    solve,
+    total,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+MOST_SAMPLED = 5000  # rows that show which mechanism fits
+N_FOLDS = 5
+LARGEST_STEP, RIDGE = 0.5, 1e-3  # of thresholds, and of their information, in a step of EM
+BELIEVED_ROWS = 30.0  # so strongly are the shares of classes drawn to those of ranges cut evenly
+MOST_STEPS, FOLD_STEPS, LEAST_GAIN, LEAST_STEP = 50, 10, 1e-6, 1e-3  # enough to compare
+
+
+class Settings(NamedTuple):
+    """What a fit is asked for."""
+
+    alpha: float
+    trust: float  # how many exact rows of a class it takes until they count half
+    coarsening: str  # "auto", "random", "offsets"
+    max_iter: int
+    offset: int | None = None  # the feature whose weight is 1
+
+
+class Knowledge(NamedTuple):
+    """What scores of rows show that were given by others: thresholds, and chances of ranges."""
+
+    theta: Array  # (K - 1,)
+    chance: Array  # (kinds, K), how often a row of a class is given a range
+    mechanism: Mechanism
+
+    @property
+    def point(self) -> Point:
+        """Where the likelihood of rows without features is looked at: scores are offsets."""
+        return point_of(self.mechanism.kinds, self.theta, self.chance)
+
+    def improved(self, sums: Sums, doubt: Array) -> Knowledge:
+        """Take one EM step; `doubt` is as in `Mechanism.chance`."""
+        counts = sums.counts
+        if counts is None:  # all labels are exact
+            chance, mechanism = self.chance, self.mechanism
+        else:
+            mechanism = self.mechanism.learn(counts)
+            chance = mechanism.chance(counts, doubt)
+        information = sums.information + RIDGE * np.eye(len(self.theta))
+        step = np.clip(solve(information, sums.gradient), -LARGEST_STEP, LARGEST_STEP)
+        return Knowledge(np.maximum.accumulate(self.theta + step), chance, mechanism)
+
+
+def point_of(kinds: Kinds, theta: Array, chance: Array) -> Point:
+    """Return where the likelihood of rows is looked at that have scores, and no features."""
+    chances = Chances(kinds, None if kinds.exact.all() else chance)
+    return Point(Frame(np.empty(0), np.empty(0)), np.empty(0), theta, chances)
+
+
+class Fit(NamedTuple):
+    """What was found."""
+
+    maximum: Maximum
+    evidence: float | None  # for offsets; None if nothing was compared
+
+    @property
+    def w(self) -> Array:
+        """Weights of the features."""
+        return self.maximum.point.weights
+
+    @property
+    def theta(self) -> Array:
+        """Thresholds."""
+        return self.maximum.point.thresholds
+
+    @property
+    def used_offsets(self) -> bool:
+        """Whether offsets were compared with at random, and chosen."""
+        return self.evidence is not None and self.maximum.mechanism is not None
+
+    def knowledge(self, rows: Rows, trust: float) -> Knowledge:
+        """Return what it shows of such rows beside the weights of features."""
+        kinds, (point, _, mechanism) = rows.kinds, self.maximum[:3]
+        if mechanism is None:
+            mechanism = Mechanism.start("random", kinds, trust, kinds.spread(rows.weights))
+        chance = kinds.inside if point.chances.q is None else point.chances.q
+        return Knowledge(self.theta, chance, mechanism)
+
+
+class Search(NamedTuple):
+    """How far a fit has come."""
+
+    maximum: Maximum  # where its search over all rows is
+    evidence: float | None
+    is_last: bool  # else, another search begins where this one ends
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain data, for a checkpoint."""
+        point, sums, mechanism = self.maximum[:3]
+        return {
+            **self.maximum._asdict(),
+            "point": (point.w, point.theta, point.chances.q),
+            "sums": None if sums is None else tuple(sums),
+            "mechanism": None if mechanism is None else (mechanism.name, mechanism.shares),
+            "evidence": self.evidence,
+            "is_last": self.is_last,
+        }
+
+    @classmethod
+    def of(cls, plain: dict[str, Any], problem: Problem) -> Search:
+        """Return what `to_plain` gave."""
+        kinds, trust = problem.rows.kinds, problem.settings.trust
+        parts = {name: plain[name] for name in Maximum._fields}
+        w, theta, q = plain["point"]
+        parts["point"] = Point(problem.frame, w, theta, Chances(kinds, q))
+        parts["sums"] = None if plain["sums"] is None else Sums(*plain["sums"])
+        if plain["mechanism"] is not None:
+            name, shares = plain["mechanism"]
+            parts["mechanism"] = Mechanism(name, kinds, trust, shares)
+        return cls(Maximum(**parts), plain["evidence"], plain["is_last"])
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows, and what is fixed while they are fitted."""
+
+    rows: Rows
+    settings: Settings
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Where the features are, and how large."""
+        return Frame.of(self.rows.moments())
+
+    @cached_property
+    def doubt(self) -> Array:
+        """How far the exact rows of each class leave open how it becomes a range."""
+        trust, trusted = self.settings.trust, self.rows.exact + self.settings.trust
+        return np.divide(trust, trusted, out=np.ones(len(trusted)), where=trusted > 0.0)
+
+    @cached_property
+    def spread(self) -> Array:
+        """Counts of kinds by class, if ranges are divided evenly."""
+        return self.rows.kinds.spread(self.rows.weights)
+
+    @cached_property
+    def penalty(self) -> Penalty:
+        """The penalty; as far as there is doubt, the shares of the classes are kept near these."""
+        alpha, shares = self.settings.alpha, self.spread.sum(axis=0) / self.spread.sum()
+        rows = BELIEVED_ROWS if alpha > 0.0 else 0.0
+        return Penalty(alpha, self.frame, rows * self.doubt * shares, self.fixed)
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """The features whose weights are not learned."""
+        offset = self.settings.offset
+        return () if offset is None else (offset,)
+
+    @property
+    def blank(self) -> Point:
+        """Weights of zero, but for an offset, and thresholds that go with them."""
+        shares = self.spread.sum(axis=0)
+        shares += max(self.settings.alpha / 2.0, 1e-3 * shares.sum() / len(shares))
+        below = np.cumsum(shares)[:-1] / shares.sum()
+        theta = np.log(below) - np.log1p(-below)
+        kinds, w = self.rows.kinds, np.zeros(len(self.frame.centre))
+        w[list(self.fixed)] = 1.0 / self.frame.scale[list(self.fixed)]
+        q = None if kinds.exact.all() else kinds.inside
+        return Point(self.frame, w, theta, Chances(kinds, q))
+
+    def start(self, name: Name, point: Point) -> tuple[Point, Any]:
+        """Return where to begin with a mechanism and the scores of a point."""
+        mechanism = Mechanism.start(name, self.rows.kinds, self.settings.trust, self.spread)
+        chance = mechanism.chance(self.spread, np.ones_like(self.doubt))
+        return replace(point, chances=Chances(self.rows.kinds, chance)), mechanism
+
+    def fit(
+        self,
+        point: Point,
+        mechanism: Mechanism | None = None,
+        max_iter: int | None = None,
+        em_gain: float = EM_GAIN,
+    ) -> Maximum:
+        """Find the maximum, from a point that may be in another frame."""
+        start = Maximum(point.seen_in(self.frame), mechanism=mechanism)
+        return self.go_on(start, max_iter=max_iter, em_gain=em_gain)
+
+    def go_on(self, start: Maximum, *, max_iter: int | None = None, **more: Any) -> Maximum:
+        """Find the maximum, from where a search has come so far."""
+        most = self.settings.max_iter if max_iter is None else max_iter
+        return maximise(self.rows, start, self.penalty, doubt=self.doubt, max_iter=most, **more)
+
+    def label_chances(self, maximum: Maximum) -> Array:
+        """Return P(label | class) as a mechanism has it, for labels that were not learned.
+
+        A kind that these rows lack must have a chance: it is taken to have occurred once in all.
+        """
+        counts, mechanism = maximum.sums.counts, maximum.mechanism
+        if mechanism is None:
+            counts = self.spread
+            mechanism = Mechanism.start("random", self.rows.kinds, self.settings.trust, counts)
+        inside = self.rows.kinds.inside
+        chances: Array = mechanism.label_chances(counts + inside / inside.sum())
+        return chances
+
+
+def fit(
+    rows: Rows,
+    settings: Settings,
+    begun: dict[str, Any] | None = None,
+    watch: Callable[[Search], None] = lambda _: None,
+) -> Fit:
+    """Fit an ordered logit to rows.
+
+    `watch` is told how far it has come after each step. With `begun`, which `Search.to_plain`
+    gave, it goes on from there, and gives the same bits.
+    """
+    problem = Problem(rows, settings)
+    if begun is not None:
+        search = Search.of(begun, problem)
+    else:
+        search = _first_search(problem)
+        watch(search)
+    while True:
+        maximum = problem.go_on(
+            search.maximum,
+            watch=lambda found, search=search: watch(search._replace(maximum=found)),
+        )
+        if search.is_last:
+            return Fit(maximum, search.evidence)
+        point, mechanism = problem.start("random", maximum.point)
+        start = Maximum(point, mechanism=mechanism)
+        search = Search(start, search.evidence, is_last=True)
+        watch(search)
+
+
+def _first_search(problem: Problem) -> Search:
+    """Choose a mechanism, and begin."""
+    rows, settings = problem.rows, problem.settings
+    kinds, evidence = rows.kinds, None
+    names = candidates(settings.coarsening, kinds, rows.weights)
+    if len(names) > 1:
+        found, evidence = choose_mechanism(rows.sample(MOST_SAMPLED), settings, names)
+        if found.mechanism is not None:
+            point = found.point.seen_in(problem.frame)
+            return Search(Maximum(point, mechanism=found.mechanism), evidence, is_last=True)
+    shows_ranges = rows.exact.any() and not kinds.exact.all()  # how classes become ranges
+    return Search(Maximum(problem.blank), evidence, is_last=not shows_ranges)
+
+
+def without_folds(
+    rows: InMemory,
+    settings: Settings,
+    maximum: Maximum,
+    fold: Array,
+    left_out: Sequence[tuple[int, ...]],
+    each: Callable[..., list[Point]],
+) -> list[Point]:
+    """Return the maxima without some folds in turn, with the chances that all rows show.
+
+    They are near the maximum of all rows. So its information, less that of the folds left out,
+    serves for all steps, and a step takes no more than the gradient. `each` is like `map`.
+    """
+    here, penalty = maximum.point, Problem(rows, settings).penalty
+    ridge = penalty.ridge
+    if len(here.w) > MOST_DENSE:
+        return each(
+            lambda some: (
+                Problem(rows.take(np.flatnonzero(~np.isin(fold, some))), settings).fit(here).point
+            ),
+            left_out,
+        )
+    parts = {j: rows.take(np.flatnonzero(fold == j)) for j in np.unique(fold).tolist()}
+    known = {j: part.sums(here) for j, part in parts.items()}
+    whole = penalty.applied(here, total(known.values(), Sums.plus)).information
+    rest = sum(sums.gradient for sums in known.values())  # the penalty's gradient, negative
+
+    def leave_out(some: tuple[int, ...]) -> Point:
+        inside, point = [part for j, part in parts.items() if j not in some], here
+        information = whole - sum(known[j].information for j in some if j in known)
+        for _ in range(FOLD_STEPS):
+            slopes = [point.gradient(block) for part in inside for block in part.blocks]
+            gradient = np.sum(slopes, axis=0) - rest
+            gradient[: len(ridge)] -= ridge * (point.w - here.w)
+            step = solve(information, gradient)
+            theta = np.maximum.accumulate(point.theta + step[len(ridge) :])
+            point = replace(point, w=point.w + step[: len(ridge)], theta=theta)
+            if np.abs(step).max() < LEAST_STEP:
+                break
+        return point
+
+    return each(leave_out, left_out)
+
+
+def choose_mechanism(
+    rows: InMemory, settings: Settings, names: tuple[Name, ...]
+) -> tuple[Maximum, float]:
+    """Return the fit by the mechanism that held-out rows prefer, and the evidence for offsets."""
+    problem = Problem(rows, settings)
+    found: dict[Name, Maximum] = {"random": problem.fit(problem.blank)}
+    for name in names[1:]:
+        starts = [problem.start(name, point) for point in (problem.blank, found["random"].point)]
+        if "symmetric" in found:
+            point, _, mechanism = found["symmetric"][:3]
+            starts[1] = point, replace(mechanism, name=name)
+        fits = [problem.fit(*start, MOST_STEPS, LEAST_GAIN) for start in starts]
+        likely = [_loglik(one.point, rows, problem.label_chances(one)) for one in fits]
+        found[name] = fits[int(np.argmax(likely))]
+    costs = dict.fromkeys(names, 0.0)
+    for inside, outside in folds(rows):
+        rest, apart = Problem(rows.take(inside), settings), rows.take(outside)
+        for name in names:
+            before = found[name]
+            known = rest.fit(before.point, before.mechanism, FOLD_STEPS, LEAST_GAIN)
+            costs[name] -= _loglik(known.point, apart, rest.label_chances(known))
+    name, evidence = choose(settings.coarsening, costs)
+    return found[name], evidence
+
+
+def _loglik(point: Point, rows: InMemory, chances: Array) -> float:
+    """Return the log-likelihood of rows, labels included, by these chances of labels."""
+    there = replace(point, chances=Chances(rows.kinds, chances))
+    return sum(float(block.weight @ there.terms(block).log_z) for block in rows.blocks)
+
+
+def folds(rows: InMemory) -> list[tuple[Array, Array]]:
+    """Return the rows outside and inside of each fold; equal rows are spread evenly."""
+    order = np.argsort(_digests(rows), kind="stable")
+    fold = np.empty(len(order), dtype=np.int64)
+    fold[order] = np.arange(len(order)) % N_FOLDS
+    return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(N_FOLDS)]
+
+
+def _digests(rows: InMemory) -> Array:
+    """Return a number for each row that depends on its features and its label."""
+    d = rows.X.shape[1]
+    factors = _mixed(np.arange(1, d + 3, dtype=np.uint64)) | np.uint64(1)
+    digests = np.zeros(len(rows.kind), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        if issparse(rows.X):
+            cells = (rows.X.data.astype(np.float64) + 0.0).view(np.uint64)
+            row = np.repeat(np.arange(len(digests)), np.diff(rows.X.indptr))
+            np.add.at(digests, row, cells * factors[rows.X.indices])
+        else:
+            for j in range(d):
+                digests += (rows.X[:, j].astype(np.float64) + 0.0).view(np.uint64) * factors[j]
+        ends = rows.kinds.ends[rows.kind].astype(np.uint64)
+        return _mixed(digests + ends @ factors[-2:])
+
+
+def _mixed(numbers: Array) -> Array:
+    """Return numbers in which each bit depends on all bits given (splitmix64)."""
+    with np.errstate(over="ignore"):
+        z = numbers + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: Array = z ^ (z >> np.uint64(31))
+        return mixed

@@ -1,0 +1,243 @@
+"""The nouns of the learning loop, plain values: rows, rules, geometries, and what is learned.
+
+Each is a named tuple. `loop` learns with them, compiled by numba, which picks functions by their
+types; `rating` predicts with them, in NumPy. Nothing here needs numba, and importing it is slow.
+"""
+
+from collections.abc import Callable
+from math import copysign, exp, expm1
+from typing import Any, NamedTuple
+
+# --- Rows: where row t lives ---------------------------------------------------------------------
+# `constant` is the value of one more feature, the same for every row, whose weight is the last.
+
+
+class Dense(NamedTuple):
+    """Rows of a C-ordered matrix."""
+
+    X: Any
+    constant: float
+
+
+class Cells(NamedTuple):
+    """The row of a stream: rated as `rating` does, to the last bit, and not learned."""
+
+    X: Any
+    constant: float
+
+
+class Csr(NamedTuple):
+    """Rows of a compressed sparse matrix."""
+
+    data: Any
+    indices: Any
+    indptr: Any
+    constant: float
+
+
+class Gram(NamedTuple):
+    """A block of rows given by their kernel values with the support rows and with each other.
+
+    The weights are one coefficient a row (Algorithm 2 of the paper). `scores` holds every row's
+    current score and `add` updates those of the rows that follow, so that `dot` is a look-up.
+    """
+
+    scores: Any  # (n,)
+    sums: Any  # (n,), scores under the sums of the mean; empty unless they are recorded
+    values: Any  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
+    slot: Any  # (n,), which coefficient is each row's own
+    since: Any  # (coefficients,), how many support rows came before its own; -1: it is none
+    size: Any  # (2,), how many support rows there are, and how many a budget dropped
+    budget: int
+
+
+# --- What is learned -----------------------------------------------------------------------------
+
+MOST = 1e300  # the largest number of a state: means and their sums stay finite
+
+
+class State(NamedTuple):
+    """What every learner has learned: views of the arrays of its memory.
+
+    Iterate t has the weight omega_t in the mean, and W is the sum of these weights. The mean of all
+    iterates is ``u - mean_u / W``: `mean_u` adds up each move times the W before it, so that only
+    what moves is touched. Without an average, `mean_u` has no rows.
+    """
+
+    u: Any  # (scores, features + 1), sums of alpha x
+    mean_u: Any  # (scores, features + 1), or no rows
+    n: Any  # (K - 1,), sums of tau
+    mean_n: Any  # (K - 1,), or none
+    shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
+    clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
+    fading: Any  # the numbers of the rule's own parts that fade with a half-life
+    growing: Any  # and the others, which are weighted as the iterates are
+    counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
+    lattice: Any  # (1,), whether n holds integers, which keeps the thresholds in order
+
+
+class Arrays(NamedTuple):
+    """What a linear learner has learned, as compiled code takes it. `memory.py` lays it out.
+
+    The integers are three counts, `lattice`, the number of scores, where the numbers that fade end;
+    then where each part begins, the first ones of `State` and then the rule's own, and where the
+    last one ends.
+    """
+
+    weights: Any  # (scores or twice as many, features + 1), `u` and below it `mean_u`
+    numbers: Any  # all parts, the weights among them, one after the other
+    integers: Any
+
+
+LATTICE, N_SCORES, FADING, PLACES = 3, 4, 5, 6
+N_COMMON = 6  # parts that every memory has
+
+
+# --- Geometries: additive state -> weights and thresholds ----------------------------------------
+
+
+class Additive(NamedTuple):
+    """w = u, theta = -n (PRIL, PRank, multiclass perceptron)."""
+
+    label: int = 0  # numba accepts no tuple without a field
+
+
+class FixedThresholds(NamedTuple):
+    """w = u, thresholds fixed half-way between the ranks 1..K (regression on ranks)."""
+
+    label: int = 0
+
+
+class Curved(NamedTuple):
+    """w = exp(rate u), theta = exp(-rate n), up to a common factor (M-PRIL).
+
+    Signed, both are twice the hyperbolic sine of the same exponents.
+    """
+
+    rate: float
+    signed: bool
+
+
+# A new common shift is chosen when exponents may have moved this far from it: exp(300) is 1e130,
+# which leaves room for sums and products in float64.
+MAX_DRIFT = 300.0
+
+
+def curved(geometry: Curved, u: float, shift: float) -> float:
+    """Return the weight of a sum. Compiled or not, it has the same bits."""
+    a = geometry.rate * u
+    # One long step may leave the range before the loop chooses a new shift.
+    if not geometry.signed:
+        return exp(min(a - shift, 2.0 * MAX_DRIFT))
+    # More accurate than exp(a) - exp(-a): nothing cancels, and the function is exactly odd.
+    return copysign(exp(min(abs(a) - shift, 2.0 * MAX_DRIFT)) * -expm1(-2.0 * abs(a)), a)
+
+
+def positive_part(geometry: Curved, u: float, shift: float) -> float:
+    """Return a weight or, signed, both positive parts of the difference: |w| + 2 exp(-|a|)."""
+    a = geometry.rate * u
+    if not geometry.signed:
+        return exp(min(a - shift, 2.0 * MAX_DRIFT))
+    a = abs(a)
+    return exp(min(a - shift, 2.0 * MAX_DRIFT)) + exp(min(-a - shift, 2.0 * MAX_DRIFT))
+
+
+# --- Rules: scores and interval -> multipliers ---------------------------------------------------
+
+AUTO, RANDOM, ALWAYS = 0, 1, 2  # when `Likelihood` uses offsets
+PULL = 10.0  # rows by which the shares of offsets are pulled towards symmetry
+LEAST = 1e-12  # probability of a class in a gradient
+MOST_MISSING_BY_ROW = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
+BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
+
+
+class Pril(NamedTuple):
+    """Every violated constraint moves (Algorithm 1).
+
+    `skip_correct` leaves a round alone whose predicted rank lies in the interval though the score
+    touches a threshold: that is PRank (Crammer and Singer), and differs only at ties.
+    """
+
+    skip_correct: bool
+
+
+class LeastSquares(NamedTuple):
+    """A step along the residual to the nearest end of the interval, in ranks 1..K."""
+
+    rate: float
+    normalize: bool
+
+
+class Multiclass(NamedTuple):
+    """One score a rank: promote the best rank inside the interval, demote the winner."""
+
+    label: int = 0
+
+
+class Likelihood(NamedTuple):
+    """A gradient step on -log P(interval | score) in the ordered logit model."""
+
+    rate: float  # of the weights
+    cut_rate: float  # of the thresholds
+    trust: float  # exact rows of a class after which what they show of ranges counts half
+    noise: float  # relative chance of a label that does not hold the true class
+    mode: bool  # whether the likeliest class is predicted, and not the median
+    coarsening: int  # AUTO, RANDOM or OFFSETS
+
+
+def per_class(n_classes: int) -> int:
+    """Return how many numbers a part has that has one for each class."""
+    return n_classes
+
+
+def per_range(n_classes: int) -> int:
+    """Return how many numbers a part has that has one for each range and class in it."""
+    return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
+
+
+class Part(NamedTuple):
+    """A part of what a rule learns beside the model."""
+
+    name: str
+    size: int | Callable[[int], int]  # how many numbers; `per_class`, `per_range`: by classes
+    fades: bool = False  # with a half-life; otherwise it is weighted as the iterates are
+    signed: bool = False  # whether it may be negative
+
+
+# Parts that fade come first. If a row changes only some numbers of a large part, that part is the
+# last, and `changes` says which.
+OWN_PARTS: dict[type, tuple[Part, ...]] = {
+    Likelihood: (
+        Part("size", 2, fades=True),  # sums of c |x|^2 and c, for rows of weight c
+        Part("slopes", 2, fades=True),  # sums of (c a)^2 and mean (c tau)^2
+        Part("seen", 1, fades=True),  # rows with a label
+        Part("exact", per_class, fades=True),  # rows with this exact label
+        Part("total", per_class),  # weight of the rows that are probably of this class
+        # Weight of all labels, of narrow ranges, of wider ones; of overlaps, of missing ranges.
+        Part("labels", 5),
+        Part("offsets", 5),  # weight of the rows that probably have each of the offsets
+        Part("at_random", per_class),  # weight of the classes, if ranges were given at random
+        Part("advantage", 1, signed=True),  # log-likelihood of offsets, less that of "at random"
+        Part("ranges", per_range),  # the share of each range in `total`
+    ),
+}
+
+
+# --- What a pass may have ------------------------------------------------------------------------
+
+
+class Record(NamedTuple):
+    """What the model that predicts (the mean, where there is one) said before each round."""
+
+    rank: Any  # (n,); empty if nothing is to be recorded
+    scores: Any  # (n, scores)
+    hinge: Any  # (n,)
+    cuts: Any  # (n, K + 1), the thresholds that each score was cut by; no rows if not wanted
+
+
+class Extras(NamedTuple):
+    """What a plain pass does not have; a pass that has any of it is compiled for all of it."""
+
+    importance: Any  # (n,), weights of the rows; empty: all are 1
+    growth: float  # how much more each round weighs than the one before it; 1: no more
+    record: Any

@@ -1,0 +1,160 @@
+"""What a linear model says of rows, in NumPy: nothing is compiled to predict.
+
+A row has the same score, bit for bit, in whatever batch it is, and in a stream (`nouns.Cells`). The
+loop adds up in another order: the score that it records before it learns a row may differ in the
+last bit. Ties are decided as in the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from pril.core.nouns import (
+    Csr,
+    Curved,
+    Dense,
+    FixedThresholds,
+    Likelihood,
+    Multiclass,
+    State,
+    curved,
+    positive_part,
+)
+from pril.core.rows import batches, n_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+# How much is rated at once, and stays in the processor's cache.
+CELLS = 1 << 18  # of X
+BATCH = 1 << 13  # scores
+# Counting thresholds is faster than a binary search, unless there are many or few scores.
+MANY, FEW = 32, 64
+
+# --- From a state to a model ---------------------------------------------------------------------
+
+
+def predicting(geometry: Any, state: State) -> tuple[Array, Array, float]:
+    """Return the weights and thresholds that predict, those of the mean where there is one.
+
+    Thresholds are between two sentinels. The third is what divides both when they are reported.
+    """
+    w, n, shift = state.u, state.n, float(state.shift[0])
+    if len(state.mean_u) and state.clock[0] > 0.0:
+        w, n = w - state.mean_u / state.clock[0], n - state.mean_n / state.clock[0]
+    unit = 1.0
+    thresholds = [-tau for tau in n.tolist()]
+    if isinstance(geometry, FixedThresholds):
+        thresholds = [i + 1.5 for i in range(len(n))]
+    elif isinstance(geometry, Curved):
+        sums = state.u[0, :-1].tolist()
+        w = np.array([[*(curved(geometry, u, shift) for u in sums), 0.0]])
+        unit = 0.0
+        for exponent in (*sums, *thresholds):
+            unit += positive_part(geometry, exponent, shift)
+        thresholds = [curved(geometry, tau, shift) for tau in thresholds]
+    # A mean of ordered thresholds may be out of order in the last bit.
+    cut = np.array([*accumulate([-inf, *thresholds], max), inf])
+    return w, cut, unit
+
+
+def common_shift(geometry: Any, state: State) -> float:
+    """Return the common shift of exponents for a state that was set, not learned."""
+    if not isinstance(geometry, Curved):
+        return 0.0
+    exponents = geometry.rate * np.concatenate([state.u[0, :-1], -state.n])
+    return float((np.abs(exponents) if geometry.signed else exponents).max(initial=-inf))
+
+
+# --- From rows to scores and ranks ---------------------------------------------------------------
+
+
+def scores_of(rows: Dense | Csr, w: Array) -> tuple[Array, int]:
+    """Return the scores of rows, a column for each row of weights, and the first row that is bad.
+
+    It is -1 if all scores are finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = _products(rows, w)
+        if rows.constant:
+            scores += rows.constant * w[:, -1]
+        if np.isfinite(scores.sum()):
+            return scores, -1
+    finite = np.isfinite(scores).all(axis=1)
+    return scores, -1 if finite.all() else int(np.argmin(finite))
+
+
+def _products(rows: Dense | Csr, w: Array) -> Array:
+    n, n_features = n_rows(rows), w.shape[1] - 1
+    if isinstance(rows, Csr):
+        X = csr_array((rows.data, rows.indices, rows.indptr), shape=(n, n_features))
+        column: Array = (X @ w[:, :-1].T).reshape(n, len(w))
+        return column
+    products = np.empty((len(w), n)).T
+    size = max(1, CELLS // n_features)
+    as_float64 = np.empty((0 if rows.X.dtype == np.float64 else min(n, size), n_features))
+    for batch in batches(n, size):
+        X = rows.X[batch]
+        if len(as_float64):
+            as_float64[: len(X)] = X
+            X = as_float64[: len(X)]
+        for k, weights in enumerate(w[:, :-1]):
+            # A product of matrices would round a row by its place in the batch.
+            np.vecdot(X, weights, out=products[batch, k])
+    return products
+
+
+def ranks_of(rule: Any, scores: Array, cut: Array) -> Array:
+    """Return the ranks that a rule reads from scores, one row each."""
+    ranks = np.empty(len(scores), dtype=np.int64)
+    for batch in batches(len(scores), BATCH):
+        if isinstance(rule, Multiclass):
+            ranks[batch] = first_of_largest(scores[batch].T)
+        elif isinstance(rule, Likelihood) and rule.mode:
+            ranks[batch] = first_of_largest(chances(scores[batch, 0], cut))
+        else:
+            ranks[batch] = count_below(scores[batch, 0], cut[1:-1])
+    return ranks
+
+
+def count_below(scores: Array, thresholds: Array) -> Array:
+    """Return the number of thresholds at or below each score."""
+    if len(thresholds) > MANY or len(scores) < FEW:
+        return thresholds.searchsorted(scores, side="right")
+    counts = np.zeros(len(scores), dtype=np.int8)
+    for threshold in thresholds:
+        counts += (scores >= threshold).view(np.int8)
+    return counts
+
+
+def first_of_largest(columns: Iterable[Array]) -> Array:
+    """Return for each row the column that has the largest number, the first of equal ones."""
+    ranks: Any = 0
+    most: Any = -inf
+    for k, values in enumerate(columns):
+        ranks = np.where(values > most, k, ranks)
+        most = np.maximum(values, most)
+    best: Array = ranks
+    return best
+
+
+def chances(scores: Array, cut: Array) -> Iterator[Array]:
+    """Yield the probability of each class of the ordered logit, as `loop.between` has it."""
+    above, below = np.ones(len(scores)), np.zeros(len(scores))
+    for threshold in cut[1:]:
+        distance = threshold - scores
+        small = np.exp(-np.abs(distance))
+        large = 1.0 / (1.0 + small)
+        small *= large
+        is_below = distance > 0.0
+        next_above, next_below = np.where(is_below, small, large), np.where(is_below, large, small)
+        yield np.where(above <= 0.5, above - next_above, next_below - below)
+        above, below = next_above, next_below

@@ -1,0 +1,228 @@
+"""The maximum of a likelihood on a cluster: tasks return the sums of blocks of rows.
+
+First, tasks count the labels of each block. From that the client knows the number of each row among
+those that have a label. So the rows can be cut as they would be in memory, whatever blocks they
+come in, and the sums are added up in the same tree: the model has the same bits.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from dask import delayed
+
+from pril.core import fitting, learning, ranking
+from pril.core.available_memory import available_memory
+from pril.core.classifier import class_weights, label_weights
+from pril.core.coarsening import Kinds
+from pril.core.likelihood import (
+    MOST_DENSE,
+    Block,
+    InBlocks,
+    InMemory,
+    Moments,
+    Point,
+    Sums,
+    block_rows,
+    evenly_spaced,
+)
+from pril.core.passes import Batch
+from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
+from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
+from pril.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+
+def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
+    """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
+    if model.classes is not None:
+        classes = ranking.check_classes(model.classes)
+    elif classes is None:
+        classes = find_classes(blocks, cluster)
+    model = model_of_features(model, features, blocks, cluster)
+    model.order_ = classes
+    learning.begin(model)
+    rows = labelled_rows(model, blocks, cluster)
+    model.learn_maximum(fitting.fit(rows, model.settings()), rows)
+    return model
+
+
+def labelled_rows(model: Any, blocks: Blocks, cluster: Cluster) -> ClusterRows:
+    """Return the rows of blocks that have a label, cut as they would be in memory."""
+    reader = copy(model)  # as workers need it: it knows the weights of the classes
+    reader.class_weight = None
+    shared = delayed(reader, traverse=False)
+    tasks = [delayed(count_labels)(shared, block, b) for b, block in enumerate(blocks)]
+    found = cluster.compute(delayed(list)(tasks), "counting the labels")
+    for one in found:
+        cluster.show_warnings(one.collected)
+    if not any(one.rows for one in found):
+        raise InputError("X has no rows in any block, and at least one is needed to learn from")
+    counts = np.array([one.counts for one in found])  # (blocks, codes of labels)
+    codes = np.flatnonzero(counts.any(axis=0))
+    if len(codes) == 0:
+        raise InputError("y has no label in any row that counts: there is nothing to learn from")
+    order, counts = model.order_, counts[:, codes]
+    ends = np.column_stack(np.divmod(codes, len(order)))
+    weights = class_weights(model.class_weight, order, ends, counts.sum(axis=0))
+    if weights is not None:
+        names = map(ranking.plain, order)
+        reader.class_weight = dict(zip(names, weights.tolist(), strict=True))
+        weigh = label_weights(weights, ends) > 0.0
+        ends, counts = ends[weigh], counts[:, weigh]
+        if len(ends) == 0:
+            raise InputError("class_weight is zero for every row: nothing to learn from")
+    kinds, sizes = Kinds(ends, len(order)), counts.sum(axis=1)
+    shared, starts, n = delayed(reader, traverse=False), np.cumsum(sizes) - sizes, int(sizes.sum())
+    parts = [
+        delayed(read_part)(shared, block, b, kinds, int(start), n)
+        for b, (block, start) in enumerate(zip(blocks, starts, strict=True))
+    ]
+    cut = cut_rows(parts, starts, n, block_rows(model.n_features_in_))
+    rows = ClusterRows(cut, kinds, n, model.n_features_in_, cluster)
+    if not rows.moments().are_finite:
+        refused = [delayed(refuse_overflow)(shared, block, b) for b, block in enumerate(blocks)]
+        cluster.compute(delayed(list)(refused), "looking for the row that is too large")
+        raise InputError("X or sample_weight is too large for sums of all rows: scale it")
+    return rows
+
+
+def cut_rows(parts: list[Any], starts: Array, n: int, size: int) -> list[Any]:
+    """Return lazy blocks of n rows, each of this size, from parts that begin at these rows."""
+    cut = []
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        first = int(np.searchsorted(starts, start, side="right")) - 1
+        last = int(np.searchsorted(starts, stop, side="left"))
+        some = zip(parts[first:last], starts[first:last].tolist(), strict=True)
+        pieces = [delayed(take_rows)(part, start - own, stop - own) for part, own in some]
+        cut.append(delayed(Block.joined)(pieces))
+    return cut
+
+
+# --- Tasks ---------------------------------------------------------------------------------------
+
+
+class LabelCounts(NamedTuple):
+    """How many rows of a block have which label."""
+
+    rows: int
+    counts: Array  # by the code of the label
+    collected: CollectedWarnings
+
+
+def read_batch(model: Any, block: Any) -> Batch:
+    """Return the rows of a block."""
+    X, y, *weights = block
+    return learning.prepare(model, X, y, None, *weights)
+
+
+def count_labels(model: Any, block: Any, b: int) -> LabelCounts:
+    """Count the labels of the b-th block."""
+    with errors_name_block(b), collect_warnings() as collected:
+        batch, n_classes = read_batch(model, block), len(model.order_)
+    codes = batch.intervals[batch.labelled()] @ [n_classes, 1]
+    return LabelCounts(len(batch), np.bincount(codes, minlength=n_classes**2), collected)
+
+
+def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
+    """Return the rows of the b-th block that have a label; the first of n in all is given."""
+    with errors_name_block(b), collect_warnings():  # dropped: counting warns
+        part: Block = model.labelled_block(read_batch(model, block), kinds, first, n)
+        return part
+
+
+def take_rows(part: Block, start: int, stop: int) -> Block:
+    """Return the rows of a part that are within these."""
+    return part.take(slice(max(start, 0), max(stop, 0)))
+
+
+def moments_of(block: Block, n_kinds: int) -> Moments:
+    """Return the moments of a block."""
+    return Moments.of(block, n_kinds)
+
+
+def sums_of(point: Point, block: Block) -> Sums:
+    """Return the sums of a block."""
+    return point.sums(block)
+
+
+def size_of(block: Block) -> int:
+    """Return how much memory a block takes."""
+    return block.nbytes
+
+
+def add_moments(parts: list[Moments]) -> Moments:
+    """Return the moments of all parts."""
+    return reduce(Moments.plus, parts)
+
+
+def add_sums(parts: list[Sums]) -> Sums:
+    """Return the sums of all parts."""
+    return reduce(Sums.plus, parts)
+
+
+def refuse_overflow(model: Any, block: Any, b: int) -> None:
+    """Refuse the b-th block if its own sums overflow."""
+    with errors_name_block(b), collect_warnings():
+        batch = read_batch(model, block)
+        if batch.labelled().any():
+            model.labelled_rows(batch)
+
+
+# --- Rows on a cluster ---------------------------------------------------------------------------
+
+
+class ClusterRows(InBlocks):
+    """Rows that have a label, in lazy blocks."""
+
+    def __init__(
+        self, lazy: list[Any], kinds: Kinds, n: int, n_features: int, cluster: Cluster
+    ) -> None:
+        self.lazy, self.kinds, self.n, self.cluster = lazy, kinds, n, cluster
+        self.n_features = n_features
+
+    @cached_property
+    def _moments(self) -> Moments:
+        tasks = [delayed(moments_of)(block, len(self.kinds.ends)) for block in self.lazy]
+        found: Moments = self.cluster.compute(tree_sum(tasks, add_moments), "reading the features")
+        return found
+
+    def sums(self, point: Point) -> Sums:
+        """Return the sums of all blocks."""
+        shared = delayed(point, traverse=False)
+        tasks = [delayed(sums_of)(shared, block) for block in self.lazy]
+        found: Sums = self.cluster.compute(tree_sum(tasks, add_sums), "taking a step")
+        return found
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The rows, in the memory of the client: a step in many features needs them often."""
+        sizes = delayed(sum)([delayed(size_of)(block) for block in self.lazy])
+        needed, there = self.cluster.compute(sizes, "looking at the rows"), available_memory()
+        if needed > there:
+            raise InputError(
+                f"with more than {MOST_DENSE:,} features, the client needs all rows in its memory: "
+                f"{self.n:,} rows of {self.n_features:,} features take {needed:,} bytes, and "
+                f"{there:,} are available; use fewer features, or PRIL"
+            )
+        found: list[Block] = self.cluster.compute(delayed(list)(self.lazy), "reading the rows")
+        return found
+
+    def sample(self, most: int) -> InMemory:
+        """Return at most so many of the rows, evenly spaced."""
+        chosen, size = evenly_spaced(self.n, most), block_rows(self.n_features)
+        tasks = []
+        for k, block in enumerate(self.lazy):
+            begin, end = np.searchsorted(chosen, [k * size, (k + 1) * size])
+            if begin < end:
+                tasks.append(delayed(Block.take)(block, chosen[begin:end] - k * size))
+        parts = self.cluster.compute(delayed(list)(tasks), "reading a sample")
+        return InMemory.of(Block.joined(parts), self.kinds)
