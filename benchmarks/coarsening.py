@@ -160,7 +160,7 @@ WAYS = {
 
 def landmark_logit(**options):
     """Return an ordered logit on landmark features."""
-    return make_pipeline(LandmarkFeatures(random_state=0), OrderedLogit(**options))
+    return make_pipeline(LandmarkFeatures(random_state=0), OrderedLogit(alpha=3.0, **options))
 
 
 class WithoutRanges(BaseEstimator):

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 import pril.dask
-from pril import PRIL, OrderedLogit, PolynomialMap
+from pril import PRIL, PolynomialMap
 from pril.dask import mix
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.labels import make_intervals
@@ -35,13 +35,13 @@ def rows_of(name, seed):
     return StandardScaler().fit_transform(X)[order], y[order]
 
 
-def errors(name, kind, rounds, blocks=BLOCKS, strides=STRIDES, seeds=10, learner=PRIL):
+def errors(name, kind, rounds, blocks=BLOCKS, strides=STRIDES, seeds=10):
     """Return the mean error of one process, and of mixing with each stride."""
     found = {way: [] for way in ("alone", *strides)}
     for seed in range(seeds):
         X, y = rows_of(name, seed)
         intervals = make_intervals(y, kind, 0.75, random_state=seed)
-        estimator = learner(classes=np.unique(y), random_state=seed)
+        estimator = PRIL(classes=np.unique(y), random_state=seed)
         chunk = -(-len(y) // blocks)
         lazy = [da.from_array(array, chunks=(chunk, -1)) for array in (X, intervals)]
         for stride in strides:
@@ -76,19 +76,6 @@ def main():
             ratios = [f"{found[default] / found['alone']:.2f}" for found in pair]
             rows.append([blocks, 10_000 // blocks, *ratios])
         table(["blocks", "rows a block", "10 rounds", "40 rounds"], rows)
-
-        print("### Dask, `OrderedLogit`, ten rounds, error of mixing / error of one process\n")
-        rows = []
-        for name in FILES:
-            if name in names:
-                for blocks in (8, 64):
-                    pair = [
-                        errors(name, kind, 10, blocks, (default,), learner=OrderedLogit)
-                        for kind in (1, 2)
-                    ]
-                    ratios = [f"{found[default] / found['alone']:.3f}" for found in pair]
-                    rows.append([name, blocks, *ratios])
-        table(["set", "blocks", "Type 1", "Type 2"], rows)
     mix.STRIDE = default
 
 

@@ -35,7 +35,9 @@ def seconds(workers, n_blocks, rows=BLOCK, held=False):
     """Time mixing on a cluster of so many worker processes of one thread."""
     estimator = PRIL(classes=range(K), random_state=0)
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         blocks = [dask.delayed(generate)(seed, rows) for seed in range(n_blocks)]

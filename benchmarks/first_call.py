@@ -1,4 +1,4 @@
-"""How long does the first `fit`, and the first `stream()`, compile in a fresh environment?
+"""How long do the first `fit`, `predict` and `stream()` take in a fresh environment?
 
 CPU seconds without imports, each in a process and with a copy of the package of its own.
 """
@@ -12,28 +12,34 @@ from pathlib import Path
 
 import pril
 
-CALLS = {
-    "fit": "model.fit(X, y)",
-    "stream()": "stream = model.stream(); stream.learn_one(X[0], 1); stream.predict_one(X[0])",
+CALLS = {  # what is done before, and what is measured
+    "fit": ("", "model.fit(X, y)"),
+    "predict": ("model.fit(X, y)", "model.predict(X)"),
+    "stream()": (
+        "",
+        "stream = model.stream(); stream.learn_one(X[0], 1); stream.predict_one(X[0])",
+    ),
 }
 PROGRAM = """
 import time
 import numpy as np
+import pril.core.loop
 from pril import {name}
 X, y = np.random.default_rng(0).normal(size=(100, 5)), np.arange(100) % 3
 model = {name}(classes=[0, 1, 2])
+{before}
 start = time.process_time()
 {call}
 print(time.process_time() - start)
 """
 
 
-def seconds(name, call):
+def seconds(name, before, call):
     """Return the CPU seconds of a call in a fresh environment."""
     with tempfile.TemporaryDirectory() as folder:
         ignored = shutil.ignore_patterns("__pycache__")  # where compiled code is kept
         shutil.copytree(Path(pril.__file__).parent, Path(folder, "pril"), ignore=ignored)
-        program = PROGRAM.format(name=name, call=call)
+        program = PROGRAM.format(name=name, before=before, call=call)
         environment = os.environ | {"PYTHONPATH": folder, "NUMBA_CACHE_DIR": folder}
         command = [sys.executable, "-c", program]
         return float(subprocess.check_output(command, env=environment))  # noqa: S603
@@ -41,5 +47,5 @@ def seconds(name, call):
 
 if __name__ == "__main__":
     for name in ("PRIL", "OrderedLogit"):
-        for title, call in CALLS.items():
-            print(f"{name}, first {title}: {seconds(name, call):.2f} s")
+        for title, calls in CALLS.items():
+            print(f"{name}, first {title}: {seconds(name, *calls):.2f} s")

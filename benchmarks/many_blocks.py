@@ -12,7 +12,7 @@ import dask.array as da
 import numpy as np
 
 import pril.dask
-from pril import PRIL, OrderedLogit
+from pril import PRIL
 from pril.labels import make_intervals
 from workloads import table
 
@@ -36,20 +36,19 @@ def main(rows=ROWS, blocks=BLOCKS):
     intervals = make_intervals(y, 1, 0.75, classes=range(CLASSES), random_state=0)
     print(f"### Many blocks: {rows:,} rows, {FEATURES} features, {ROUNDS} rounds, one process\n")
     lines = []
-    for learner in (PRIL, OrderedLogit):
-        model = learner(classes=range(CLASSES), random_state=0, max_iter=ROUNDS)
-        alone = np.abs(model.fit(X, intervals).predict(X_new) - y_new).mean()
-        for n_blocks in blocks:
-            chunk = -(-rows // n_blocks)
-            lazy = [da.from_array(array, chunks=(chunk, -1)) for array in (X, intervals)]
-            started = time.process_time()
-            with dask.config.set(scheduler="sync"):
-                mixed = pril.dask.fit(model, *lazy, epochs=ROUNDS)
-            seconds = (time.process_time() - started) / ROUNDS
-            error = np.abs(mixed.predict(X_new) - y_new).mean()
-            task = f"{1e3 * seconds / n_blocks:.2f} ms"
-            lines.append([learner.__name__, n_blocks, chunk, f"{error / alone:.4f}", task])
-    table(["learner", "blocks", "rows a block", "error over one process", "CPU a task"], lines)
+    model = PRIL(classes=range(CLASSES), random_state=0, max_iter=ROUNDS)
+    alone = np.abs(model.fit(X, intervals).predict(X_new) - y_new).mean()
+    for n_blocks in blocks:
+        chunk = -(-rows // n_blocks)
+        lazy = [da.from_array(array, chunks=(chunk, -1)) for array in (X, intervals)]
+        started = time.process_time()
+        with dask.config.set(scheduler="sync"):
+            mixed = pril.dask.fit(model, *lazy, epochs=ROUNDS)
+        seconds = (time.process_time() - started) / ROUNDS
+        error = np.abs(mixed.predict(X_new) - y_new).mean()
+        task = f"{1e3 * seconds / n_blocks:.2f} ms"
+        lines.append([n_blocks, chunk, f"{error / alone:.4f}", task])
+    table(["blocks", "rows a block", "error over one process", "CPU a task"], lines)
 
 
 if __name__ == "__main__":

@@ -180,13 +180,13 @@ def contestants(classes, seed):
     known = {"classes": classes, "random_state": seed}
     landmarks = LandmarkFeatures(random_state=seed)
     boosting = HistGradientBoostingClassifier(random_state=seed)
-    quality = OrderedLogit(rate=20, max_iter=20, **known)
+    quality = OrderedLogit(alpha=3.0, **known)
     more = LandmarkFeatures(600, random_state=seed)
     yield "PRIL", PRIL(**known), "ranges"
     yield "PRIL, landmarks", make_pipeline(landmarks, PRIL(**known)), "ranges"
     yield "OrderedLogit", OrderedLogit(**known), "ranges"
     yield "OrderedLogit, landmarks", make_pipeline(landmarks, OrderedLogit(**known)), "ranges"
-    yield "OrderedLogit, 600, rate 20, 20 passes", make_pipeline(more, quality), "ranges"
+    yield "OrderedLogit, 600, alpha 3", make_pipeline(more, quality), "ranges"
     yield "OrderedBoosting", OrderedBoosting(n_jobs=2, **known), "ranges"
     yield "OrderedBoosting, all exact", OrderedBoosting(n_jobs=2, **known), "all exact"
     yield "KernelPRIL", KernelPRIL(**known), "ranges"

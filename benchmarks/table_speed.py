@@ -230,7 +230,7 @@ def main():
         )
 
         print("### A checkpoint every million rows: Parquet, 10 M x 20, one pass\n")
-        keep = ["--checkpoint", "state", "--every", 1_000_000]
+        keep = ["--checkpoint", "state", "--checkpoint-every", 1_000_000]
         pairs = [(fit(parquet)[0], fit(parquet, *keep)[0]) for _ in range(5)]
         plain, kept = (min(times) for times in zip(*pairs, strict=True))
         cells = [f"{plain:.2f}", f"{kept:.2f}", f"{kept / plain:.3f}"]

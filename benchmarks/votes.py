@@ -32,7 +32,7 @@ POOL = 20  # simulated raters
 BIAS, NOISE = 0.5, 0.8  # in classes; the noise of a rater is up to twice or half as much
 LEAST_VOTES = 12  # on a real case
 LEARNERS = {
-    "logit": lambda **known: OrderedLogit(max_iter=50, **known),
+    "logit": lambda **known: OrderedLogit(**known),
     "boosting": lambda **known: OrderedBoosting(n_folds=4, n_jobs=1, **known),
 }
 

@@ -47,7 +47,7 @@ widths, counts = np.unique(np.diff(y) + 1, return_counts=True)
 print("edges", edges)
 print("bins in a range:", dict(zip(widths.tolist(), counts.tolist(), strict=True)))
 
-model = make_pipeline(StandardScaler(), OrderedLogit(classes=range(6), max_iter=30, random_state=0))
+model = make_pipeline(StandardScaler(), OrderedLogit(classes=range(6)))
 predicted = cross_val_predict(model, X, y, cv=5)
 error = interval_absolute_error(true_bin, predicted, classes=range(6))
 constant = np.abs(true_bin - np.median(true_bin)).mean()

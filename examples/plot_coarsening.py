@@ -80,9 +80,8 @@ for ax, (way, ranges) in zip(axes.flat, ways.items(), strict=True):
     plain = OrderedBoosting(coarsening="random", **known).fit(X, ranges)
     found = model.coarsening_
     errors = [np.abs(one.predict(X_new) - y_new).mean() for one in (model, plain)]
-    print(
-        f"{way:<12}{found.mechanism:<12}{found.evidence:>9.0f}{errors[0]:>8.2f}{errors[1]:>17.2f}"
-    )
+    evidence = found.evidence or 0.0  # of nothing that was compared
+    print(f"{way:<12}{found.mechanism:<12}{evidence:>9.0f}{errors[0]:>8.2f}{errors[1]:>17.2f}")
     plot_coarsening(model, ax=ax)
     ax.set_title(f"made {way}\nfound {ax.get_title()}", fontsize=10)
 plt.show()

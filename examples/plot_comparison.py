@@ -61,12 +61,12 @@ def boosting(X, y):
 
 def ordered_logit(X, y):
     """Fit pril's OrderedLogit."""
-    return OrderedLogit(classes=range(7), max_iter=30, random_state=0).fit(X, y).predict
+    return OrderedLogit(classes=range(7)).fit(X, y).predict
 
 
 def with_landmarks(X, y):
     """Fit OrderedLogit on features and similarities to 300 rows."""
-    learner = OrderedLogit(classes=range(7), max_iter=30, random_state=0)
+    learner = OrderedLogit(classes=range(7))
     return make_pipeline(LandmarkFeatures(300, random_state=0), learner).fit(X, y).predict
 
 

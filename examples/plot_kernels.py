@@ -36,7 +36,7 @@ models = {
     "OrderedLogit on LandmarkFeatures": make_pipeline(
         StandardScaler(),
         LandmarkFeatures(100, random_state=0),
-        OrderedLogit(classes=classes, rate=20.0, max_iter=20, random_state=0),
+        OrderedLogit(classes=classes, alpha=3.0),
     ),
 }
 

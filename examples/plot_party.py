@@ -39,7 +39,7 @@ print(
     )
 )
 
-model = make_pipeline(StandardScaler(), OrderedLogit(classes=steps, max_iter=30, random_state=0))
+model = make_pipeline(StandardScaler(), OrderedLogit(classes=steps))
 predicted = cross_val_predict(model, X, y, cv=KFold(5, shuffle=True, random_state=0))
 middle = np.full(len(party), "leans Democrat")
 for name, guess in (("OrderedLogit from ranges", predicted), ("always 'leans Democrat'", middle)):

@@ -62,7 +62,7 @@ def errors(features, votes, n_raters, n_classes, seed):
     result = []
     for trim in TRIMS.values():
         y = from_votes(seen, classes=range(n_classes), trim=trim)
-        model = OrderedLogit(classes=range(n_classes), max_iter=50, random_state=0)
+        model = OrderedLogit(classes=range(n_classes))
         predicted = model.fit(features, y).predict(features)
         pairs = zip(predicted, shuffled, strict=True)
         result.append(np.mean([np.abs(cast[n_raters:] - rank).mean() for rank, cast in pairs]))
