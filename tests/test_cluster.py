@@ -208,7 +208,7 @@ def test_workers_fit_the_same_pipeline_as_dask(tmp_path, client):
     ]
     learner = pril.OrderedLogit(classes=GRADES)
     twin = pril.dask.fit_blocks(make_pipeline(ColumnEncoder(), learner), blocks)
-    X, y = features_and_labels(rows)
+    X, y = features_and_labels(pd.concat(read))  # files are read in the order of their names
     assert_same_model(twin[-1], learner.fit(twin[0].transform(X), y))
     np.testing.assert_array_equal(fitted[0].transform(X), twin[0].transform(X))
     assert fitted[0].counts_ == twin[0].counts_

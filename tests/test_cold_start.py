@@ -72,8 +72,8 @@ def test_it_learns_as_a_bare_learner_that_widens(good, feed, cls):
         model[-1].coef_, twin.learner.coef_[..., order], rtol=1e-6, atol=1e-9
     )
     assert model[-1].t_ == twin.learner.t_
-    assert model[-1].max_iter == 1
-    assert model[-1].shuffle is False
+    if hasattr(cls(), "shuffle"):  # else `fit` makes no passes
+        assert (model[-1].max_iter, model[-1].shuffle) == (1, False)
 
 
 def test_it_goes_on_where_it_ended(good, feed):

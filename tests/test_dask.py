@@ -334,6 +334,9 @@ def test_many_features_are_learned_by_the_client(monkeypatch):
             pril.dask.fit(OrderedLogit(), *lazily)
 
 
+LATER = np.where(np.arange(100)[:, np.newaxis] < 50, 0.0, X_Y[0])  # features of the second block
+
+
 @pytest.mark.parametrize(
     ("X", "y", "options", "says"),
     [
@@ -341,8 +344,8 @@ def test_many_features_are_learned_by_the_client(monkeypatch):
         (X_Y[0], X_Y[1], {"epochs": 2}, "mode and epochs have no meaning for OrderedLogit"),
         (X_Y[0][:0], X_Y[1][:0], {}, "X has no rows in any block"),
         (X_Y[0], np.full(100, np.nan), {}, "y has no label in any row that counts"),
-        (X_Y[0] * 1e200, X_Y[1], {}, r"block 0: X, row \d+: X is finite, but OrderedLogit overf"),
-        (np.where(X_Y[0] > 0.9, np.nan, X_Y[0]), X_Y[1], {}, r"block 0: X, row \d+: feature \d is"),
+        (LATER * 1e200, X_Y[1], {}, r"block 1: X, row \d+: X is finite, but OrderedLogit overf"),
+        (np.where(LATER > 0.9, np.nan, LATER), X_Y[1], {}, r"block 1: X, row \d+: feature \d is"),
     ],
 )
 def test_what_has_no_maximum_is_refused_with_a_sentence(X, y, options, says):

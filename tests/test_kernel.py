@@ -104,6 +104,7 @@ def test_linear_kernel_is_algorithm_2(stream):
 
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning")
 @given(stream=exact_streams())
 def test_linear_kernel_is_pril(stream, average, shuffle):
     """Several passes: the coefficients of a row seen again are merged."""

@@ -23,7 +23,7 @@ def slow_posterior(model, x, left, right):
         place += hi - lo + 1
     mechanism = reference.Coarsening(K, model.coarsening)
     mechanism.S = dict(zip(reference.OFFSETS, evidence["offsets"], strict=True))
-    mechanism.W, mechanism.G, mechanism.V, mechanism.Q = evidence["labels"]
+    mechanism.W, mechanism.G, mechanism.V, mechanism.Q, mechanism.missing = evidence["labels"]
     mechanism.rows, mechanism.D = evidence["seen"][0], evidence["advantage"][0]
     q = reference.label_chances(
         left,
@@ -45,12 +45,11 @@ def slow_posterior(model, x, left, right):
     smooth_streams(max_rows=40),
     st.sampled_from([0.0, 0.5, 30.0]),
     st.sampled_from(["auto", "random", "offsets"]),
+    st.sampled_from(["fit", "partial_fit"]),
 )
-def test_it_is_the_slow_twin(stream, trust, coarsening):
-    model = OrderedLogit(
-        trust=trust, coarsening=coarsening, classes=stream.classes, random_state=0, max_iter=2
-    )
-    model.fit(stream.X, stream.y)
+def test_it_is_the_slow_twin(stream, trust, coarsening, learn):
+    model = OrderedLogit(trust=trust, coarsening=coarsening, classes=stream.classes)
+    getattr(model, learn)(stream.X, stream.y)
     posterior = model.posterior(stream.X, stream.y)
     for x, (left, right), probabilities in zip(stream.X, stream.y, posterior, strict=True):
         expected = slow_posterior(model, x, left, right)

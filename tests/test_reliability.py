@@ -29,7 +29,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import pril
 from learners import ALL
-from pril.core import ranking
+from pril.core import learning, ranking
 from pril.io import replacing
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats, text
@@ -182,19 +182,18 @@ def test_a_table_that_changes_during_a_run(good, call, tmp_path, monkeypatch, su
     assert pril.load("m.pril")
 
 
-def test_a_table_that_grows_between_two_passes(call, tmp_path, monkeypatch):
+@pytest.mark.parametrize("model", ["pril", "ordered-logit"])
+def test_a_table_that_grows_between_two_passes(call, tmp_path, monkeypatch, model):
     path = write(tmp_path / "t.csv", make_rows())
     monkeypatch.setattr("pril.tables.training.CACHE_BYTES", 0)
-    from pril.tables.training import Run
+    begin = learning.begin_with  # between the survey and the first pass that learns
 
-    learn = Run._learn
-
-    def grow(self):
+    def grow(*arguments):
         write(path, make_rows(310))
-        learn(self)
+        begin(*arguments)
 
-    monkeypatch.setattr(Run, "_learn", grow)
-    code, out, err = call("fit", "t.csv", *RANGES, "--json")
+    monkeypatch.setattr(learning, "begin_with", grow)
+    code, out, err = call("fit", "t.csv", *RANGES, "--json", "--model", model)
     assert (code, out) == (2, "")
     assert "t.csv has changed while it was read" in err
 
@@ -844,7 +843,8 @@ def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch
     code, out, err = call(*fit, "--verbose")
     assert (code, out) == (0, quiet)
     ages = len(pril.load("t.pril")[0].words_["age"])  # those of rows held out are not known
-    assert err.splitlines() == [
+    said, steps = err.splitlines()[:15], err.splitlines()[15:]
+    assert said == [
         "pril: table: t.csv, files: 1; read, by its suffix, as CSV with commas, the first value of "
         "a column tells numbers from words",
         "pril: age: read as words, as asked for",
@@ -861,8 +861,10 @@ def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch
         f"pril: features: {1 + ages + 3}, sparse",
         "pril: holdout: 20% of the rows, by seed 0",
         "pril: memory: rows are kept (512 MB at most)",
-        "pril: passes: 10, as many as asked for",
     ]
+    assert steps
+    for k, step in enumerate(steps):
+        assert re.fullmatch(rf"pril: step {k + 1}: log-likelihood -\d+\.\d+", step)
     assert good(*fit) == quiet
     monkeypatch.setattr("pril.tables.training.CACHE_BYTES", 0)
     rest = ["--label=grade", "--drop=id,low,high", "--no-scale", "--no-one-hot", "--model=mpril"]

@@ -215,9 +215,9 @@ class Kinds:
         be missing: the brackets of several questionnaires overlap, but do not move with the class.
         """
         ranges = np.where(self.exact, 0.0, weights)
-        is_narrow = 2.0 * ranges[self.narrow].sum() >= ranges.sum() > 0.0
+        narrow = ranges[self.narrow].sum()
         return (
-            bool(is_narrow)
+            bool(2.0 * narrow >= ranges.sum() and narrow > 0.0)
             and self.overlap(ranges) >= LEAST_OVERLAP
             and self.missing(weights) <= MOST_MISSING
         )
@@ -248,7 +248,9 @@ class Kinds:
         inside = self.inside
         mass: Array = weights @ (inside / inside.sum(axis=1, keepdims=True)) + TINY
         for _ in range(MOST_TURNBULL):
-            last, mass = mass, mass * ((weights / (inside @ mass)) @ inside)
+            expected = inside @ mass
+            ratio = np.divide(weights, expected, out=np.zeros_like(expected), where=weights > 0.0)
+            last, mass = mass, mass * (ratio @ inside)
             if np.abs(mass - last).max() < 1e-6 * weights.sum():
                 break
         return mass
@@ -342,8 +344,8 @@ class Mechanism:
 
     def _share_of(self, some: Array, counts: Array) -> Array:
         """Return the share of some kinds in the rows of each class, drawn towards that of all."""
-        own, total = counts[some].sum(axis=0), counts.sum(axis=0)
-        share: Array = (own + self.trust * own.sum() / total.sum()) / (total + self.trust)
+        own, total, trust = counts[some].sum(axis=0), counts.sum(axis=0), max(self.trust, TINY)
+        share: Array = (own + trust * own.sum() / total.sum()) / (total + trust)
         return share
 
     def label_chances(self, counts: Array) -> Array:

@@ -353,28 +353,43 @@ def _loglik(point: Point, rows: InMemory, chances: Array) -> float:
 
 
 def folds(rows: InMemory) -> list[tuple[Array, Array]]:
-    """Return the rows outside and inside of each fold; equal rows are spread evenly."""
-    order = np.argsort(_digests(rows), kind="stable")
-    fold = np.empty(len(order), dtype=np.int64)
+    """Return the rows outside and inside of each fold; equal rows are spread evenly.
+
+    Rows that weigh nothing are in none, and of a single row there are no folds.
+    """
+    some = np.flatnonzero(rows.weight > 0.0)
+    order = some[np.argsort(_digests(rows)[some], kind="stable")]
+    fold = np.full(len(rows.kind), -1)
     fold[order] = np.arange(len(order)) % N_FOLDS
-    return [(np.flatnonzero(fold != j), np.flatnonzero(fold == j)) for j in range(N_FOLDS)]
+    return [
+        (np.flatnonzero((fold >= 0) & (fold != j)), np.flatnonzero(fold == j))
+        for j in range(min(N_FOLDS, len(order)) if len(order) > 1 else 0)
+    ]
 
 
 def _digests(rows: InMemory) -> Array:
-    """Return a number for each row that depends on its features and its label."""
+    """Return a number for each row that depends on its features and its label.
+
+    Of the features, in single precision: rounding errors hardly ever change it.
+    """
     d = rows.X.shape[1]
     factors = _mixed(np.arange(1, d + 3, dtype=np.uint64)) | np.uint64(1)
     digests = np.zeros(len(rows.kind), dtype=np.uint64)
     with np.errstate(over="ignore"):
         if issparse(rows.X):
-            cells = (rows.X.data.astype(np.float64) + 0.0).view(np.uint64)
+            cells = _bits(rows.X.data)
             row = np.repeat(np.arange(len(digests)), np.diff(rows.X.indptr))
             np.add.at(digests, row, cells * factors[rows.X.indices])
         else:
             for j in range(d):
-                digests += (rows.X[:, j].astype(np.float64) + 0.0).view(np.uint64) * factors[j]
+                digests += _bits(rows.X[:, j]) * factors[j]
         ends = rows.kinds.ends[rows.kind].astype(np.uint64)
         return _mixed(digests + ends @ factors[-2:])
+
+
+def _bits(numbers: Array) -> Array:
+    """Return numbers in single precision, as integers; zeros have no sign."""
+    return (numbers.astype(np.float32) + np.float32(0.0)).view(np.uint32).astype(np.uint64)
 
 
 def _mixed(numbers: Array) -> Array:
