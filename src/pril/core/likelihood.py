@@ -405,19 +405,6 @@ class Point:
         w, theta = self.weights, self.thresholds
         return replace(self, frame=frame, w=w / frame.scale, theta=theta - frame.centre @ w)
 
-    @property
-    def vector(self) -> Array:
-        """All of its numbers; of chances, the logarithms."""
-        chances = self.chances.q[self.chances.kinds.inside > 0.0]
-        return np.concatenate([self.w, self.theta, np.log(np.maximum(chances, LEAST_CHANCE))])
-
-    def at(self, vector: Array) -> Point:
-        """Return the point with such numbers; thresholds are put in order."""
-        d, k, q = len(self.w), len(self.theta), self.chances.q.copy()
-        q[self.chances.kinds.inside > 0.0] = np.exp(np.minimum(vector[d + k :], 0.0))
-        theta = np.sort(vector[d : d + k])
-        return replace(self, w=vector[:d], theta=theta, chances=Chances(self.chances.kinds, q))
-
     def view(self, block: Block) -> tuple[Dense | Sparse, Array]:
         """Return the rows of a block in the frame, and their scores."""
         Z = self.frame.view(block.X)
@@ -685,14 +672,19 @@ def maximise(
             chances = Chances(rows.kinds, mechanism.chance(own.counts, doubt))
         point, own, sums = _climb(replace(point, chances=chances), step, lowest, look_at)
         if mechanism is not None and n_iter < MOST_EXTRAPOLATED:
-            path.append(np.concatenate([np.log(mechanism.shares), point.vector]))
+            size = own.counts.sum()
+            parts = np.log(mechanism.shares), point.w, point.theta, own.counts.ravel() / size
+            path.append(np.concatenate(parts))
             if len(path) == 3:
-                numbers, n_shares = _extrapolated(*path), len(mechanism.shares)
-                further = point.at(numbers[n_shares:])
+                ends = np.cumsum([len(part) for part in parts[:-1]])
+                shares, w, theta, counts = np.split(_extrapolated(*path), ends)
+                likely = replace(mechanism, shares=softmax(shares))
+                counts = size * np.maximum(counts, 0.0).reshape(own.counts.shape)
+                chances = Chances(rows.kinds, likely.chance(counts, doubt))
+                further = replace(point, w=w, theta=np.sort(theta), chances=chances)
                 found = look_at(further)
                 if found[1].loglik >= lowest:
-                    point, (own, sums) = further, found
-                    mechanism = replace(mechanism, shares=softmax(numbers[:n_shares]))
+                    point, mechanism, (own, sums) = further, likely, found
                 path = []
         gained = abs(sums.loglik - before)
         watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, tuple(path)))
