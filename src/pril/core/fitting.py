@@ -155,6 +155,7 @@ class Problem:
 
     rows: Rows
     settings: Settings
+    believed: float = BELIEVED_ROWS
 
     @cached_property
     def frame(self) -> Frame:
@@ -176,7 +177,7 @@ class Problem:
     def penalty(self) -> Penalty:
         """The penalty; as far as there is doubt, the shares of the classes are kept near these."""
         alpha, shares = self.settings.alpha, self.spread.sum(axis=0) / self.spread.sum()
-        rows = BELIEVED_ROWS if alpha > 0.0 else 0.0
+        rows = self.believed if alpha > 0.0 else 0.0
         return Penalty(alpha, self.frame, rows * self.doubt * shares, self.fixed)
 
     @property
@@ -325,8 +326,10 @@ def choose_mechanism(
     rows: InMemory, settings: Settings, names: tuple[Name, ...]
 ) -> tuple[Maximum, float]:
     """Return the fit by the mechanism that held-out rows prefer, and the evidence for offsets."""
-    problem = Problem(rows, settings)
-    found: dict[Name, Maximum] = {"random": problem.fit(problem.blank)}
+    # At random, the believed rows do not help to find what made the ranges, and cost likelihood.
+    believed = {name: 0.0 if name == "random" else BELIEVED_ROWS for name in names}
+    plain, problem = (Problem(rows, settings, believed[name]) for name in names[:2])
+    found: dict[Name, Maximum] = {"random": plain.fit(plain.blank)}
     for name in names[1:]:
         starts = [problem.start(name, point) for point in (problem.blank, found["random"].point)]
         if "symmetric" in found:
@@ -337,9 +340,9 @@ def choose_mechanism(
         found[name] = fits[int(np.argmax(likely))]
     costs = dict.fromkeys(names, 0.0)
     for inside, outside in folds(rows):
-        rest, apart = Problem(rows.take(inside), settings), rows.take(outside)
+        taken, apart = rows.take(inside), rows.take(outside)
         for name in names:
-            before = found[name]
+            rest, before = Problem(taken, settings, believed[name]), found[name]
             known = rest.fit(before.point, before.mechanism, FOLD_STEPS, LEAST_GAIN)
             costs[name] -= _loglik(known.point, apart, rest.label_chances(known))
     name, evidence = choose(settings.coarsening, costs)
