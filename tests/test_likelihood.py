@@ -284,3 +284,19 @@ def test_too_few_steps_are_warned_of():
         model = OrderedLogit(max_iter=1).fit(X, y)
     assert not model.converged_
     assert model.n_iter_ == 1
+
+
+def test_no_class_vanishes_where_ranges_are_shifted_into_the_scale():
+    """By offsets that only go up, the highest classes would not occur, and nor would narrow ends."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    rank = np.digitize(X @ [1.5, 1.0] + rng.logistic(scale=0.25, size=600), np.arange(-3, 4) * 0.8)
+    lower = (rank - rng.integers(0, 3, 600)).clip(0, 5)
+    ranges = np.column_stack([lower, lower + 2])
+    errors = {
+        coarsening: np.abs(
+            OrderedLogit(classes=range(8), coarsening=coarsening).fit(X, ranges).predict(X) - rank
+        ).mean()
+        for coarsening in ("auto", "random")
+    }
+    assert errors["auto"] < errors["random"]

@@ -42,6 +42,10 @@ MOST_SAMPLED = 5000  # rows that show which mechanism fits
 N_FOLDS = 5
 LARGEST_STEP, RIDGE = 0.5, 1e-3  # of thresholds, and of their information, in a step of EM
 BELIEVED_ROWS = 30.0  # so strongly are the shares of classes drawn to those of ranges cut evenly
+# Shares that are free may explain ranges that do not occur at an end of the scale by a class that
+# does not: they must leave each class this share of the weight that it has if ranges are divided
+# evenly.
+LEAST_KEPT = 0.1
 MOST_STEPS, FOLD_STEPS, LEAST_GAIN, LEAST_STEP = 50, 10, 1e-6, 1e-3  # enough to compare
 
 
@@ -345,6 +349,9 @@ def choose_mechanism(
             rest, before = Problem(taken, settings, believed[name]), found[name]
             known = rest.fit(before.point, before.mechanism, FOLD_STEPS, LEAST_GAIN)
             costs[name] -= _loglik(known.point, apart, rest.label_chances(known))
+    classes, evenly = found["offsets"].sums.counts.sum(axis=0), problem.spread.sum(axis=0)
+    if (classes < LEAST_KEPT * evenly).any():
+        costs["offsets"] = costs["symmetric"]
     name, evidence = choose(settings.coarsening, costs)
     return found[name], evidence
 
