@@ -48,7 +48,7 @@ class Order(NumberOfCodeLinesSortKey):
 
 
 def take_panels(figure):
-    """Remove the colour keys of a figure; return its other axes, and labels and ticks of the keys."""
+    """Remove the colour keys of a figure; return its other axes, and what each key had."""
     keys = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
     shown = [(ax.get_ylabel(), ax.get_yticks()) for ax in keys]
     for ax in keys:

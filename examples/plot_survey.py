@@ -77,9 +77,9 @@ middles = make_pipeline(StandardScaler(), OrderedLogit(classes=range(8), random_
 middles.fit(X, middle)
 
 # %%
-# Test both on two thousand new people, whose true income we know. Of the people in a true bracket
-# (a column), each square shows how many are predicted in a bracket; on the diagonal, that is right. Mid-points pull
-# everybody towards the middle of the scale. The brackets do not.
+# Test both on two thousand new people, whose true income we know. A column has the people of one
+# true bracket, and its squares where they are predicted; on the diagonal, that is right. Mid-points
+# pull everybody towards the middle of the scale. The brackets do not.
 
 new, truth = ask(2000, rng)
 new = new[["age", "schooling", "hours"]]

@@ -35,7 +35,8 @@ class ReliabilityDisplay:
     point is a bin: its mean probability, and the share of its rows that are in that class or a
     lower one. The vertical line is the 95 % interval of that share (Wilson's): the fewer rows a bin
     has, the longer it is. If it crosses the diagonal, the rows do not contradict the probability.
-    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. Of more than twelve such classes, twelve at equal distances are drawn.
+    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. Of
+    more than twelve such classes, twelve at equal distances are drawn.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class ReliabilityDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; rows whose label is a range, or missing, are ignored.
+            Exact labels or ranges; rows whose label is a range, or missing, are ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
         ax : matplotlib Axes, default=None
@@ -137,7 +138,7 @@ class ReliabilityDisplay:
         Parameters
         ----------
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; rows whose label is a range, or missing, are ignored.
+            Exact labels or ranges; rows whose label is a range, or missing, are ignored.
         y_proba : array-like of shape (n_samples, n_classes)
             Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
             classes.
@@ -210,7 +211,8 @@ def _panels(ax: Axes, rows: int, columns: int) -> Iterator[Axes]:
     if place is None:  # made by add_axes
         box = ax.get_position()
         ends = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
-        inside = figure.add_gridspec(rows, columns, **ends)
+        inside: Any = figure.add_gridspec(rows, columns, **ends)
     else:
         inside = place.subgridspec(rows, columns)
-    return (figure.add_subplot(cell) for cell in inside)
+    cells = (inside[i, j] for i in range(rows) for j in range(columns))
+    return (figure.add_subplot(cell) for cell in cells)
