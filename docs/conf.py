@@ -68,6 +68,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
     "image_scrapers": ("thumbnails.scrape",),
+    "within_subsection_order": "thumbnails.Order",
     "ignore_pattern": r"(demo|river_stream)\.py",
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("pril",),

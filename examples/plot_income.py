@@ -2,7 +2,7 @@
 Income brackets with open ends
 ==============================
 
-Two questionnaires ask for the household income, each with its own brackets. Neither gives you a
+Two questionnaires ask for the household income, each with other brackets. Neither gives you a
 number, and the brackets of the second do not match the classes of the first. `from_bounds` turns
 both into ranges on one scale, including brackets with an open end.
 

@@ -53,11 +53,11 @@ report = ranges.coverage_report(X[new], grade[new])
 print(f"range holds the grade     {report['exact']:.3f} of {len(grade[new])} new rows")
 
 # %%
-# Left: observed shares against predicted probabilities. Right: 60 new rows, sorted by score, each
+# Above: observed shares against predicted probabilities. Below: 60 new rows, sorted by score, each
 # with its predicted range and its grade. Ranges are wide where the classes overlap.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
-ReliabilityDisplay.from_estimator(model, X[new], grade[new], ax=left)
+figure, (above, below) = plt.subplots(2, 1, figsize=(8, 7), layout="constrained")
+ReliabilityDisplay.from_estimator(model, X[new], grade[new], ax=above)
 
 shown = np.sort(rng.choice(np.arange(3000, 6000), 60, replace=False))
 shown = shown[np.argsort(ranges.estimator_.latent(X[shown]))]
@@ -65,10 +65,10 @@ rank = {name: number for number, name in enumerate(GRADES)}
 low, high = np.vectorize(rank.get)(ranges.predict_range(X[shown])).T
 actual = np.vectorize(rank.get)(grade[shown])
 inside = (low <= actual) & (actual <= high)
-right.vlines(np.arange(60), low - 0.2, high + 0.2, color="#9ecae1", lw=4)
-right.plot(np.flatnonzero(inside), actual[inside], "o", color="#0072b2", ms=4, label="inside")
-right.plot(np.flatnonzero(~inside), actual[~inside], "X", color="#d55e00", ms=7, label="outside")
-right.set(yticks=range(4), yticklabels=GRADES, xlabel="rows, lowest score first")
-right.set_title(f"Ranges for nine rows of ten: {inside.sum()} of 60 inside")
-right.legend(loc="upper left")
+below.vlines(np.arange(60), low - 0.2, high + 0.2, color="#9ecae1", lw=4)
+below.plot(np.flatnonzero(inside), actual[inside], "o", color="#0072b2", ms=4, label="inside")
+below.plot(np.flatnonzero(~inside), actual[~inside], "X", color="#d55e00", ms=7, label="outside")
+below.set(yticks=range(4), yticklabels=GRADES, xlabel="rows, lowest score first")
+below.set_title(f"Ranges for nine rows of ten: {inside.sum()} of 60 inside")
+below.legend(loc="upper left")
 plt.show()

@@ -63,7 +63,6 @@ print(result)
 
 figure, axes = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
 plot_bootstrap(result, per="sd", ax=axes[0])
-axes[0].set_title("weights, 95 % intervals")
 sizes = np.linspace(1, 30, 100)
 new = pd.DataFrame({"lesion_mm": sizes, "density": 0.0, "age": 60.0})
 chances = pd.DataFrame(model.predict_proba(new), columns=model.classes_)[GRADES]

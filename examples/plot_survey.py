@@ -77,25 +77,28 @@ middles = make_pipeline(StandardScaler(), OrderedLogit(classes=range(8), random_
 middles.fit(X, middle)
 
 # %%
-# Test both on two thousand new people, whose true income we know. Each square counts people by
-# their true and their predicted bracket; on the diagonal, the prediction is right. Mid-points pull
-# everybody towards the middle of the scale. The brackets do not.
+# Test both on two thousand new people, whose true income we know. A column has the people of one
+# true bracket, and its squares where they are predicted; on the diagonal, that is right. Mid-points
+# pull everybody towards the middle of the scale. The brackets do not.
 
 new, truth = ask(2000, rng)
 new = new[["age", "schooling", "hours"]]
 short = ["<15k", *(f"{low}k" for low in EDGES)]
-figure, axes = plt.subplots(1, 2, figsize=(8.6, 4.4), layout="constrained", sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(9, 4.6), layout="constrained", sharey=True)
 for ax, name, learned in zip(axes, ("mid-points", "brackets"), (middles, model), strict=True):
     predicted = learned.predict(new)
     error = interval_absolute_error(truth, predicted, classes=range(8))
     counts = np.histogram2d(predicted, truth, bins=8, range=[[-0.5, 7.5]] * 2)[0]
-    ax.imshow(counts / counts.sum(axis=0), cmap="Blues", vmin=0, vmax=1, origin="lower")
+    share = counts / counts.sum(axis=0)
+    squares = ax.imshow(share, cmap="Blues", vmin=0, vmax=1, origin="lower")
     ax.plot([-0.5, 7.5], [-0.5, 7.5], color="black", linestyle=":", linewidth=1)
-    ax.set_title(f"learned from {name}: off by {error:.2f} brackets", fontsize=12)
+    ax.set_title(f"learned from {name}\noff by {error:.2f} brackets", fontsize=12)
     ax.set(xlabel="true income from", xticks=range(8), yticks=range(8))
     ax.set_xticklabels(short, rotation=45)
     ax.set_yticklabels(short)
 axes[0].set_ylabel("predicted income from")
+key = figure.colorbar(squares, ax=axes, ticks=[0, 0.5, 1], format="{x:.0%}")
+key.set_label("of the people with this true income")
 plt.show()
 
 # %%

@@ -513,22 +513,40 @@ def test_svmlight_is_for_python(good, bad, tmp_path, name, command):
     )
 
 
+SPSS_LABELS = "apply_value_formats=True, formats_as_ordered_category=True"
+
+
 @pytest.mark.parametrize(
-    ("name", "read"),
-    {"t.xlsx": "excel", "T.XLS": "excel", "t.sav": "spss", "t.dta": "stata"}.items(),
+    ("name", "code"),
+    {
+        "t.xlsx": "import pandas; pandas.read_excel('t.xlsx')",
+        "t.dta": "import pandas; pandas.read_stata('t.dta')",
+        "t.sav": f"import pyreadstat; pyreadstat.read_sav('t.sav', {SPSS_LABELS})[0]",
+    }.items(),
 )
-def test_files_of_other_programs_are_for_pandas(good, bad, tmp_path, name, read):
-    """The advice works, as far as it can be tried with pandas alone."""
-    frame = pd.DataFrame(make_rows(40))
-    frame.astype({"low": "str", "high": "str", "town": "str"}).to_stata(tmp_path / name)
-    said = bad("fit", name, "--label", "grade", "--drop", "id,low,high")
-    reason, _, code = said.partition("; in Python, run: ")
-    assert reason == f"{name}: the command does not read this format, but pandas does"
-    target = f"{name[0]}.parquet"
-    assert code == f"import pandas; pandas.read_{read}('{name}').to_parquet('{target}')"
-    if read == "stata":
-        exec(code)  # noqa: S102
-        good("fit", target, "--label", "grade", "--drop", "id,low,high,index")
+def test_files_of_other_programs_are_for_python(good, bad, tmp_path, name, code):
+    """The advice works, with openpyxl and pyreadstat where they are, and value labels are kept."""
+    names = {1: "poor", 2: "fair", 3: "good", 4: "great"}
+    frame = pd.DataFrame(make_rows(40))[["age", "grade"]].astype(float)
+    words = pd.Categorical(frame["grade"].map(names), names.values(), ordered=True)
+    (tmp_path / name).write_text("not empty")
+    said = bad("fit", name, "--label", "grade")
+    reason, _, advice = said.partition("; run: ")
+    assert reason == f"{name}: the command does not read this format, but Python does"
+    assert advice == f"{code}.to_parquet('t.parquet')"
+    if name == "t.xlsx":
+        pytest.importorskip("openpyxl")
+        frame.assign(grade=words).to_excel(name, index=False)
+    elif name == "t.sav":
+        labels = {"grade": names}
+        pytest.importorskip("pyreadstat").write_sav(frame, name, variable_value_labels=labels)
+    else:
+        frame.assign(grade=words).to_stata(name, write_index=False)
+    exec(advice)  # noqa: S102
+    kept = pd.read_parquet("t.parquet")["grade"]
+    assert kept.tolist() == words.tolist()
+    assert name == "t.xlsx" or kept.cat.categories.tolist() == list(names.values())
+    good("fit", "t.parquet", "--label", "grade", "--classes", "poor,fair,good,great")
 
 
 def test_an_option_that_there_is_not_says_what_to_do_instead(bad, tmp_path):

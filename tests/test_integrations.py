@@ -330,6 +330,16 @@ def test_skops_with_our_trusted_types():
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+def test_eli5_explains_permutation_importance():
+    eli5 = pytest.importorskip("eli5")
+    X, y, _ = survey()
+    model = PRIL(classes=GRADES, random_state=0).fit(X, y)
+    importance = eli5.sklearn.PermutationImportance(model, random_state=0).fit(X, y)
+    weights = eli5.explain_weights(importance).feature_importances.importances
+    assert len(weights) == X.shape[1]
+    assert weights[0].weight == importance.feature_importances_.max()
+
+
 def test_mlflow_with_our_trusted_types(tmp_path):
     mlflow = pytest.importorskip(
         "mlflow", reason="MLflow pins older libraries: run this on its own"

@@ -27,6 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
@@ -1035,6 +1036,11 @@ def with_attribute(model):
             TypeError,
             "a model must be a learner of pril",
         ),
+        (
+            BaggingClassifier(pril.PRIL(), n_estimators=2).fit(X, [1, 2] * (len(X) // 2)),
+            TypeError,
+            "got BaggingClassifier; save the learner inside it, or the whole by skops.io.dump",
+        ),
         ({"a": 1}, TypeError, "got dict"),
         (None, TypeError, "got NoneType"),
         (
@@ -1058,7 +1064,7 @@ def with_attribute(model):
             TypeError,
             "PRIL cannot be saved: it holds RandomState.* set the parameter, such as random_state, to",
         ),
-        (Mine().fit(X, LABELS), TypeError, "Mine cannot be saved: it holds .*Mine"),
+        (Mine().fit(X, LABELS), TypeError, "Mine cannot be saved: it holds .*Mine, .*joblib"),
         (
             pril.PRIL().fit(X, pd.cut(pd.to_datetime(np.round(X[:, 0] * 1e9)), 3)),
             TypeError,

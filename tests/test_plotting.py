@@ -241,15 +241,17 @@ def test_reliability_curves_are_means_of_bins(ax):
     model = OrderedLogit(random_state=0).fit(X, y)
     display = ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
     assert display.ax_ is ax
-    said = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert said == ["\u201c0\u201d or lower", "\u201c1\u201d or lower"]
+    said = [panel.get_title().split("\n") for panel in display.axes_]
+    assert [name for name, _ in said] == ["\u201c0\u201d or lower", "\u201c1\u201d or lower"]
+    errors = [float(error.removeprefix("error ")) for _, error in said]
+    assert np.mean(errors) == pytest.approx(display.error, abs=6e-4)  # each has three digits
     names = np.array(
         ["_low", "$x_{", "high"]
     )  # matplotlib would hide the first, and read the second
     proba = model.predict_proba(X)[:, np.argsort(names)]  # columns follow the sorted classes
     same = ReliabilityDisplay.from_predictions(names[y], proba, classes=names)
     same.figure_.canvas.draw()
-    said = [text.get_text() for text in same.ax_.get_legend().get_texts()]
+    said = [panel.get_title().split("\n")[0] for panel in same.axes_]
     assert said == ["\u201c_low\u201d or lower", "\u201c\\$x_{\u201d or lower"]
     assert same.error == display.error
     below = model.predict_proba(X)[:, 0]
@@ -258,16 +260,41 @@ def test_reliability_curves_are_means_of_bins(ax):
         for k in range(10)
         if (rows := (below >= k / 10) & (below < (k + 1) / 10)).any()
     ]
-    np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
-    assert ax.lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
-    for low, high in (ax.get_xlim(), ax.get_ylim()):
-        assert low < 0.0 < 1.0 < high
+    for panel in display.axes_:
+        assert panel.lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+        for low, high in (panel.get_xlim(), panel.get_ylim()):
+            assert low < 0.0 < 1.0 < high
+    np.testing.assert_allclose(display.axes_[0].lines[1].get_xydata(), points)
     assert display.error == calibration_error(y, model.predict_proba(X))
     some = np.column_stack([y, np.where(np.arange(400) < 300, y, 2)])
     part = ReliabilityDisplay.from_estimator(model, X, some)
     exact = some[:, 0] == some[:, 1]
     assert part.error == calibration_error(y[exact], model.predict_proba(X[exact]))
     plt.close(part.figure_)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 5, 13, 14, 40])
+def test_reliability_has_a_panel_for_each_class_but_the_last(n_classes):
+    """Of many, some at equal distances. They are in the place of the axes given, however made."""
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet(np.ones(n_classes), 200)
+    y = rng.integers(0, n_classes, 200)
+    drawn = ReliabilityDisplay.from_predictions(y, proba, classes=range(n_classes))
+    figure = plt.figure()
+    left = figure.add_axes((0.1, 0.1, 0.3, 0.8))
+    placed = ReliabilityDisplay.from_predictions(y, proba, classes=range(n_classes), ax=left)
+    for display in (drawn, placed):
+        panels = display.axes_
+        assert len(panels) == min(n_classes - 1, 12)
+        assert len(display.figure_.axes) == 1 + len(panels)  # no empty ones
+        named = [int(panel.get_title()[1:].split("\u201d")[0]) for panel in panels]
+        assert named == sorted({*named})
+        assert {*named[:1], *named[-1:]} == {*range(n_classes - 1)} & {0, n_classes - 2}
+        display.figure_.canvas.draw()
+        inside = [panel.get_window_extent() for panel in panels]
+        assert all(a.overlaps(b) == (a is b) for a in inside for b in inside)
+    assert all(panel.get_position().x1 <= 0.4 + 1e-9 for panel in placed.axes_)
+    plt.close("all")
 
 
 # --- Coarsening ---
@@ -332,6 +359,10 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
     frame = pd.DataFrame(X, columns=["size", "age"])
     result = bootstrap(OrderedLogit(random_state=0), frame, y, n=6, random_state=0)
     plot_bootstrap(result, term=term, ax=ax)
+    assert ax.get_title().endswith(", with 0.95 bootstrap intervals")
+    assert ax.get_xlabel() == {"weight": "weight per unit", "threshold": "score"}.get(
+        term, "change of the probability per unit"
+    )
     table = result.to_frame()
     names = names_on(ax.yaxis)
     np.testing.assert_array_equal(ax.get_yticks(), range(len(names)))

@@ -55,7 +55,7 @@ if _typing.TYPE_CHECKING:
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
     from pril.tables.pipeline import Pipeline as Pipeline
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "ColumnEncoder": "pril.tables.encoder",

@@ -234,7 +234,7 @@ class RowError(InputError):
         One word that tells a program what would help: "classes" (name the classes), "text" (the
         column may hold words), "ranks" (a meta-estimator numbered the labels), "bounds" (the labels
         are ranges of numbers), "brackets" (they are brackets as text), "ranges" (they are ranges
-        of classes as text), "edges" (name the cut points). The command adds its own option to the
+        of classes as text), "edges" (name the cut points). The command adds an option to the
         message.
 
     Examples

@@ -147,7 +147,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
         Features, as the estimator takes them.
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals. A row without a label is predicted, but not learned from.
+        Exact labels or ranges. A row without a label is predicted, but not learned from.
     cv : int, splitter or iterable, default=None
         As in scikit-learn; None means five folds. If you pass a number and all labels are exact,
         folds are stratified. Every row must be in exactly one test fold.
@@ -326,7 +326,7 @@ def bootstrap(
     X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
         Features, as the estimator takes them.
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals.
+        Exact labels or ranges.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each row, such as that of a survey. The learner and the averages of marginal
         effects use it; the samples are drawn without it.

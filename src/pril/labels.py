@@ -124,7 +124,7 @@ def to_ranks(
     Parameters
     ----------
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals, as `fit` takes them.
+        Exact labels or ranges, as `fit` takes them.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from y, as `fit` does.
     exact : bool, default=False
@@ -346,7 +346,7 @@ def _vote_counts(votes: Any, classes: Any) -> Array:
 
 
 def _alpha(counts: Array) -> float:
-    """Return Krippendorff's alpha of rows with so many votes for each class."""
+    """Return Krippendorff's alpha of rows with these votes for each class."""
     n_votes = counts.sum(axis=1)
     counts, n_votes = counts[n_votes > 1.0], n_votes[n_votes > 1.0]
     share = counts / (n_votes - 1.0)[:, np.newaxis]

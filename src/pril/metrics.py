@@ -311,7 +311,7 @@ class Reliability(NamedTuple):
 
 
 def bins_for(n_rows: int) -> int:
-    """Return the number of bins in which so many rows are drawn."""
+    """Return the number of bins in which n rows are drawn."""
     return min(N_BINS, max(2, n_rows // ROWS_OF_BIN))
 
 
@@ -325,7 +325,7 @@ def reliability_curves(
 ) -> list[Reliability]:
     """Return the curve of each class i but the last, over rows with exact labels.
 
-    There are ten bins or, if `fewer_bins` and there are few rows, so many that a bin has 25 rows on
+    There are ten bins or, if `fewer_bins` and there are few rows, as many as have 25 rows on
     average, but at least two.
     """
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
@@ -419,7 +419,7 @@ class IntervalScorer(BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is ignored.
+            Exact labels or ranges; a row without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 

@@ -86,7 +86,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Where the guarantee holds. None: for all rows together, so that it may fail for some of
         them, such as a rare class. "class": for the rows of each class. Otherwise a column of X,
         by name or, if X is an array, by position: for the rows with each value of the column. Each
-        class or value is calibrated by rows of its own, and `fit` refuses those with too few.
+        class or value is calibrated by its rows, and `fit` refuses those with too few.
     calibration_size : float, default=0.2
         Share of the rows of `fit` that are set aside for calibration.
     random_state : int, RandomState instance or None, default=None
@@ -183,7 +183,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features, as the estimator takes them.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. Rows without a label are not used for calibration.
+            Exact labels or ranges. Rows without a label are not used for calibration.
 
         Returns
         -------
@@ -312,7 +312,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals.
+            Exact labels or ranges.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
@@ -333,7 +333,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; a row without a label is ignored.
+            Exact labels or ranges; a row without a label is ignored.
         by : "class", str or int, default=None
             Measure it also for each class, or for each value of a column of X. None takes the
             parameter `by`.

@@ -182,7 +182,7 @@ def _stopping_cleanly() -> Iterator[None]:
         print("pril: stopped", file=sys.stderr)
         sys.exit(1)
 
-    # The last two come when a terminal is closed, each on systems of its own.
+    # The last two come when a terminal is closed, each on other systems.
     names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handlers = {number: signal.signal(number, stop) for number in numbers}

@@ -428,7 +428,7 @@ def _metrics_file(
         yield None
         return
     if every is None:
-        raise InputError("--metrics takes a line every so many labelled rows: pass --every too")
+        raise InputError("--metrics has a line for every N labelled rows: pass --every N too")
     if opt.resolved(path) in (opt.resolved(model), output and opt.resolved(output)):
         raise InputError(f"--metrics {path} is the model: choose another name")
     opt.check_output(path, [], opt.TEXT_TABLE, overwrite=False)

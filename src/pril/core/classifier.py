@@ -277,7 +277,7 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. A label that the model does not know counts as a miss; a row
+            Exact labels or ranges. A label that the model does not know counts as a miss; a row
             without a label is ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
@@ -444,7 +444,7 @@ class ProbabilityMixin:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals. For a row without a label, the probabilities are those of
+            Exact labels or ranges. For a row without a label, the probabilities are those of
             `predict_proba`.
 
         Returns

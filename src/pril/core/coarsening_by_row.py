@@ -35,7 +35,7 @@ N_OFFSETS = len(OFFSETS)
 MATE = tuple(MATES)
 SEEN_BEFORE = 0.25  # rows of each kind of range in the prior of "at random"
 SPREAD = 1e-3  # rows of each class in the prior of `at_random`
-# The first rows each look for missing kinds, later ones now and then: so many rows for each class.
+# The first rows each look for missing kinds, later ones now and then: these rows for each class.
 OFTEN, SELDOM = 64, 8
 
 

@@ -618,7 +618,7 @@ class Rows(Protocol):
         """Return the information of many features."""
 
     def sample(self, most: int) -> InMemory:
-        """Return at most so many of the rows."""
+        """Return at most `most` of the rows."""
 
 
 @with_one_blas_thread
@@ -880,11 +880,11 @@ class InMemory(InBlocks):
         return InMemory.of(self._whole.take(some), self.kinds)
 
     def sample(self, most: int) -> InMemory:
-        """Return at most so many of the rows, evenly spaced."""
+        """Return at most `most` of the rows, evenly spaced."""
         n = len(self.kind)
         return self if n <= most else self.take(evenly_spaced(n, most))
 
 
 def evenly_spaced(n: int, most: int) -> Array:
-    """Return the numbers of at most so many of n rows."""
+    """Return the numbers of at most `most` of n rows."""
     return np.arange(n) if n <= most else np.arange(most) * n // most

@@ -85,7 +85,7 @@ class LinearMixin(ABC):
             learned yet takes new ones as they come: each starts as if it had been zero so far.
         metrics : int, default=None
             Predict each row before it is learned, which takes 3 µs more, and keep how far the
-            last rows with a label, so many of them, were off: ``stream.metrics()`` returns it.
+            last rows with a label, as many as it says, were off: ``stream.metrics()`` returns it.
 
         Returns
         -------

@@ -95,7 +95,7 @@ class Announcer(event.Listener):
             log.info("compiling, first run only")
 
     def on_end(self, event):
-        """Say nothing."""
+        """Print nothing."""
 
 
 announcer = Announcer()
@@ -294,7 +294,7 @@ class Round(NamedTuple):
     """What a rule may know of the round it is in."""
 
     number: int  # from 1
-    weight: float  # of the row: it moves the model so many times as far
+    weight: float  # of the row: it moves the model that many times as far
     before: float  # weight of the iterates so far in the mean
     omega: float  # weight of the iterate that this round makes
 

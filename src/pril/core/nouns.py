@@ -46,7 +46,7 @@ class Gram(NamedTuple):
     sums: Any  # (n,), scores under the sums of the mean; empty unless they are recorded
     values: Any  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
     slot: Any  # (n,), which coefficient is each row's own
-    since: Any  # (coefficients,), how many support rows came before its own; -1: it is none
+    since: Any  # (coefficients,), how many support rows came before this row's; -1: it is none
     size: Any  # (2,), how many support rows there are, and how many a budget dropped
     budget: int
 

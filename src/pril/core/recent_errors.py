@@ -109,7 +109,7 @@ class RecentErrors:
 
     @classmethod
     def over(cls, window: int | None) -> Self | None:
-        """Return the errors over so many rows, None if there is no number."""
+        """Return the errors over this number of rows, None if there is none."""
         return None if window is None else cls(window)
 
     def add(self, loss: int) -> None:
@@ -126,7 +126,7 @@ class RecentErrors:
 
 @dataclass
 class ErrorReports:
-    """When a stream tells its errors: every so many rows or, without a number, as they double.
+    """When a stream tells its errors: every `every` rows or, without a number, as they double.
 
     A report is about the rows since the last one. It comes where the number of rows is a multiple
     of `every`, so that the first one after a change of `every` is about fewer rows, or more.

@@ -27,7 +27,7 @@ class Bootstrap:
     used : ndarray of bool of shape (n_rows,)
         The rows to draw from.
     groups : array-like of shape (n_rows,) or None
-        The group of each row. None: each row is a group of its own.
+        The group of each row. None: each row is a group.
     n : int
         Number of samples.
     level : float

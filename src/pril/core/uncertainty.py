@@ -10,7 +10,7 @@ EM step, the derivative of the gradient is
 
     ``g_wt + g_u (1 - T_u)^-1 T_wt``
 
-A row adds its own gradient and, by what it adds to the counts, ``g_u (1 - T_u)^-1`` times that. The
+A row adds its gradient and, by what it adds to the counts, ``g_u (1 - T_u)^-1`` times that. The
 covariance is then a sandwich: the squares of what rows add, between two inverses of the derivative.
 So it is if rows are in groups, where the parts of a group's rows are added up before. Derivatives
 that involve u are differences of sums over rows, from two passes for each number.

@@ -19,7 +19,7 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
     """Return how many units of its column one unit of each feature is.
 
     Steps are read from the last one back, through scalers, a ColumnTransformer and a ColumnEncoder.
-    Before any other step the features are different ones, and a feature is its own unit.
+    Before any other step the features are different ones, and a feature is the unit.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler

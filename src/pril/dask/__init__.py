@@ -297,7 +297,7 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
     X : dask Array or dask DataFrame of shape (n_samples, n_features)
         Features, in blocks of rows.
     y : dask Array, Series or DataFrame, or names of columns
-        Exact labels or intervals, as in `fit`.
+        Exact labels or ranges, as in `fit`.
 
     Returns
     -------

@@ -170,7 +170,7 @@ def add_sums(parts: list[Sums]) -> Sums:
 
 
 def refuse_overflow(model: Any, block: Any, b: int) -> None:
-    """Refuse the b-th block if its own sums overflow."""
+    """Refuse the b-th block if its sums overflow."""
     with errors_name_block(b), collect_warnings():
         batch = read_batch(model, block)
         if batch.labelled().any():
@@ -217,7 +217,7 @@ class ClusterRows(InBlocks):
         return found
 
     def sample(self, most: int) -> InMemory:
-        """Return at most so many of the rows, evenly spaced."""
+        """Return at most `most` of the rows, evenly spaced."""
         chosen, size = evenly_spaced(self.n, most), block_rows(self.n_features)
         tasks = []
         for k, block in enumerate(self.lazy):

@@ -197,7 +197,7 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
     model.order_ = classes
     learning.begin(model)
     rng = check_random_state(model.random_state)
-    # A dtype, because another one draws other numbers, and Windows has its own default.
+    # A dtype, because another one draws other numbers, and Windows has another default.
     seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
     patience = Patience.of(model)
     weight = 0.0

@@ -115,7 +115,7 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
         ),
         (
             "C6",
-            "Training with no interval labels gives the largest loss, each judged on its own.",
+            "Training with no interval labels gives the largest loss, each on labels of its share.",
             [_is_largest(f"{data}, Type {kind}", group) for (data, kind), group in shares.items()],
         ),
     ]

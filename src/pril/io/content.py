@@ -97,7 +97,7 @@ class _Object(Struct, tag_field="type", forbid_unknown_fields=True):
 
 
 class ArrayNode(_Object, tag="array"):
-    """An array of numbers, in a member of its own."""
+    """An array of numbers, in a separate member."""
 
     member: Member
 

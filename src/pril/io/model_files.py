@@ -33,6 +33,10 @@ __all__ = ["load", "load_notes", "save", "trusted_types"]
 FORMAT = 4  # another one whenever files hold something else: a test compares what they hold
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 HEADER, FOREIGN = "pril.json", "foreign.skops"
+SAVE_ELSEWHERE = (
+    "save the learner inside it, or the whole by skops.io.dump or, for files that only you use, by "
+    "joblib.dump"
+)
 USER = "user"  # the key of a user's notes among the notes of a file
 LARGEST, DEEPEST = 1 << 16, 20  # notes: bytes of JSON, and lists and objects inside each other
 CHECKPOINT = "checkpoint.pril"  # the file of a checkpoint, in its folder
@@ -94,7 +98,10 @@ def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None 
     """
     from pril.core.parts import Parts
 
-    kept = getattr(Parts.of(model).learner, "file_notes_", {})
+    try:
+        kept = getattr(Parts.of(model).learner, "file_notes_", {})
+    except InputTypeError as error:
+        raise InputTypeError(f"{error}; {SAVE_ELSEWHERE}") from None
     if notes is not None:
         kept = kept | {USER: check_notes(notes)}
     write(model, path, kind="model", notes=kept)
@@ -252,8 +259,10 @@ def write(
     except (ImportError, MemoryError):
         raise
     except UnknownTypes as error:
-        names = f"it holds {error}, and a file holds data of known types, no code"
-        raise InputTypeError(f"{model_name(content)} cannot be saved: {names}") from None
+        raise InputTypeError(
+            f"{model_name(content)} cannot be saved: it holds {error}, and a file holds data of "
+            f"known types, no code; {SAVE_ELSEWHERE}"
+        ) from None
     except Exception as error:
         if is_bug(error):
             raise

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pril.kernels.support import Support
 
 BLOCK = 1024  # rows learned at a time
-GRAMS = 32  # kernel matrices of so many blocks are computed together
+GRAMS = 32  # the kernel matrices of this many blocks are computed together
 WARPS = 4  # of the program that learns a block
 SLICE = 16  # rows whose part in the later scores it adds at a time
 WIDEST = 64  # columns of a product; wider rows take several

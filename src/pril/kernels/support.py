@@ -66,7 +66,7 @@ class Support(NamedTuple):
         return np.full(len(chosen), -1) if self.place is None else self.place[chosen]
 
     def with_room(self, n: int, rows: Any) -> Support:
-        """Return a support whose arrays are its own, with room to `add` n rows like these."""
+        """Return a support that shares no array, with room to `add` n rows like these."""
         if not issparse(self.rows):
             xp = namespace(self.rows)
             rows = xp.astype(self.rows, xp.result_type(self.rows.dtype, rows.dtype))

@@ -494,6 +494,6 @@ def learn(
         watch,
         home,
     )
-    del intervals, weight, counts  # memory is scarce
+    del intervals, weight, counts  # frees memory
     model.__dict__.update(training.run())
     model.__dict__.pop("file_notes_", None)

@@ -121,7 +121,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     coarsening : {"auto", "random", "offsets"}, default="auto"
         What is assumed about ranges beyond what exact labels show. "random": each class of a range
         is given it equally often. "offsets": raters shade alike at every class, so that a range of
-        up to three classes begins and ends so many classes below and above the true one with
+        up to three classes begins and ends that many classes below and above the true one with
         probabilities that all classes share; wider ranges are at random. "auto": what makes labels
         of rows that are held out more likely; offsets only if ranges overlap and move with the
         class, unlike the brackets of questionnaires, and at least half of them have up to three
@@ -141,7 +141,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     n_iter_ : int
         Steps that `fit` took; not set by `partial_fit`.
     converged_ : bool
-        Whether `fit` found the maximum in so many steps; not set by `partial_fit`.
+        Whether `fit` found the maximum in `max_iter` steps; not set by `partial_fit`.
     loglik_ : float
         Log-likelihood of the labels at the maximum, without the penalty; not set by `partial_fit`.
     covariance_ : ndarray of shape (n_features + n_classes - 1, n_features + n_classes - 1)

@@ -71,7 +71,7 @@ class IntervalConfusionDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals.
+            Exact labels or ranges.
         ax : matplotlib Axes, default=None
             Where to draw. None makes a new figure.
 
@@ -92,7 +92,7 @@ class IntervalConfusionDisplay:
         Parameters
         ----------
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals.
+            Exact labels or ranges.
         y_pred : array-like of shape (n_samples,)
             Predicted labels.
         classes : array-like of shape (n_classes,), default=None

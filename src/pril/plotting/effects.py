@@ -13,6 +13,8 @@ from pril.plotting.drawing import INSIDE, own_axes, short_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TITLES = {"weight": "Weights", "threshold": "Thresholds", "effect": "Marginal effects"}
+
 
 def plot_bootstrap(
     result: Any,
@@ -86,7 +88,9 @@ def plot_bootstrap(
         ax.axvline(0.0, color="black", linewidth=0.8)
     unit = "unit" if per == "unit" else "standard deviation"
     drawn = {"weight": f"weight per {unit}", "effect": f"change of the probability per {unit}"}
-    ax.set_xlabel(drawn.get(term, term))
+    ax.set_xlabel(drawn.get(term, "score"))
+    level = f"{result.level:.3g} " if isinstance(result, BootstrapResult) else ""
+    ax.set_title(f"{TITLES[term]}, with {level}bootstrap intervals", fontsize=10)
     if term == "effect":
         ax.legend(title="class", fontsize=8)
     return ax

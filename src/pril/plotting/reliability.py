@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pril.core import ranking
 from pril.errors import InputTypeError
-from pril.metrics import Reliability, calibration_error, order_of, reliability_curves
-from pril.plotting.drawing import own_axes, short_text
+from pril.metrics import (
+    Reliability,
+    calibration_error,
+    mean_difference,
+    order_of,
+    reliability_curves,
+)
+from pril.plotting.drawing import INSIDE, own_axes, short_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+MOST_PANELS = 12
+
 
 class ReliabilityDisplay:
-    """Observed shares against predicted probabilities, one curve for each class except the last.
+    """Observed shares against predicted probabilities, one panel for each class except the last.
 
     For each class, rows are put into bins by their probability of being in that class or a lower
-    one: ten bins or, with fewer than 250 rows, so many that a bin has 25 rows on average. Each
+    one: ten bins or, with fewer than 250 rows, as many as have 25 rows on average. Each
     point is a bin: its mean probability, and the share of its rows that are in that class or a
     lower one. The vertical line is the 95 % interval of that share (Wilson's): the fewer rows a bin
     has, the longer it is. If it crosses the diagonal, the rows do not contradict the probability.
+    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. Of
+    more than twelve such classes, twelve at equal distances are drawn.
 
     Parameters
     ----------
@@ -37,8 +50,10 @@ class ReliabilityDisplay:
 
     Attributes
     ----------
+    axes_ : list of matplotlib Axes
+        The panels.
     ax_ : matplotlib Axes
-        The axes drawn on.
+        The axes that hold the panels.
     figure_ : matplotlib Figure
         Its figure.
 
@@ -52,11 +67,12 @@ class ReliabilityDisplay:
     >>> y = np.digitize(X[:, 0] + rng.logistic(size=500), [-1, 1])
     >>> model = OrderedLogit(random_state=0).fit(X, y)
     >>> display = ReliabilityDisplay.from_estimator(model, X, y)
-    >>> display.ax_.get_ylabel()
-    'observed share'
+    >>> [panel.get_xlabel() for panel in display.axes_]
+    ['probability', 'probability']
     """
 
     ax_: Axes
+    axes_: list[Axes]
     figure_: Any
 
     def __init__(self, curves: list[Reliability], *, classes: Any, error: float) -> None:
@@ -84,11 +100,11 @@ class ReliabilityDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; rows whose label is a range, or missing, are ignored.
+            Exact labels or ranges; rows whose label is a range, or missing, are ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a new figure.
+            Where to draw the panels. None makes a new figure.
 
         Returns
         -------
@@ -122,7 +138,7 @@ class ReliabilityDisplay:
         Parameters
         ----------
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals; rows whose label is a range, or missing, are ignored.
+            Exact labels or ranges; rows whose label is a range, or missing, are ignored.
         y_proba : array-like of shape (n_samples, n_classes)
             Probabilities of the classes, as `predict_proba` gives them: columns follow the sorted
             classes.
@@ -131,7 +147,7 @@ class ReliabilityDisplay:
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a new figure.
+            Where to draw the panels. None makes a new figure.
 
         Returns
         -------
@@ -150,26 +166,53 @@ class ReliabilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a new figure.
+            Where to draw the panels. None makes a new figure.
 
         Returns
         -------
         display : ReliabilityDisplay
             The same object, with the axes.
         """
-        self.ax_ = ax = own_axes(ax)
-        self.figure_ = ax.figure
-        ax.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=0.8)
-        for name, curve in zip(self.classes, self.curves, strict=False):
-            label = f"\u201c{short_text(name)}\u201d or lower"
-            line = ax.plot(curve.mean, curve.seen, label=label, linewidth=1)[0]
-            ax.vlines(curve.mean, curve.lower, curve.upper, color=line.get_color(), linewidth=0.8)
-            ax.scatter(curve.mean, curve.seen, s=300 * curve.share, color=line.get_color())
-        ax.set_xlim(-0.02, 1.02)
-        ax.set_ylim(-0.02, 1.02)
-        ax.set_xlabel("probability")
-        ax.set_ylabel("observed share")
-        ax.set_title(f"calibration error {self.error:.3f}", fontsize=10)
-        if self.curves:
-            ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
+        n = len(self.curves)
+        self.axes_ = []
+        if ax is None:
+            ax = own_axes(None)
+            ax.figure.set_size_inches(8, 1 + 2.5 * grid_of(n)[0])  # type: ignore[union-attr]
+        self.ax_, self.figure_ = ax, ax.figure
+        ax.set_axis_off()  # it holds the panels
+        rows, columns = grid_of(n)
+        drawn = np.unique(np.linspace(0, n - 1, min(n, MOST_PANELS)).astype(np.int64))
+        for place, (k, panel) in enumerate(zip(drawn, _panels(ax, rows, columns), strict=False)):
+            curve = self.curves[k]
+            panel.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=0.8)
+            panel.plot(curve.mean, curve.seen, color=INSIDE, linewidth=1)
+            panel.vlines(curve.mean, curve.lower, curve.upper, color=INSIDE, linewidth=0.8)
+            panel.scatter(curve.mean, curve.seen, s=200 * curve.share, color=INSIDE)
+            panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+            panel.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+            panel.set_xlabel("probability" if place + columns >= len(drawn) else "")
+            panel.set_ylabel("observed share" if place % columns == 0 else "")
+            name = f"\u201c{short_text(self.classes[k])}\u201d or lower"
+            panel.set_title(f"{name}\nerror {mean_difference([curve]):.3f}", fontsize=9)
+            self.axes_.append(panel)
         return self
+
+
+def grid_of(n: int) -> tuple[int, int]:
+    """Return the rows and columns of n panels, of which not all may be drawn."""
+    n = max(1, min(n, MOST_PANELS))
+    columns = 2 if n == 4 else min(n, 3)
+    return -(-n // columns), columns
+
+
+def _panels(ax: Axes, rows: int, columns: int) -> Iterator[Axes]:
+    """Yield axes on a grid in the place of those given."""
+    figure, place = ax.figure, ax.get_subplotspec()
+    if place is None:  # made by add_axes
+        box = ax.get_position()
+        ends = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
+        inside: Any = figure.add_gridspec(rows, columns, **ends)
+    else:
+        inside = place.subgridspec(rows, columns)
+    cells = (inside[i, j] for i in range(rows) for j in range(columns))
+    return (figure.add_subplot(cell) for cell in cells)

@@ -75,7 +75,7 @@ class ScoreAxisDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals.
+            Exact labels or ranges.
         ax : matplotlib Axes, default=None
             Where to draw. None makes a new figure.
 
@@ -101,7 +101,7 @@ class ScoreAxisDisplay:
         scores : array-like of shape (n_samples,)
             The score of each row, such as `latent` returns.
         y : array-like of shape (n_samples,) or (n_samples, 2)
-            Exact labels or intervals.
+            Exact labels or ranges.
         thresholds : array-like of shape (n_classes - 1,)
             Thresholds between the classes, ascending.
         classes : array-like of shape (n_classes,)
@@ -208,7 +208,7 @@ def plot_scores(estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Ax
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Features.
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals.
+        Exact labels or ranges.
     ax : matplotlib Axes, default=None
         Where to draw. None makes a new figure.
 

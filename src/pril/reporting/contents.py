@@ -21,6 +21,7 @@ from pril.plotting import (
 )
 from pril.plotting.confusion import confusion
 from pril.plotting.drawing import INSIDE, OUTSIDE
+from pril.plotting.reliability import grid_of
 from pril.ranges import compare_ranges, is_by_column, ranges_of
 from pril.reporting.words import (
     coarsening_of,
@@ -208,12 +209,10 @@ def _reliability(report: Report) -> dict[str, Any] | None:
         return {"n_exact": 0}
     logs = log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
     proba = np.exp(by_class(report.learner.order_, logs))
-    ax = _axes(4.2)
+    ax = _axes(0.4 + 2.1 * grid_of(len(report.classes) - 1)[0])
     display = ReliabilityDisplay.from_predictions(
         report.classes[lo[exact]], proba, classes=report.classes, ax=ax
     )
-    if len(report.classes) > N_WEIGHTS:
-        ax.get_legend().remove()  # type: ignore[union-attr]
     return {
         "n_exact": len(exact),
         "n_bins": bins_for(len(exact)),

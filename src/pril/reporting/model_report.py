@@ -52,7 +52,7 @@ def report(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Features, as the model takes them. Take rows that the model has not learned from.
     y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or intervals; a row without a label is ignored.
+        Exact labels or ranges; a row without a label is ignored.
     path : str or path-like
         The file to write. It appears whole or not at all.
     title : str, default=None

@@ -40,7 +40,7 @@ def lock_of(file: Path) -> Path:
 
 @dataclass
 class Checkpoint:
-    """A file with one dict, all that a run has learned; replaced every so many rows."""
+    """A file with one dict, all that a run has learned; replaced every million rows or as told."""
 
     path: Path
     every: int

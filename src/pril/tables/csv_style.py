@@ -135,7 +135,7 @@ class Transcoded:
         self._error: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Return about so many bytes, or what comes before bytes that cannot be decoded."""
+        """Return about that many bytes, or what comes before bytes that cannot be decoded."""
         while self._error is None:
             data = self._stream.read(size)
             before = self._decoder.getstate()

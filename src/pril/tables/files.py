@@ -237,7 +237,7 @@ class Table(ABC):
     def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
         """Return file, first row and number of rows (or None) of parts that can be read alone.
 
-        Where the format allows splitting files, a part has about so many rows.
+        Where the format allows splitting files, a part has about this number of rows.
         """
         return [(file, 0, self._n_rows(file)) for file in self.files]
 

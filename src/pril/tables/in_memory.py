@@ -53,7 +53,7 @@ class InMemoryRun(Run):
         if self.n_rows <= MOST_SAMPLED:
             self._learn_whole()
         else:
-            self._cells = Kept()  # memory is scarce
+            self._cells = Kept()  # frees memory
             with unchanged_on_failure(self.model):
                 self._learn_bins()
         self.phase = "done"
@@ -121,7 +121,7 @@ class InMemoryRun(Run):
     def _blocks_of(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
         self.row = 0
         yield from self.table.blocks(columns)
-        pa.default_memory_pool().release_unused()  # memory is scarce
+        pa.default_memory_pool().release_unused()  # frees memory
 
     def _watch(self, rounds: Rounds) -> None:
         self.progress("rounds", len(rounds), rounds.most, str(rounds))

@@ -71,7 +71,7 @@ def read_objects(lines: list[bytes]) -> list[dict[str, Any]]:
 
 
 def have_keys(lines: list[bytes], n_keys: int) -> bool:
-    """Tell whether lines with so many different keys have none twice.
+    """Tell whether lines with this number of different keys have none twice.
 
     It counts colons. Colons in strings or inner objects may make it return False in vain.
     """

@@ -190,7 +190,7 @@ class LabelColumns(NamedTuple):
         if not votes.labelled().any():
             return votes._replace(values=votes.values[:, [0, 0]])
         scale = self._scale()
-        # Numbers and words have an order of their own, so that a block alone tells its own.
+        # Numbers and words have an order of their own, so that a block alone tells it.
         order = votes.seen().astype(votes.dtype) if scale is None else scale
         ranks = rank_votes(votes, order, name="X", raters=self.names)
         return _labels_of(between_votes(ranks, len(order), trim), order)

@@ -162,7 +162,7 @@ class LabelledRows(InBlocks):
             yield block
 
     def sample(self, most: int) -> InMemory:
-        """Return at most so many of the rows, evenly spaced."""
+        """Return at most `most` of the rows, evenly spaced."""
         chosen, first, parts = evenly_spaced(self.n, most), 0, []
         for block in self.blocks:
             begin, end = chosen.searchsorted([first, first + block.n_rows])

@@ -177,7 +177,7 @@ class LoadedModel:
             )
 
     def set_half_life(self, half_life: float) -> None:
-        """Let what was learned count half after so many rows."""
+        """Let what was learned count half after this number of rows."""
         if "half_life" not in self.learner.get_params():
             name = type(self.learner).__name__
             raise InputError(f"{self.path} holds {name}, which has no half-life")

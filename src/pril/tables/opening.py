@@ -37,12 +37,14 @@ SUFFIXES = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-# Files of other programs, and the function of pandas that reads them.
-FOR_PANDAS = {
-    ".xlsx": "read_excel",
-    ".xls": "read_excel",
-    ".dta": "read_stata",
-    ".sav": "read_spss",
+# Files of other programs, and the Python that reads them. Value labels keep their order; what
+# pandas.read_spss returns has none, and cannot be written as Parquet.
+SPSS_LABELS = "apply_value_formats=True, formats_as_ordered_category=True"
+IN_PYTHON = {
+    ".xlsx": "import pandas; pandas.read_excel({!r})",
+    ".xls": "import pandas; pandas.read_excel({!r})",
+    ".dta": "import pandas; pandas.read_stata({!r})",
+    ".sav": f"import pyreadstat; pyreadstat.read_sav({{!r}}, {SPSS_LABELS})[0]",
 }
 SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no names
 
@@ -126,14 +128,11 @@ def _common_format(name: str, files: list[Any]) -> str:
             "sklearn.datasets.load_svmlight_file, fit a learner, and pril.save the model"
         )
     for file in files:
-        if read := FOR_PANDAS.get(_suffix(file)):
-            place, target = (
-                str(name if len(files) == 1 else file),
-                file.with_suffix(".parquet").name,
-            )
+        if read := IN_PYTHON.get(_suffix(file)):
+            place = str(name if len(files) == 1 else file)
             raise TableError(
-                f"{name}: the command does not read this format, but pandas does; in Python, run: "
-                f"import pandas; pandas.{read}({place!r}).to_parquet({target!r})"
+                f"{name}: the command does not read this format, but Python does; run: "
+                f"{read.format(place)}.to_parquet({file.with_suffix('.parquet').name!r})"
             )
     formats = {format_of(file) for file in files}
     if len(formats) > 1 or None in formats:

@@ -31,7 +31,7 @@ from pril.tables.text import READ_BYTES
 
 STORES, WEB = ("s3", "gs", "abfs", "abfss"), ("http", "https")
 SECONDS = 60.0  # without an answer of a web server
-STORE_SECONDS = 30  # in which Google's client tries again; its own limit is a quarter of an hour
+STORE_SECONDS = 30  # in which Google's client tries again; by default a quarter of an hour
 
 
 @dataclass(frozen=True)

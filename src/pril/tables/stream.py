@@ -84,7 +84,7 @@ class LineStream:
         if note in {*self.names, *self.model.columns}:
             raise InputError(f"the column {note!r} cannot be noted: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
-            raise InputError(f"the column {key!r} cannot be the id: the answer has its own")
+            raise InputError(f"the column {key!r} cannot be the id: the answer has that key")
 
     def use(self, model: Any) -> None:
         """Go on with a model that has learned more."""

@@ -129,7 +129,7 @@ class StreamRun:
     ) -> Evaluation:
         """Answer all rows, and write what was learned; return how good the answers were.
 
-        A run with a checkpoint that replaces its own model is never learned twice: if it is
+        A run with a checkpoint that replaces its model is never learned twice: if it is
         repeated after its end, it answers nothing, unless `again` is true.
         """
         path, saved = self.model.path, self.checkpoint

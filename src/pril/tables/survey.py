@@ -144,7 +144,7 @@ def looks_like_row_id(cells: Array, name: str) -> bool:
 
 
 def hardly_alike(words: pa.Array) -> str | None:
-    """Return how many words of a first block differ, if so many that they are names or remarks."""
+    """Return how many words of a first block differ, if they are likely names or remarks."""
     n, n_different = len(words) - words.null_count, pc.count_distinct(words).as_py()
     if n >= FEWEST_ROWS and n_different >= UNLIKE * n:
         return f"{n_different:,} different words in {n:,} rows"

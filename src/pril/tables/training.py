@@ -250,7 +250,7 @@ class Run:
         self._log_decisions(classes, width)
 
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
-        """Begin with a blank model of so many features."""
+        """Begin with a blank model of `width` features."""
         self.model = self.task.blank_model(classes, weights)
         learning.begin_with(self.model, np.empty((0, width)), classes)
 

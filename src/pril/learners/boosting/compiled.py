@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 @compiled
 def last_of_bins(counts, most):
-    """Cut sorted distinct values, given how often each occurs, into at most so many bins.
+    """Cut sorted distinct values, given how often each occurs, into a limited number of bins.
 
     Returns the position of the last value of each bin but the last one. A value that occurs more
     often than a bin of average size has one to itself; the others share the rest evenly.

@@ -40,7 +40,7 @@ MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
 MOST_STEPS = 60  # that find the weights of the starts
-# After so many rounds, boosters that still improve are half as careful: the learning rate is twice
+# After these rounds, boosters that still improve are half as careful: the learning rate is twice
 # the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
 HALF_AS_CAREFUL = 50
 # With many rows, trees are sure enough of themselves to begin with a higher learning rate.
@@ -198,7 +198,7 @@ class Training:
             home, bins = self.home or threads, plan.bins
             few = self.sample.order[: background_size(self.sample.X.shape[1])]
             background = self.sample.X[few].astype(np.float64)
-            del self.sample  # memory is scarce
+            del self.sample  # frees memory
             home.begin(plan, self.source)
             del plan
             rounds, kept = self._grow(home, knowledge)

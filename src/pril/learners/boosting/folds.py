@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 T = TypeVar("T")
-Turn = AbstractContextManager[Any]  # lets one fold grow at a time, where memory is scarce
+Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
 
 BATCH = 1 << 15  # rows whose exponentials stay in the cache
 

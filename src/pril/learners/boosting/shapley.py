@@ -177,7 +177,7 @@ def add_trees(cells, n, forest, out):
 
     The other columns are the background. `cells` is (features, columns), `out` (n, features).
 
-    For each leaf, a row has a bit for every feature on the path: whether its own value lets it
+    For each leaf, a row has a bit for every feature on the path: whether its value lets it
     through. Rows with the same bits have the same values. So rows are grouped, and the values are
     computed once for each pair of a group and a group of the background.
     """

@@ -104,7 +104,7 @@ _this_thread = threading.local()
 
 
 def silence_lightgbm(parameters: dict[str, Any]) -> None:
-    """Let LightGBM print nothing in this thread: each thread has a verbosity of its own."""
+    """Let LightGBM print nothing in this thread: each thread has its verbosity."""
     if not hasattr(_this_thread, "is_silent"):
         lightgbm().Dataset(np.zeros((1, 1)), params=parameters).construct()  # which sets it
         _this_thread.is_silent = True
