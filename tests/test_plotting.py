@@ -330,7 +330,7 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
     """Each point, and each interval, is beside the name of its feature, or of its class."""
     X, y = make_synthetic(60, random_state=0)
     frame = pd.DataFrame(X, columns=["size", "age"])
-    result = bootstrap(OrderedLogit(random_state=0), frame, y, n=6, random_state=0)
+    result = bootstrap(OrderedLogit(random_state=0), frame, y, n_resamples=6, random_state=0)
     plot_bootstrap(result, term=term, ax=ax)
     table = result.to_frame()
     names = names_on(ax.yaxis)
@@ -359,7 +359,7 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
 def test_a_bootstrap_per_standard_deviation(ax, term):
     """It is that of features divided by their standard deviations; thresholds have no unit."""
     X, y = make_synthetic(60, random_state=0)
-    table = bootstrap(OrderedLogit(random_state=0), X * [1.0, 9.0], y, n=3).to_frame()
+    table = bootstrap(OrderedLogit(random_state=0), X * [1.0, 9.0], y, n_resamples=3).to_frame()
     plot_bootstrap(table[table["feature"] != "0"], term=term, per="sd", ax=ax)
     factor = 1.0 if term == "threshold" else np.std(9.0 * X[:, 1])
     rows = table[(table["term"] == term) & (table["feature"] != "0")]
@@ -369,7 +369,7 @@ def test_a_bootstrap_per_standard_deviation(ax, term):
 
 def test_a_bootstrap_that_cannot_be_drawn_is_refused(ax):
     X, y = make_synthetic(60, random_state=0)
-    result = bootstrap(OrderedLogit(random_state=0), X, y, n=2, random_state=0)
+    result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=2, random_state=0)
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
         plot_bootstrap(result, term="weights", ax=ax)
     with pytest.raises(ValueError, match="per must be 'unit' or 'sd', got 'SD'"):

@@ -219,7 +219,7 @@ class BootstrapResult:
         None where it has none. A threshold belongs to the class below it.
     estimate : ndarray of shape (n_terms,)
         From a model of all rows.
-    samples : ndarray of shape (n, n_terms)
+    samples : ndarray of shape (n_resamples, n_terms)
         From a model of each sample; NaN for a word that does not occur in it.
     interval : ndarray of shape (2, n_terms)
         Lower and upper ends, of the samples that are not NaN.
@@ -309,14 +309,14 @@ def bootstrap(
     *,
     sample_weight: ArrayLike | None = None,
     groups: Any = None,
-    n: Any = 200,
+    n_resamples: Any = 200,
     level: Any = 0.95,
     random_state: Any = None,
 ) -> BootstrapResult:
     """Return bootstrap confidence intervals of weights, thresholds and marginal effects.
 
-    The model is fitted to `n` samples of the rows, drawn with replacement. The marginal effect of
-    a feature on a class is the change of the class's probability per unit of the feature, averaged
+    The model is fitted to samples of the rows, drawn with replacement. The marginal effect of a
+    feature on a class is the change of the class's probability per unit of the feature, averaged
     over the rows that the model learned from.
 
     Parameters
@@ -334,7 +334,7 @@ def bootstrap(
         Group of each row, such as the patient or the household. If rows of one group are alike,
         samples must be drawn from groups: the rows of a group are drawn together, or not at all.
         None draws each row by itself.
-    n : int, default=200
+    n_resamples : int, default=200
         Number of samples.
     level : float, default=0.95
         Confidence level: the share of the samples inside each interval.
@@ -375,7 +375,7 @@ def bootstrap(
     >>> from pril.datasets import make_synthetic
     >>> from pril.evaluate import bootstrap
     >>> X, y = make_synthetic(200, random_state=0)
-    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n=20, random_state=0)
+    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=20, random_state=0)
     >>> print(str(result).splitlines()[0])
     20 samples of 200 rows, 0.95 intervals
     >>> result.to_frame().query("term == 'weight'")[["feature", "lower", "upper"]].shape
@@ -390,7 +390,7 @@ def bootstrap(
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
     weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))
-    draws = Bootstrap(ranking.is_labelled(intervals), groups, n, level, random_state)
+    draws = Bootstrap(ranking.is_labelled(intervals), groups, n_resamples, level, random_state)
     whole = _fit_rows(estimator, X, y, draws.rows, classes, weights)
     parts = Parts.of(whole)
     names = _feature_names(parts)
@@ -402,11 +402,13 @@ def bootstrap(
             model = _fit_rows(estimator, X, y, rows, classes, weights)
             samples.append(_terms(Parts.of(model), X, rows, weights, names))
         except InputError as error:
-            raise InputError(f"sample {k + 1} of {n} cannot be learned: {error}") from error
+            raise InputError(
+                f"sample {k + 1} of {n_resamples} cannot be learned: {error}"
+            ) from error
     if lacking:
         warnings.warn(
-            f"{lacking} of {n} samples have no label of a class that occurs in y: the intervals of "
-            "its thresholds and effects are too narrow; join rare classes",
+            f"{lacking} of {n_resamples} samples have no label of a class that occurs in y: the "
+            "intervals of its thresholds and effects are too narrow; join rare classes",
             stacklevel=2,
         )
     labels = parts.learner.order_.tolist()

@@ -48,7 +48,7 @@ def plot_bootstrap(
     >>> from pril.evaluate import bootstrap
     >>> from pril.plotting import plot_bootstrap
     >>> X, y = make_synthetic(100, random_state=0)
-    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n=10, random_state=0)
+    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=10, random_state=0)
     >>> plot_bootstrap(result).get_xlabel()
     'weight per unit'
     """
