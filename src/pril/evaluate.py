@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
-from pril.core.classifier import OrdinalLearner, by_class, naming_rows, read_weights
+from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows, read_weights
 from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.resampling import Bootstrap
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["BootstrapResult", "Progress", "bootstrap", "cross_val_proba", "progressive"]
+__all__ = [
+    "BootstrapResult",
+    "Progress",
+    "bootstrap",
+    "contributions",
+    "cross_val_proba",
+    "progressive",
+]
 
 
 def __dir__() -> list[str]:
@@ -192,6 +200,70 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
         model = _fit_rows(estimator, X, y, train, classes)
         proba[test] = model.predict_proba(safe_indexing(X, test))
     return proba
+
+
+def contributions(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return how much each feature adds to the score of each row.
+
+    For a linear learner, it is the weight times how far the feature is from its mean, and for words
+    of a `ColumnEncoder` the weight relative to the mean of their column. For `OrderedBoosting`, see
+    :meth:`pril.OrderedBoosting.contributions`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted learner with one score, or a Pipeline that ends in one; not a kernel.
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Features, as the model takes them.
+
+    Returns
+    -------
+    contributions : ndarray of shape (n_samples, n_features + 1)
+        What each feature of the learner adds and, in the last column, the base value: the score of
+        a row that has the mean of each feature. Each row adds up to its score.
+
+    See Also
+    --------
+    pril.plotting.plot_contributions : Draws them.
+
+    Notes
+    -----
+    `OrderedLogit.fit` keeps the means of its features. Other learners, and streams, do not: there
+    the base value is the score of a row of zeros, which is that of the means if the features are
+    centred, as after a `StandardScaler` or a `ColumnEncoder`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedLogit
+    >>> from pril.datasets import make_synthetic
+    >>> from pril.evaluate import contributions
+    >>> X, y = make_synthetic(200, random_state=0)
+    >>> model = OrderedLogit().fit(X, y)
+    >>> found = contributions(model, X)
+    >>> np.allclose(found.sum(axis=1), model.latent(X))
+    True
+    >>> np.allclose(found[:, :-1].mean(axis=0), 0.0)
+    True
+    """
+    parts = Parts.of(model)
+    learner = parts.learner
+    check_is_fitted(learner)
+    features = parts.transform(X)
+    if hasattr(learner, "contributions"):
+        found: NDArray[np.float64] = learner.contributions(features)
+        return found
+    weights, start = parts.weights
+    if weights is None or weights.ndim != 1:
+        raise InputTypeError(
+            f"{type(learner).__name__} does not say what each feature adds to one score: use a "
+            "linear learner with thresholds, or OrderedBoosting"
+        )
+    rows = dense_rows(learner, features)
+    is_word = parts.centre_words(np.eye(len(weights)))[1] != 0.0
+    means = np.where(is_word, 0.0, getattr(learner, "feature_means_", 0.0))
+    base = np.full((len(rows), 1), start + weights @ means)
+    return np.hstack([(rows - means) * weights, base])
 
 
 def _fit_rows(
@@ -363,8 +435,8 @@ def bootstrap(
     ``drop=``, which names a reference for each column. A word that a sample lacks has no weight
     there: its interval is that of the other samples, and a warning says how many lack it.
 
-    Ten passes are enough to predict well. For weights close to those of maximum likelihood, use
-    more: with ``max_iter=200``, they agree with statsmodels to a tenth of a standard error.
+    Fit with ``alpha=0`` for weights of maximum likelihood. :func:`pril.inference.infer` finds
+    their errors without samples.
 
     The intervals are percentiles. With fewer than about 30 groups they are too narrow, as those of
     any method that assumes many groups.
