@@ -7,8 +7,8 @@ interval holds the true number, averaged over the terms of a kind, with its stan
 brackets that of the term that is held least often. "unknown" counts data sets whose errors the
 labels do not determine. Effects are mean marginal effects on probabilities. Some 20 minutes each:
 
-    OMP_NUM_THREADS=1 python benchmarks/coverage.py
-    OMP_NUM_THREADS=1 python benchmarks/coverage.py --bootstrap --sets 100 --cases 0 2
+    OMP_NUM_THREADS=1 python benchmarks/interval_coverage.py
+    OMP_NUM_THREADS=1 python benchmarks/interval_coverage.py --bootstrap --sets 100 --cases 0 2
 """
 
 import argparse
