@@ -8,10 +8,22 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import pril
 import reference
-from pril import PRIL, ColumnEncoder, OrderedBoosting, Pipeline
+from pril import (
+    PRIL,
+    ColumnEncoder,
+    MulticlassPerceptron,
+    OrderedBoosting,
+    OrderedLogit,
+    Pipeline,
+    WidrowHoff,
+    evaluate,
+)
 from pril.learners.boosting import compiled, contributions, shapley, starts
 from pril.plotting import plot_contributions, plot_validation_loss
 
@@ -240,10 +252,19 @@ def test_bars_lead_from_the_base_value_to_the_score(top, ax):
     values = model.contributions(row)[0]
     (bars,) = ax.containers
     ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
-    assert ends[-1][0] == pytest.approx(values[-1])
-    assert ends[0][1] == pytest.approx(model.latent(row)[0])
+    assert ends[0][0] == pytest.approx(values[-1])
+    assert ends[-1][1] == pytest.approx(model.latent(row)[0])
     for above, below in pairwise(ends):
-        assert above[0] == pytest.approx(below[1])
+        assert above[1] == pytest.approx(below[0])
+    assert ax.yaxis_inverted()  # the largest bar is at the top
+    chances = ", ".join(
+        f"{k} {p:.0%}" for k, p in zip(model.classes_, model.predict_proba(row)[0], strict=True)
+    )
+    assert ax.get_title() == f"predicted: {model.predict(row)[0]} ({chances})"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "raises the score",
+        "lowers it",
+    ]
     order = np.argsort(-np.abs(values[:-1]))[:top]
     texts = {"size": "size = 0.5", "age": "age = -1.25", "cost": "cost = missing",
              "town": f"town = {row['town'].iloc[0]}"}  # fmt: skip
@@ -285,6 +306,40 @@ def test_names_and_bars_of_many_features_do_not_cover_each_other():
         plt.close(ax.figure)
 
 
+@pytest.mark.parametrize("learner", [OrderedLogit(), PRIL(), WidrowHoff()])
+def test_linear_contributions_are_weights_times_distances_from_the_mean(learner):
+    X, y = frame()
+    X = X[["size", "age"]].fillna(0.0) * [1.0, 30.0] + [5.0, 0.0]
+    model = make_pipeline(StandardScaler(), learner).fit(X, y)
+    found = evaluate.contributions(model, X)
+    expected = model[-1].coef_ * ((X - X.mean()) / X.std(ddof=0))
+    np.testing.assert_allclose(found[:, :-1], expected, atol=1e-12)
+    np.testing.assert_allclose(found.sum(axis=1), model[-1].latent(model[0].transform(X)))
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+def test_contributions_of_an_ordered_logit_are_zero_on_average(form):
+    X, y = frame()
+    X = form(X[["size", "age"]].fillna(0.0).to_numpy() * [1.0, 30.0] + [5.0, 0.0])
+    model = OrderedLogit().fit(X, y)
+    found = evaluate.contributions(model, X)
+    np.testing.assert_allclose(found[:, :-1].mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(found.sum(axis=1), model.latent(X))
+
+
+def test_contributions_of_words_are_relative_to_the_mean_of_their_column(ax):
+    pytest.importorskip("pyarrow", reason="pip install 'pril[cli]'")
+    X, y = frame()
+    X = X[["size", "town"]].assign(town=X["town"].astype(str))
+    model = make_pipeline(ColumnEncoder(), OrderedLogit()).fit(X, y)
+    found = evaluate.contributions(model, X)
+    np.testing.assert_allclose(found[:, 1:3].sum(axis=1).mean(), 0.0, atol=1e-9)
+    np.testing.assert_allclose(found.sum(axis=1), model[-1].latent(model[0].transform(X)))
+    plot_contributions(model, X[:1], ax=ax)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert sorted(names) == [f"size = {X['size'][0]:.3g}", f"town={X['town'][0]}"]
+
+
 def test_words_are_drawn_as_they_were_in_the_table(ax):
     pytest.importorskip("pyarrow", reason="pip install 'pril[cli]'")
     X, y = frame()
@@ -300,8 +355,9 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="names has 1 names, but there are 4 features"):
         plot_contributions(model, X, ["size"])
     linear = PRIL(random_state=0).fit([[0.0], [1.0]], [0, 1])
-    with pytest.raises(TypeError, match="PRIL does not say what each feature adds"):
-        plot_contributions(linear, [[0.0]])
+    other = MulticlassPerceptron(random_state=0).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(TypeError, match="MulticlassPerceptron does not say what each feature adds"):
+        plot_contributions(other, [[0.0]])
     with pytest.raises(TypeError, match="PRIL has no held-out loss to draw"):
         plot_validation_loss(linear)
 

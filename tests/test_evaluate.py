@@ -104,7 +104,7 @@ def test_the_bootstrap_is_the_spread_of_models_of_resampled_rows():
     y = np.vstack([y, [[np.nan, np.nan]]])  # a row without a label is never drawn
     X = np.vstack([X, [[9.0, 9.0]]])
     model = make_pipeline(StandardScaler(), OrderedLogit(random_state=0))
-    table = bootstrap(model, X, y, n=5, level=0.5, random_state=3).to_frame()
+    table = bootstrap(model, X, y, n_resamples=5, level=0.5, random_state=3).to_frame()
 
     def numbers(fitted, rows):  # effects are averaged over the rows that the model learned from
         scaler, learner = fitted[0], fitted[1]
@@ -129,20 +129,23 @@ def test_the_table_of_the_bootstrap_names_its_terms_from_the_lowest_class_on():
     words = np.array(["poor", "fair", "good", "great", "best"], dtype=object)
     model = OrderedLogit(classes=words, random_state=0)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    table = bootstrap(model, frame, words[y - 1], n=2, random_state=0).to_frame()
+    table = bootstrap(model, frame, words[y - 1], n_resamples=2, random_state=0).to_frame()
     assert table["feature"].tolist() == [*"ab", *[None] * 4, *["a"] * 5, *["b"] * 5]
     assert table["class"].tolist() == [None, None, *words[:4], *words, *words]
     model.fit(frame, words[y - 1])
     effects = pd.DataFrame(model.marginal_effects(frame), columns=model.classes_)[words]
     np.testing.assert_array_equal(table["estimate"][6:], effects.to_numpy().ravel())
-    assert [term[1] for term in bootstrap(OrderedLogit(), X, y, n=2).terms[:2]] == ["0", "1"]
+    assert [term[1] for term in bootstrap(OrderedLogit(), X, y, n_resamples=2).terms[:2]] == [
+        "0",
+        "1",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n": 1}, "n must be an integer of at least 2, got 1"),
-        ({"n": 2.5}, "n must be an integer of at least 2, got 2.5"),
+        ({"n_resamples": 1}, "n_resamples must be an integer of at least 2, got 1"),
+        ({"n_resamples": 2.5}, "n_resamples must be an integer of at least 2, got 2.5"),
         ({"level": 0.0}, "level must be above 0 and below 1, got 0.0"),
         ({"level": "most"}, "level must be above 0 and below 1, got 'most'"),
         ({"level": 1.0}, "level must be above 0 and below 1, got 1.0"),
@@ -233,7 +236,7 @@ def test_groups_and_weights_give_the_cluster_robust_standard_errors():
     clustered, robust = sandwich(by_household), sandwich(scores)
     assert clustered[0] > 1.7 * robust[0]  # the shared feature has fewer independent values
     model = OrderedLogit(max_iter=200, random_state=0)
-    options = {"sample_weight": weights, "n": 60, "random_state": 0}
+    options = {"sample_weight": weights, "n_resamples": 60, "random_state": 0}
     result = bootstrap(model, X, y, groups=household, **options)
     # It learns online, and comes near the maximum, by a fraction of a standard error.
     np.testing.assert_allclose(result.estimate[:4], best, atol=0.3 * clustered.min())
@@ -253,15 +256,17 @@ def test_statsmodels_finds_the_same_on_exact_labels():
     np.testing.assert_allclose(cuts, best[2:], rtol=1e-4)
     errors = np.sqrt(np.diag(np.linalg.inv(information)))
     np.testing.assert_allclose(plain.bse[:2], errors[:2], rtol=1e-3)
-    result = bootstrap(OrderedLogit(max_iter=200, random_state=0), X, y, n=2, random_state=0)
+    result = bootstrap(
+        OrderedLogit(max_iter=200, random_state=0), X, y, n_resamples=2, random_state=0
+    )
     np.testing.assert_allclose(result.estimate[:2], plain.params[:2], atol=0.2 * errors[:2].min())
 
 
 def test_groups_of_one_row_are_rows():
     X, y = make_synthetic(60, random_state=1)
     model = OrderedLogit(random_state=0)
-    rows = bootstrap(model, X, y, n=3, random_state=0)
-    single = bootstrap(model, X, y, groups=np.arange(60), n=3, random_state=0)
+    rows = bootstrap(model, X, y, n_resamples=3, random_state=0)
+    single = bootstrap(model, X, y, groups=np.arange(60), n_resamples=3, random_state=0)
     np.testing.assert_array_equal(rows.samples, single.samples)
 
 
@@ -272,7 +277,7 @@ def test_a_group_is_drawn_as_a_whole_or_not_at_all():
     y[::5] = np.nan
     names = np.array(["b", "a", "d", "c"])[np.arange(40) // 10]
     model = OrderedLogit(classes=range(1, 6), random_state=0)
-    result = bootstrap(model, X, y, groups=names, n=4, random_state=0)
+    result = bootstrap(model, X, y, groups=names, n_resamples=4, random_state=0)
     rng = np.random.RandomState(0)
     for sample in result.samples:
         drawn = np.array(["a", "b", "c", "d"])[rng.choice(4, size=4)]
@@ -287,7 +292,7 @@ def test_weights_reach_the_learner_of_a_pipeline_and_the_mean_effects():
     X, y = make_synthetic(60, random_state=1)
     weights = np.random.default_rng(0).uniform(size=60)
     model = make_pipeline(make_pipeline(StandardScaler(), OrderedLogit(random_state=0)))
-    result = bootstrap(model, X, y, sample_weight=weights, n=2, random_state=0)
+    result = bootstrap(model, X, y, sample_weight=weights, n_resamples=2, random_state=0)
     scaler = StandardScaler().fit(X)
     learner = OrderedLogit(random_state=0).fit(scaler.transform(X), y, weights)
     each = [learner.marginal_effects(scaler.transform(X[[t]])) for t in range(60)]
@@ -331,7 +336,7 @@ def test_weights_are_per_unit_of_the_table_and_per_standard_deviation(steps):
     if not isinstance(steps[0], ColumnTransformer | ColumnEncoder):
         frame = frame[["a", "b"]]
     model = make_pipeline(*steps, OrderedLogit(random_state=0))
-    result = bootstrap(model, frame, y, n=2, random_state=0)
+    result = bootstrap(model, frame, y, n_resamples=2, random_state=0)
     model.fit(frame, y)
     for column in "ab":
         (term,) = [t for t, (kind, name, _) in enumerate(result.terms)
@@ -356,7 +361,7 @@ def test_words_are_relative_to_the_mean_of_their_column():
     """Weights and thresholds give the probabilities of the model; the mean of the words is zero."""
     frame, y = towns()
     model = make_pipeline(ColumnEncoder(), OrderedLogit(random_state=0))
-    result = bootstrap(model, frame, y, n=2, random_state=0)
+    result = bootstrap(model, frame, y, n_resamples=2, random_state=0)
     rows = np.random.RandomState(0).choice(200, size=200)
     for numbers, own in ((result.estimate, slice(None)), (result.samples[0], rows)):
         part = frame.iloc[own]
@@ -382,7 +387,7 @@ def test_words_without_a_reference_are_warned_of():
         model = make_pipeline(encoder, OrderedLogit(random_state=0))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            result = bootstrap(model, frame, y, n=2, random_state=0)
+            result = bootstrap(model, frame, y, n_resamples=2, random_state=0)
         assert [str(one.message).partition(":")[0] for one in caught] == [
             "the words of a column have no reference"
         ] * warned
@@ -404,7 +409,7 @@ def test_a_word_that_a_sample_lacks_has_the_interval_of_the_others(encoder):
     rng = np.random.RandomState(0)
     has = [0 in rng.choice(200, size=200) for _ in range(10)]
     with pytest.warns(UserWarning, match=f"{10 - sum(has)} of 10 samples lack .*town.Ulm"):
-        result = bootstrap(model, frame, y, n=10, level=0.9, random_state=0)
+        result = bootstrap(model, frame, y, n_resamples=10, level=0.9, random_state=0)
     table = result.to_frame()
     is_rare = table["feature"].astype(str).str.endswith("Ulm").to_numpy()
     assert is_rare.sum() == 4  # a weight, and an effect on each class
@@ -420,7 +425,7 @@ def test_a_word_that_no_sample_has_has_no_interval():
     frame, y = towns(rare=1)
     model = make_pipeline(ColumnEncoder(), OrderedLogit(random_state=0))
     with pytest.warns(UserWarning, match=r"2 of 2 samples lack .* 'town=Ulm'"):
-        result = bootstrap(model, frame, y, n=2, random_state=8)
+        result = bootstrap(model, frame, y, n_resamples=2, random_state=8)
     rare = [feature == "town=Ulm" for _, feature, _ in result.terms]
     assert np.isnan(result.interval[:, rare]).all()
     assert np.isnan(result.std_error[rare]).all()
@@ -432,13 +437,15 @@ def test_features_that_only_a_sample_has_are_refused():
     frame, y = towns(rare=1)
     model = make_pipeline(ColumnEncoder(most_words=3), OrderedLogit(random_state=0))
     with pytest.raises(ValueError, match=r"^sample 1 of 2 .* it has the feature 'town=Oslo'"):
-        bootstrap(model, frame, y, n=2, random_state=8)
+        bootstrap(model, frame, y, n_resamples=2, random_state=8)
 
 
 def test_the_summary_is_a_table_of_weights_and_thresholds():
     X, y = make_synthetic(60, random_state=1)
     frame = pd.DataFrame(X, columns=["size", "a long name"])
-    result = bootstrap(OrderedLogit(random_state=0), frame, y, n=5, level=0.9, random_state=0)
+    result = bootstrap(
+        OrderedLogit(random_state=0), frame, y, n_resamples=5, level=0.9, random_state=0
+    )
     assert repr(result) == str(result)
     about, _, title, head, *rows, rest = str(result).splitlines()
     assert about == "5 samples of 60 rows, 0.9 intervals"
@@ -458,7 +465,7 @@ def test_samples_without_a_class_are_warned_of():
     X, y = make_synthetic(60, random_state=1)
     y = np.where(np.arange(60) == 7, 9, np.minimum(y, 4))  # one row of class 9
     with pytest.warns(UserWarning, match=r"^[1-9] of 10 samples have no label of a class that"):
-        bootstrap(OrderedLogit(random_state=0), X, y, n=10, random_state=0)
+        bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=10, random_state=0)
 
 
 @pytest.mark.slow
@@ -471,7 +478,7 @@ def test_bootstrap_intervals_cover_the_weights():
         latent = X[:, 0] + rng.logistic(size=400)
         y = np.digitize(latent, [-1.0, 1.0])
         model = OrderedLogit(random_state=seed)
-        result = bootstrap(model, X, y, n=60, level=0.9, random_state=seed)
+        result = bootstrap(model, X, y, n_resamples=60, level=0.9, random_state=seed)
         lower, upper = result.interval[:, 0]
         inside += lower <= 1.0 <= upper
     assert 46 <= inside <= 60

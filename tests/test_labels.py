@@ -937,14 +937,16 @@ def test_the_interval_of_alpha_is_that_of_resampled_rows():
     votes = study(30, np.random.default_rng(0))
     rng, two = np.random.RandomState(4), np.flatnonzero((~np.isnan(votes)).sum(axis=1) > 1)
     samples = [krippendorff_alpha(votes[rng.choice(two, len(two))]) for _ in range(50)]
-    interval = krippendorff_interval(votes, n=50, level=0.8, random_state=4)
+    interval = krippendorff_interval(votes, n_resamples=50, level=0.8, random_state=4)
     np.testing.assert_allclose(interval, np.quantile(samples, [0.1, 0.9]))
     rng, patients = np.random.RandomState(4), np.arange(30) % 6
     samples = []
     for _ in range(50):
         rows = np.concatenate([two[patients[two] == k] for k in rng.choice(6, size=6)])
         samples.append(krippendorff_alpha(votes[rows]))
-    interval = krippendorff_interval(votes, groups=patients, n=50, level=0.8, random_state=4)
+    interval = krippendorff_interval(
+        votes, groups=patients, n_resamples=50, level=0.8, random_state=4
+    )
     np.testing.assert_allclose(interval, np.quantile(samples, [0.1, 0.9]))
 
 
@@ -954,7 +956,9 @@ def test_the_interval_of_alpha_covers_that_of_the_population():
     truth = krippendorff_alpha(study(100_000, rng))
     inside = 0
     for seed in range(100):
-        interval = krippendorff_interval(study(100, rng), n=100, level=0.9, random_state=seed)
+        interval = krippendorff_interval(
+            study(100, rng), n_resamples=100, level=0.9, random_state=seed
+        )
         inside += interval[0] <= truth <= interval[1]
     assert 80 <= inside <= 98
 
@@ -962,7 +966,7 @@ def test_the_interval_of_alpha_covers_that_of_the_population():
 def test_the_interval_of_alpha_leaves_out_samples_without_it():
     votes = [[1, 1]] * 4 + [[2, 2]]
     with pytest.warns(UserWarning, match=r"^[1-9][0-9] of 50 samples are left out: all votes in"):
-        assert krippendorff_interval(votes, n=50, random_state=0) == (1.0, 1.0)
+        assert krippendorff_interval(votes, n_resamples=50, random_state=0) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -970,7 +974,11 @@ def test_the_interval_of_alpha_leaves_out_samples_without_it():
     [
         ([[2, 2], [2, 2]], {}, "all votes are equal"),
         ([[1.0, NAN], [NAN, 2.0]], {}, "no row with two votes"),
-        ([[1, 1], [2, 2]], {"n": 1}, "n must be an integer of at least 2, got 1"),
+        (
+            [[1, 1], [2, 2]],
+            {"n_resamples": 1},
+            "n_resamples must be an integer of at least 2, got 1",
+        ),
         ([[1, 1], [2, 2]], {"level": 95}, "level must be above 0 and below 1, got 95"),
         ([[1, 1], [2, 2]], {"groups": [1]}, "groups has 1 values, expected one for each of 2"),
         ([[1, 1], [2, 2]], {"groups": ["a", "a"]}, "at least 2 groups of rows .* got 1"),

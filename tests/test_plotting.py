@@ -13,10 +13,11 @@ from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pril import PRIL, KernelPRIL, MulticlassPerceptron, OrderedLogit
+from pril import PRIL, ColumnEncoder, KernelPRIL, MulticlassPerceptron, OrderedLogit
 from pril.core.coarsening import Coarsening
 from pril.datasets import make_synthetic
 from pril.evaluate import bootstrap
+from pril.inference import infer
 from pril.metrics import calibration_error, interval_absolute_error
 from pril.plotting import (
     CoarseningDisplay,
@@ -26,6 +27,7 @@ from pril.plotting import (
     WeightsDisplay,
     plot_bootstrap,
     plot_coarsening,
+    plot_forest,
     plot_model,
     plot_scores,
 )
@@ -357,9 +359,9 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
     """Each point, and each interval, is beside the name of its feature, or of its class."""
     X, y = make_synthetic(60, random_state=0)
     frame = pd.DataFrame(X, columns=["size", "age"])
-    result = bootstrap(OrderedLogit(random_state=0), frame, y, n=6, random_state=0)
+    result = bootstrap(OrderedLogit(random_state=0), frame, y, n_resamples=6, random_state=0)
     plot_bootstrap(result, term=term, ax=ax)
-    assert ax.get_title().endswith(", with 0.95 bootstrap intervals")
+    assert ax.get_title().endswith("s with 95 % intervals")
     assert ax.get_xlabel() == {"weight": "weight per unit", "threshold": "score"}.get(
         term, "change of the probability per unit"
     )
@@ -390,7 +392,7 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
 def test_a_bootstrap_per_standard_deviation(ax, term):
     """It is that of features divided by their standard deviations; thresholds have no unit."""
     X, y = make_synthetic(60, random_state=0)
-    table = bootstrap(OrderedLogit(random_state=0), X * [1.0, 9.0], y, n=3).to_frame()
+    table = bootstrap(OrderedLogit(random_state=0), X * [1.0, 9.0], y, n_resamples=3).to_frame()
     plot_bootstrap(table[table["feature"] != "0"], term=term, per="sd", ax=ax)
     factor = 1.0 if term == "threshold" else np.std(9.0 * X[:, 1])
     rows = table[(table["term"] == term) & (table["feature"] != "0")]
@@ -398,9 +400,43 @@ def test_a_bootstrap_per_standard_deviation(ax, term):
     np.testing.assert_allclose(drawn, factor * rows["estimate"])
 
 
+def test_a_forest_plot_is_the_table_of_weights(ax):
+    """Each line has its interval, and says it; zero is marked, and so is the reference."""
+    pytest.importorskip("pyarrow", reason="pip install 'pril[cli]'")
+    X, y = make_synthetic(60, random_state=0)
+    frame = pd.DataFrame(X, columns=["size", "age"]).assign(town=["Rome", "Oslo", "Rome"] * 20)
+    model = make_pipeline(ColumnEncoder(), OrderedLogit(alpha=0.0)).fit(frame, y)
+    result = infer(model, frame, y, level=0.9, per="sd")
+    assert plot_forest(result, ax=ax) is ax
+    assert names_on(ax.yaxis) == ["size", "age", "town=Oslo", "town=Rome"]
+    (series,) = ax.containers
+    np.testing.assert_allclose(series.lines[0].get_xydata()[:, 0], result.estimate[:4])
+    drawn = np.array([ends[:, 0] for ends in series.lines[2][0].get_segments()])
+    np.testing.assert_allclose(drawn, result.interval[:, :4].T)
+    assert ax.get_title() == "Weights with 90 % intervals"
+    assert ax.get_xlabel() == "weight per standard deviation (log odds of a higher class)"
+    low, high = result.interval[:, 0]
+    texts = [text.get_text() for text in ax.texts]
+    assert texts[0] == f"{result.estimate[0]:.2f} [{low:.2f}, {high:.2f}]"
+    assert texts[3] == "0 (reference)"
+    assert [0.0, 0.0] in [list(line.get_xdata()) for line in ax.lines]
+    with pytest.raises(TypeError, match=r"result must be what infer.* got OrderedLogit"):
+        plot_forest(model[-1], ax=ax)
+
+
+def test_a_forest_plot_of_effects_has_a_series_for_each_class(ax):
+    X, y = make_synthetic(60, random_state=0)
+    effects = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y).marginal_effects()
+    plot_forest(effects, ax=ax)
+    assert ax.get_title() == "Marginal effects with 95 % intervals"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list("12345")
+    for k, series in enumerate(ax.containers):
+        np.testing.assert_allclose(series.lines[0].get_xydata()[:, 0], effects.estimate[:, k])
+
+
 def test_a_bootstrap_that_cannot_be_drawn_is_refused(ax):
     X, y = make_synthetic(60, random_state=0)
-    result = bootstrap(OrderedLogit(random_state=0), X, y, n=2, random_state=0)
+    result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=2, random_state=0)
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
         plot_bootstrap(result, term="weights", ax=ax)
     with pytest.raises(ValueError, match="per must be 'unit' or 'sd', got 'SD'"):

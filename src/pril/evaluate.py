@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
-from pril.core.classifier import OrdinalLearner, by_class, naming_rows, read_weights
+from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows, read_weights
 from pril.core.learner import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.resampling import Bootstrap
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["BootstrapResult", "Progress", "bootstrap", "cross_val_proba", "progressive"]
+__all__ = [
+    "BootstrapResult",
+    "Progress",
+    "bootstrap",
+    "contributions",
+    "cross_val_proba",
+    "progressive",
+]
 
 
 def __dir__() -> list[str]:
@@ -194,6 +202,70 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     return proba
 
 
+def contributions(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return how much each feature adds to the score of each row.
+
+    For a linear learner, it is the weight times how far the feature is from its mean, and for words
+    of a `ColumnEncoder` the weight relative to the mean of their column. For `OrderedBoosting`, see
+    :meth:`pril.OrderedBoosting.contributions`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted learner with one score, or a Pipeline that ends in one; not a kernel.
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Features, as the model takes them.
+
+    Returns
+    -------
+    contributions : ndarray of shape (n_samples, n_features + 1)
+        What each feature of the learner adds and, in the last column, the base value: the score of
+        a row that has the mean of each feature. Each row adds up to its score.
+
+    See Also
+    --------
+    pril.plotting.plot_contributions : Draws them.
+
+    Notes
+    -----
+    `OrderedLogit.fit` keeps the means of its features. Other learners, and streams, do not: there
+    the base value is the score of a row of zeros, which is that of the means if the features are
+    centred, as after a `StandardScaler` or a `ColumnEncoder`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedLogit
+    >>> from pril.datasets import make_synthetic
+    >>> from pril.evaluate import contributions
+    >>> X, y = make_synthetic(200, random_state=0)
+    >>> model = OrderedLogit().fit(X, y)
+    >>> found = contributions(model, X)
+    >>> np.allclose(found.sum(axis=1), model.latent(X))
+    True
+    >>> np.allclose(found[:, :-1].mean(axis=0), 0.0)
+    True
+    """
+    parts = Parts.of(model)
+    learner = parts.learner
+    check_is_fitted(learner)
+    features = parts.transform(X)
+    if hasattr(learner, "contributions"):
+        found: NDArray[np.float64] = learner.contributions(features)
+        return found
+    weights, start = parts.weights
+    if weights is None or weights.ndim != 1:
+        raise InputTypeError(
+            f"{type(learner).__name__} does not say what each feature adds to one score: use a "
+            "linear learner with thresholds, or OrderedBoosting"
+        )
+    rows = dense_rows(learner, features)
+    is_word = parts.centre_words(np.eye(len(weights)))[1] != 0.0
+    means = np.where(is_word, 0.0, getattr(learner, "feature_means_", 0.0))
+    base = np.full((len(rows), 1), start + weights @ means)
+    return np.hstack([(rows - means) * weights, base])
+
+
 def _fit_rows(
     estimator: Any, X: Any, y: Any, rows: NDArray[np.int64], classes: Any, weights: Any = None
 ) -> Any:
@@ -219,7 +291,7 @@ class BootstrapResult:
         None where it has none. A threshold belongs to the class below it.
     estimate : ndarray of shape (n_terms,)
         From a model of all rows.
-    samples : ndarray of shape (n, n_terms)
+    samples : ndarray of shape (n_resamples, n_terms)
         From a model of each sample; NaN for a word that does not occur in it.
     interval : ndarray of shape (2, n_terms)
         Lower and upper ends, of the samples that are not NaN.
@@ -309,14 +381,14 @@ def bootstrap(
     *,
     sample_weight: ArrayLike | None = None,
     groups: Any = None,
-    n: Any = 200,
+    n_resamples: Any = 200,
     level: Any = 0.95,
     random_state: Any = None,
 ) -> BootstrapResult:
     """Return bootstrap confidence intervals of weights, thresholds and marginal effects.
 
-    The model is fitted to `n` samples of the rows, drawn with replacement. The marginal effect of
-    a feature on a class is the change of the class's probability per unit of the feature, averaged
+    The model is fitted to samples of the rows, drawn with replacement. The marginal effect of a
+    feature on a class is the change of the class's probability per unit of the feature, averaged
     over the rows that the model learned from.
 
     Parameters
@@ -334,7 +406,7 @@ def bootstrap(
         Group of each row, such as the patient or the household. If rows of one group are alike,
         samples must be drawn from groups: the rows of a group are drawn together, or not at all.
         None draws each row by itself.
-    n : int, default=200
+    n_resamples : int, default=200
         Number of samples.
     level : float, default=0.95
         Confidence level: the share of the samples inside each interval.
@@ -363,8 +435,8 @@ def bootstrap(
     ``drop=``, which names a reference for each column. A word that a sample lacks has no weight
     there: its interval is that of the other samples, and a warning says how many lack it.
 
-    Ten passes are enough to predict well. For weights close to those of maximum likelihood, use
-    more: with ``max_iter=200``, they agree with statsmodels to a tenth of a standard error.
+    Fit with ``alpha=0`` for weights of maximum likelihood. :func:`pril.inference.infer` finds
+    their errors without samples.
 
     The intervals are percentiles. With fewer than about 30 groups they are too narrow, as those of
     any method that assumes many groups.
@@ -375,7 +447,7 @@ def bootstrap(
     >>> from pril.datasets import make_synthetic
     >>> from pril.evaluate import bootstrap
     >>> X, y = make_synthetic(200, random_state=0)
-    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n=20, random_state=0)
+    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=20, random_state=0)
     >>> print(str(result).splitlines()[0])
     20 samples of 200 rows, 0.95 intervals
     >>> result.to_frame().query("term == 'weight'")[["feature", "lower", "upper"]].shape
@@ -390,7 +462,7 @@ def bootstrap(
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
     weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))
-    draws = Bootstrap(ranking.is_labelled(intervals), groups, n, level, random_state)
+    draws = Bootstrap(ranking.is_labelled(intervals), groups, n_resamples, level, random_state)
     whole = _fit_rows(estimator, X, y, draws.rows, classes, weights)
     parts = Parts.of(whole)
     names = _feature_names(parts)
@@ -402,11 +474,13 @@ def bootstrap(
             model = _fit_rows(estimator, X, y, rows, classes, weights)
             samples.append(_terms(Parts.of(model), X, rows, weights, names))
         except InputError as error:
-            raise InputError(f"sample {k + 1} of {n} cannot be learned: {error}") from error
+            raise InputError(
+                f"sample {k + 1} of {n_resamples} cannot be learned: {error}"
+            ) from error
     if lacking:
         warnings.warn(
-            f"{lacking} of {n} samples have no label of a class that occurs in y: the intervals of "
-            "its thresholds and effects are too narrow; join rare classes",
+            f"{lacking} of {n_resamples} samples have no label of a class that occurs in y: the "
+            "intervals of its thresholds and effects are too narrow; join rare classes",
             stacklevel=2,
         )
     labels = parts.learner.order_.tolist()

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
-from scipy.special import chdtrc, expit, logit, ndtr, ndtri
+from scipy.sparse import issparse
+from scipy.special import chdtrc, expit, logit, ndtr, ndtri, xlogy
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import fitting, learning
-from pril.core.classifier import read_weights, rows_to_rate
+from pril.core.classifier import dense_rows, read_weights
 from pril.core.groups import read_groups
 from pril.core.likelihood import InMemory, Maximum
 from pril.core.parts import Parts
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
-from pril.core.units import reference_of_words, units_of_features
+from pril.core.units import reference_of_words, scale_of_features, units_of_features
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -127,6 +127,10 @@ class Intervals:
         Names of the features, or numbers of the rows.
     classes : ndarray of shape (n_classes,)
         The classes, lowest first.
+    level : float
+        Confidence level.
+    unit : str
+        What effects are per: "unit" of a column, or "standard deviation".
     estimate, std_error, lower, upper : ndarray of shape (n, n_classes)
         The numbers, their standard errors, and the ends of their intervals.
     """
@@ -134,6 +138,8 @@ class Intervals:
     name: str
     rows: list[Any]
     classes: NDArray[Any]
+    level: float
+    unit: str
     estimate: NDArray[np.float64]
     std_error: NDArray[np.float64]
     lower: NDArray[np.float64]
@@ -200,8 +206,11 @@ class Inference:
         Sum of the weights of the rows: their number, if none have weights.
     n_parameters : int
         Weights and thresholds that the rows determine.
+    unit : str
+        What the weights of numbers are per: "unit" of their column, or "standard deviation".
     reference : str or None
-        What the weights of words are relative to; None if there are no words, or no reference.
+        The words that the weights of words are relative to; None if there are no words, or no
+        reference.
     """
 
     terms: list[tuple[str, Any, Any]]
@@ -213,8 +222,10 @@ class Inference:
     loglik_null: float | None
     n: float
     n_parameters: int
+    unit: str
     reference: str | None
     parts: Parts = field(repr=False)
+    shown: NDArray[np.float64] = field(repr=False)  # makes these weights of the learner's own
     inner: NDArray[np.float64] = field(repr=False)  # the covariance of the learner's own numbers
     fitted: _Fitted | None = field(repr=False, default=None)
 
@@ -274,7 +285,7 @@ class Inference:
         ]
         about = ("level", "errors", "n", "n_parameters", "loglik", "loglik_null", "aic", "bic")
         return {"terms": terms} | {
-            name: getattr(self, name) for name in (*about, "mcfadden", "reference")
+            name: getattr(self, name) for name in (*about, "mcfadden", "unit", "reference")
         }
 
     def to_frame(self) -> pd.DataFrame:
@@ -292,19 +303,32 @@ class Inference:
         lower, upper = self.interval
         return table.assign(**numbers, lower=lower, upper=upper)
 
-    def __str__(self) -> str:
+    def cells(self) -> list[list[str]]:
+        """Return the table as it is printed.
+
+        Returns
+        -------
+        lines : list of list of str
+            A heading, the weights, a heading, the thresholds.
+        """
         numbers = np.stack([self.estimate, self.std_error, self.z]).T
-        (lower, upper), first = self.interval, True
+        lower, upper = self.interval
         head = ["estimate", "std. error", "z", "p", "lower", "upper"]
         lines = [["weight", *head]]
         for t, (kind, feature, label) in enumerate(self.terms):
-            if kind == "threshold" and first:
+            if kind == "threshold" and label == self._classes[0]:
                 lines.append(["threshold", *[""] * len(head)])
-                first = False
             name = str(feature) if kind == "weight" else f"above {label}"
-            cells = [f"{value:.4g}" if np.isfinite(value) else "" for value in numbers[t]]
-            p = _p(self.p[t]) if np.isfinite(self.p[t]) else ""
-            lines.append([name, *cells, p, f"{lower[t]:.4g}", f"{upper[t]:.4g}"])
+            if self.std_error[t] > 0.0:
+                cells = [f"{value:.4g}" for value in numbers[t]]
+                lines.append([name, *cells, _p(self.p[t]), f"{lower[t]:.4g}", f"{upper[t]:.4g}"])
+            else:  # it is known: an offset, or a word that others are relative to
+                lines.append([name, f"{self.estimate[t]:.4g}", *[""] * (len(head) - 1)])
+        return lines
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the table, a sentence each."""
         found = [
             f"{self.n:,.6g} rows",
             f"log-likelihood {self.loglik:.6g}",
@@ -314,10 +338,34 @@ class Inference:
         ]
         if self.mcfadden is not None:
             found.append(f"McFadden's R2 {self.mcfadden:.4f}")
+        learner = self.parts.learner
         notes = [", ".join(found), f"{self.level:.3g} intervals; errors from {self.errors}"]
+        notes.append(f"weights are per {self.unit}, on the scale of the log odds")
         if self.reference:
             notes.append(f"words are relative to {self.reference}")
-        return "\n".join([_aligned(lines), *notes])
+        if scale_of_features(self.parts).is_centred:
+            words = " and these words" if self.reference else ""
+            notes.append(f"thresholds are those of a row with the mean of each number{words}")
+        if learner.alpha > 0.0:
+            notes.append(
+                f"with a penalty, alpha={learner.alpha:g}: fit with alpha=0 to report numbers"
+            )
+        if learner.coarsening_.table:
+            chosen = (
+                " (chosen, which errors do not include)" if learner.coarsening == "auto" else ""
+            )
+            name = {"random": "at random", "offsets": "shared offsets"}
+            notes.append(f"ranges are {name[learner.coarsening_.mechanism]}{chosen}")
+        if self.fitted is None:
+            lacking = "" if self.mcfadden is not None else "McFadden's R2, "
+            notes.append(
+                f"not kept with the model: {lacking}proportional odds, errors by groups; "
+                "pril.inference.infer(model, X, y) finds them"
+            )
+        return notes
+
+    def __str__(self) -> str:
+        return "\n".join([_aligned(self.cells()), *self.notes])
 
     __repr__ = __str__
 
@@ -337,7 +385,7 @@ class Inference:
             A row for each row of X. Intervals are made for the log odds, so that they are between
             0 and 1.
         """
-        features = _dense(self.parts, X)
+        features = dense_rows(self.parts.learner, self.parts.transform(X))
         below, density, _ = self._logistic(features)
         n, n_classes = len(features), len(self._classes)
         p, variance = np.diff(below, axis=1), np.empty((n, n_classes))
@@ -354,7 +402,7 @@ class Inference:
         inside = np.clip(p, TINY, 1.0 - np.finfo(float).eps)
         half = _quantile(self.level) * error / np.maximum(inside * (1.0 - inside), TINY)
         ends = (expit(logit(inside) + side * half) for side in (-1.0, 1.0))
-        return Intervals("row", list(range(n)), self._classes, p, error, *ends)
+        return self._intervals("row", list(range(n)), p, error, *ends)
 
     def marginal_effects(self, X: Any = None, sample_weight: ArrayLike | None = None) -> Intervals:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -376,7 +424,7 @@ class Inference:
             fitted = self._needed("marginal_effects()")
             features, weight = _as_array(fitted.rows.X), fitted.rows.weight
         else:
-            features = _dense(self.parts, X)
+            features = dense_rows(self.parts.learner, self.parts.transform(X))
             weight = np.ones(len(features))
             if sample_weight is not None:
                 weight = read_weights(sample_weight, len(features))
@@ -391,7 +439,7 @@ class Inference:
         inner = np.arange(len(slopes) - 2)
         by[inner + 1, d + inner] = (weight @ change)[1:-1]
         per_score, by_score = -np.diff(slopes), -np.diff(by, axis=0)
-        shown = _shown_weights(self.parts, d)
+        shown = self.shown
         effects, error = shown @ np.outer(w, per_score), np.empty((d, len(per_score)))
         for k, slope in enumerate(per_score):
             jacobian = np.outer(w, by_score[k])
@@ -402,7 +450,7 @@ class Inference:
         half = _quantile(self.level) * error
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
         ends = effects - half, effects + half
-        return Intervals("feature", names, self._classes, effects, error, *ends)
+        return self._intervals("feature", names, effects, error, *ends)
 
     def proportional_odds(self) -> ProportionalOdds:
         """Test whether the weights are the same at each threshold, as the model assumes.
@@ -447,6 +495,9 @@ class Inference:
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
         features = {names[j]: test.of([k + 1]) for k, j in enumerate(free)}
         return ProportionalOdds(test.of(range(1, width)), features)
+
+    def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
+        return Intervals(name, rows, self._classes, self.level, self.unit, *numbers)
 
     @property
     def _classes(self) -> Array:
@@ -510,6 +561,7 @@ def infer(
     sample_weight: ArrayLike | None = None,
     groups: Any = None,
     level: Any = 0.95,
+    per: Literal["unit", "sd"] = "unit",
 ) -> Inference:
     """Return standard errors, tests and intervals of a model that `fit` has found.
 
@@ -530,6 +582,10 @@ def infer(
         than about 30 groups they are too small.
     level : float, default=0.95
         Confidence level of intervals.
+    per : {"unit", "sd"}, default="unit"
+        Whether weights and effects of numbers are per unit of their column, or per standard
+        deviation, so that they can be compared. The latter needs a model that standardises numbers:
+        its first step is a `ColumnEncoder`, or its last one a `StandardScaler`.
 
     Returns
     -------
@@ -543,17 +599,20 @@ def infer(
 
     Notes
     -----
-    Errors are from the curvature of the log-likelihood at its maximum. With ``alpha=0``, they are
-    those of maximum likelihood. With a penalty, its curvature is added: intervals are those of a
-    Bayesian with the penalty as the prior, and a strong penalty draws them towards zero.
+    Fit with ``alpha=0`` to report numbers: they are then those of maximum likelihood, and errors
+    are from the curvature of the log-likelihood at its maximum. With a penalty, its curvature is
+    added: intervals are those of a Bayesian with the penalty as the prior. It draws weights towards
+    zero and, of ranges, thresholds towards those of ranges that are divided evenly.
 
     Where ranges and exact labels occur together, or raters shade by shared offsets, the model has
     also learned how classes become ranges. The errors include that it has: they are those of the
-    sandwich formula, with derivatives that let the mechanism follow. They do not include that the
-    mechanism was chosen.
+    sandwich formula, with derivatives that let the mechanism follow. They do not include that
+    ``coarsening="auto"`` has chosen the mechanism: of a few hundred rows it may choose wrongly, and
+    thresholds are then off. Say "offsets" or "random" if you know how the labels were made.
 
-    Weights are per unit of a column of X, and those of words relative to the mean of their column,
-    as in :func:`pril.evaluate.bootstrap`.
+    Weights are per unit of a column of X. After a `ColumnEncoder`, those of words are relative to
+    the most frequent word of their column, and thresholds are those of a row with these words and
+    the mean of each number.
 
     Examples
     --------
@@ -577,6 +636,13 @@ def infer(
     check_is_fitted(learner)
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise InputError(f"level must be above 0 and below 1, got {level!r}")
+    if per not in ("unit", "sd"):
+        raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
+    if per == "sd" and scale_of_features(parts).unit != "standard deviation":
+        raise InputError(
+            "per='sd' needs a model that standardises numbers: put a ColumnEncoder or a "
+            "StandardScaler before the learner"
+        )
     if (X is None) != (y is None):
         raise InputError("pass both X and y, the rows that the model learned from, or neither")
     if X is None:
@@ -586,8 +652,10 @@ def infer(
             inner, found = learner.covariance_, learner.maximum_
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
-        about = _About(found["loglik"], None, found["weight"], found["parameters"], CURVATURE)
-        return _inference(parts, inner, float(level), about, None)
+        loglik, weight = found["loglik"], found["weight"]
+        null = _loglik_of_classes(learner, weight)
+        about = _About(loglik, null, weight, found["parameters"], CURVATURE)
+        return _inference(parts, inner, float(level), per, about)
     features = parts.transform(X)
     fitted = _fit_again(learner, features, y, sample_weight)
     uncertainty = Uncertainty(fitted.problem, fitted.maximum)
@@ -605,7 +673,7 @@ def infer(
     null = fitted.loglik_without(bare, settings._replace(offset=0 if fixed else None))
     loglik, weight = float(fitted.maximum.sums.loglik), float(fitted.rows.weight.sum())
     about = _About(loglik, null, weight, uncertainty.n_parameters, source)
-    return _inference(parts, inner, float(level), about, fitted)
+    return _inference(parts, inner, float(level), per, about, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -663,6 +731,15 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     return Test.of(max(2.0 * gain, 0.0), df)
 
 
+def _loglik_of_classes(learner: Any, weight: float) -> float | None:
+    """Return the log-likelihood without features; None of ranges, and with an offset."""
+    if learner.coarsening_.table or learner.offset is not None:
+        return None
+    rows = learner.memory_.parts()["total"]
+    share = rows / rows.sum()
+    return float(weight * xlogy(share, share).sum())
+
+
 def _fit_again(learner: Any, features: Any, y: Any, sample_weight: Any) -> _Fitted:
     """Return the maximum for rows, which the model does not keep."""
     again = clone(learner).set_params(classes=learner.order_)
@@ -717,46 +794,42 @@ class _About(NamedTuple):
 
 
 def _inference(
-    parts: Parts, inner: Array, level: float, about: _About, fitted: _Fitted | None
+    parts: Parts,
+    inner: Array,
+    level: float,
+    per: Literal["unit", "sd"],
+    about: _About,
+    fitted: _Fitted | None = None,
 ) -> Inference:
-    """Return the result in units of columns, with the covariance of the learner's own numbers."""
+    """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     d, labels = len(learner.coef_), learner.order_.tolist()
     names = parts.feature_names or [str(j) for j in range(d)]
     terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in names]
     terms += [("threshold", None, label) for label in labels[:-1]]
-    shown = np.eye(len(inner))
-    shown[:d, :d] = _shown_weights(parts, d)
-    shown[d:, :d] = -parts.centre_words(np.eye(d))[1]
-    estimate = shown @ np.concatenate([learner.coef_, learner.thresholds_])
-    covariance = shown @ inner @ shown.T
+    relative, shared = parts.centre_words(np.eye(d), at="reference")
+    shown: Array = relative.T
+    if per == "unit":
+        shown = shown / units_of_features(parts.steps, d)[:, np.newaxis]
+    whole = np.eye(len(inner))
+    whole[:d, :d], whole[d:, :d] = shown, -shared
+    estimate = whole @ np.concatenate([learner.coef_, learner.thresholds_])
+    covariance = whole @ inner @ whole.T
+    for own in (covariance, covariance.T):  # of what is known, but for rounding
+        own[:d][~shown.any(axis=1)] = 0.0
     return Inference(
         terms,
         estimate,
         covariance,
         level,
-        reference=reference_of_words(parts),
+        unit="standard deviation" if per == "sd" else "unit",
+        reference=reference_of_words(parts, "reference"),
         parts=parts,
+        shown=shown,
         inner=inner,
         fitted=fitted,
         **about._asdict(),
     )
-
-
-def _shown_weights(parts: Parts, d: int) -> Array:
-    """Return the matrix that makes weights per unit of a column, and relative to other words."""
-    centred, _ = parts.centre_words(np.eye(d))
-    matrix: Array = centred.T / units_of_features(parts.steps, d)[:, np.newaxis]
-    return matrix
-
-
-def _dense(parts: Parts, X: Any) -> Array:
-    """Return the features of rows, checked, as a matrix."""
-    rows, d = rows_to_rate(parts.learner, parts.transform(X)), parts.learner.n_features_in_
-    if not hasattr(rows, "indptr"):
-        return np.asarray(rows.X, dtype=np.float64)
-    shape = len(rows.indptr) - 1, d
-    return _as_array(csr_array((rows.data, rows.indices, rows.indptr), shape=shape))
 
 
 def _as_array(X: Any) -> Array:

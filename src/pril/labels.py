@@ -277,14 +277,14 @@ def krippendorff_interval(
     *,
     classes: Any = None,
     groups: Any = None,
-    n: Any = 1000,
+    n_resamples: Any = 1000,
     level: Any = 0.95,
     random_state: Any = None,
 ) -> tuple[float, float]:
     """Return a bootstrap confidence interval of `krippendorff_alpha`.
 
-    Alpha is computed for `n` samples of the rows, drawn with replacement. The interval says how
-    certain alpha is for these raters, if the rows were drawn from a larger population.
+    Alpha is computed for samples of the rows, drawn with replacement. The interval says how certain
+    alpha is for these raters, if the rows were drawn from a larger population.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def krippendorff_interval(
     groups : array-like of shape (n_samples,), default=None
         Group of each row, such as the patient of a scan. The rows of a group are drawn together,
         or not at all. None draws each row by itself.
-    n : int, default=1000
+    n_resamples : int, default=1000
         Number of samples.
     level : float, default=0.95
         Confidence level: the share of the samples inside the interval.
@@ -321,15 +321,15 @@ def krippendorff_interval(
     True
     """
     counts = _vote_counts(votes, classes)
-    draws = Bootstrap(counts.sum(axis=1) > 1.0, groups, n, level, random_state)
+    draws = Bootstrap(counts.sum(axis=1) > 1.0, groups, n_resamples, level, random_state)
     samples = np.array([_alpha(counts[rows]) for rows in draws.samples()])
     undefined = np.isnan(samples)
     if undefined.all():
         raise InputError("all votes are equal, so that agreement and chance are the same")
     if undefined.any():
         warnings.warn(
-            f"{undefined.sum()} of {n} samples are left out: all votes in them are equal, and "
-            "alpha is not defined",
+            f"{undefined.sum()} of {n_resamples} samples are left out: all votes in them are "
+            "equal, and alpha is not defined",
             stacklevel=2,
         )
     lower, upper = draws.interval(samples[~undefined])

@@ -22,6 +22,7 @@ from pril.reporting.words import (
     count,
     evaluation_lines,
     learned_so_far,
+    mistakes_of,
     rows_known,
 )
 
@@ -148,6 +149,13 @@ def show(
     table: Annotated[
         bool, typer.Option("--table", help="Errors, tests and intervals of an ordered logit.")
     ] = False,
+    per: Annotated[
+        Literal["sd", "unit"] | None,
+        typer.Option(
+            help="Weights of numbers per standard deviation, the default, or per unit of their "
+            "column, the default of --table."
+        ),
+    ] = None,
     overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
@@ -160,26 +168,28 @@ def show(
     if table:
         from pril.inference import infer
 
-        found = infer(loaded.model)
+        found = infer(loaded.model, per=per or "unit")
         printer.result(found.to_dict(), str(found).splitlines())
         return
     learner = loaded.learner
     thresholds, intercept = getattr(learner, "thresholds_", None), loaded.intercept
-    weights = loaded.weights(None if printer.json else top)
+    weights = loaded.weights(None if printer.json else top, per_unit=per == "unit")
+    unit = loaded.unit_of_weights(per)
     result = {
         "model": loaded.name,
         "classes": learner.order_.tolist(),
         "thresholds": None if thresholds is None else thresholds.tolist(),
         "intercept": None if intercept is None else intercept.tolist(),
         _weights_are(learner): {name: weight.tolist() for name, weight in weights},
+        "unit": unit,
         "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
-        "mistakes": getattr(learner, "n_mistakes_", None),
+        "mistakes": mistakes_of(learner),
         "coarsening": _coarsening(learner),
         "versions": loaded.about.versions,
         "notes": loaded.own_notes,
         "user_notes": loaded.user_notes,
     }
-    lines = _model_lines(loaded, weights[:top])
+    lines = _model_lines(loaded, weights[:top], unit)
     if plot:
         opt.check_output(plot, [model], "a picture", overwrite)
         _draw(loaded, plot, top)
@@ -205,7 +215,9 @@ def _weights_are(learner: Any) -> str:
     return "importances" if hasattr(learner, "feature_importances_") else "weights"
 
 
-def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[str]:
+def _model_lines(
+    loaded: LoadedModel, weights: list[tuple[str, Any]], unit: str | None
+) -> list[str]:
     """Return what a model has learned, with its largest weights, for people."""
     learner = loaded.learner
     classes = " < ".join(map(str, learner.order_))
@@ -222,6 +234,9 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
         lines.append(line.rstrip())
     if weights and learner.n_features_in_ > len(weights):
         lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
+    if unit is not None:
+        words = "; words relative to the mean of their column" if loaded.word_columns else ""
+        lines.append(f"{'':<12}per {unit} of a number{words}")
     if hasattr(learner, "dual_coef_"):
         lines.append(f"support     {count(len(learner.dual_coef_), 'row')}")
     lines.append(f"learned     {learned_so_far(learner)}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -169,6 +170,17 @@ def rows_to_rate(model: OrdinalLearner, X: Any) -> Any:
     """Return the rows of X, checked, for a learner that can rate them."""
     check_ready(model)
     return model.engine.read(model, X, reset=False, min_rows=1)
+
+
+def dense_rows(model: OrdinalLearner, X: Any) -> Array:
+    """Return the rows of X, checked, as a matrix of float64."""
+    rows: Any = rows_to_rate(model, X)
+    if hasattr(rows, "indptr"):
+        shape = len(rows.indptr) - 1, model.n_features_in_
+        dense = csr_array((rows.data, rows.indices, rows.indptr), shape=shape).toarray()
+    else:
+        dense = rows.X
+    return np.asarray(dense, dtype=np.float64)
 
 
 def check_ready(model: OrdinalLearner) -> None:

@@ -85,14 +85,14 @@ class Parts(NamedTuple):
         # Landmarks are added to the features; other steps may change those of words.
         return hasattr(first, "centre_words") and all(hasattr(one, "landmarks_") for one in others)
 
-    def centre_words(self, weights: Any) -> tuple[Any, Any]:
+    def centre_words(self, weights: Any, **options: Any) -> tuple[Any, Any]:
         """Return weights with those of words relative to their mean, and the sum of these means.
 
         See `ColumnEncoder.centre_words`. Without an encoder, weights stay as they are.
         """
         if not self.centres_words:
             return weights, np.zeros(weights.shape[:-1])
-        centred, shared = self.steps[0][1].centre_words(weights)
+        centred, shared = self.steps[0][1].centre_words(weights, **options)
         return centred, shared
 
     def fit_parameter(self, name: str) -> str:

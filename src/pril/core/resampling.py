@@ -28,7 +28,7 @@ class Bootstrap:
         The rows to draw from.
     groups : array-like of shape (n_rows,) or None
         The group of each row. None: each row is a group.
-    n : int
+    n_resamples : int
         Number of samples.
     level : float
         Confidence level.
@@ -36,12 +36,14 @@ class Bootstrap:
         Seed.
     """
 
-    def __init__(self, used: Array, groups: Any, n: Any, level: Any, random_state: Any) -> None:
-        if not isinstance(n, Integral) or n < 2:
-            raise InputError(f"n must be an integer of at least 2, got {n!r}")
+    def __init__(
+        self, used: Array, groups: Any, n_resamples: Any, level: Any, random_state: Any
+    ) -> None:
+        if not isinstance(n_resamples, Integral) or n_resamples < 2:
+            raise InputError(f"n_resamples must be an integer of at least 2, got {n_resamples!r}")
         if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
             raise InputError(f"level must be above 0 and below 1, got {level!r}")
-        self.n = int(n)
+        self.n_resamples = int(n_resamples)
         self.level = float(level)
         self.rows: Array = np.flatnonzero(used)
         if len(self.rows) == 0:
@@ -66,7 +68,7 @@ class Bootstrap:
 
     def samples(self) -> Iterator[Array]:
         """Return the rows of each sample."""
-        for _ in range(self.n):
+        for _ in range(self.n_resamples):
             if self.members is None:
                 yield self._rng.choice(self.rows, size=len(self.rows))
             else:

@@ -46,6 +46,13 @@ class Following(NamedTuple):
     by_counts: Array  # (kinds, K, p), by what is added to the counts
 
 
+def _root(matrix: Array) -> Array:
+    """Return a matrix whose product with its transpose is this symmetric one, but for rounding."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
+
+
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
     """The uncertainty of a maximum; inside, weights and thresholds are in the frame."""
@@ -66,13 +73,16 @@ class Uncertainty:
         size = np.sqrt(np.maximum(np.abs(np.diagonal(slope)), 1e-300))
         inverse = np.linalg.inv(slope / np.outer(size, size)) / np.outer(size, size)
         if rows is not None and groups is not None:
-            inverse = inverse @ self._squares_of_groups(rows, groups) @ inverse.T
+            root = inverse @ _root(self._squares_of_groups(rows, groups))
         elif self.maximum.mechanism is not None:
-            inverse = inverse @ self._squares_of_rows(self.sample) @ inverse.T
-        fixed = list(self.problem.fixed)
-        inverse[fixed], inverse[:, fixed] = 0.0, 0.0
-        map_ = self._out_of_frame
-        covariance: Array = map_ @ ((inverse + inverse.T) / 2.0) @ map_.T
+            root = inverse @ _root(self._squares_of_rows(self.sample))
+        else:
+            root = _root(inverse)
+        root[list(self.problem.fixed)] = 0.0
+        # Features that determine each other, such as all words of a column, have huge errors; as a
+        # square, no variance is below zero by rounding.
+        root = self._out_of_frame @ root
+        covariance: Array = root @ root.T
         return covariance
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,29 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
     return units
 
 
+class Scale(NamedTuple):
+    """What the features of a learner are in, by the last step before it."""
+
+    unit: str  # of a number: "unit", "standard deviation", or "unit of the scaled column"
+    is_centred: bool  # at the mean of its column
+
+
+def scale_of_features(parts: Parts) -> Scale:
+    """Return the scale of a learner's numbers."""
+    from sklearn.preprocessing import StandardScaler
+
+    steps = [step for _, step in parts.steps if not hasattr(step, "landmarks_")]
+    last: Any = steps[-1] if steps else None
+    if isinstance(last, StandardScaler):
+        return Scale("standard deviation" if last.with_std else "unit", bool(last.with_mean))
+    if hasattr(last, "centre_words"):  # a ColumnEncoder
+        is_scaled = last.scale and not last.codes
+        unit = "unit of the scaled column" if last.bounded else "standard deviation"
+        return Scale(unit if is_scaled else "unit", is_scaled)
+    units = units_of_features(parts.steps, parts.learner.n_features_in_)
+    return Scale("unit" if (units == 1.0).all() else "unit of the scaled column", False)
+
+
 def has_all_words(steps: list[tuple[str, Any]]) -> bool:
     """Tell whether some column has an indicator for each of its words, with none left out.
 
@@ -63,12 +86,18 @@ def has_all_words(steps: list[tuple[str, Any]]) -> bool:
     return False
 
 
-def reference_of_words(parts: Parts) -> str | None:
-    """Return what weights of words are relative to, None without words; warn if it is nothing."""
+def reference_of_words(parts: Parts, at: Literal["mean", "reference"] = "mean") -> str | None:
+    """Return what weights of words are relative to, None without words; warn if it is nothing.
+
+    `at` is as in `ColumnEncoder.centre_words`.
+    """
     if not has_all_words(parts.steps):
         return None
     if parts.centres_words:
-        return "the mean of their column over the rows"
+        if at == "mean":
+            return "the mean of their column over the rows"
+        words = parts.steps[0][1].reference_words
+        return ", ".join(f"{name}={word}" for name, word in words.items())
     warnings.warn(
         "the words of a column have no reference: only differences between them have a "
         "meaning, and the intervals of their weights, of their effects and of the thresholds "

@@ -220,6 +220,7 @@ MAXIMUM = {
     "rows": Size,
     "weight": Number,
     "parameters": Size,
+    "means": Numbers("features"),
     "covariance": Numbers("parameters parameters"),
 }
 SUPPORT = {
@@ -247,6 +248,8 @@ def _check_maximum(learner: Any, at: str) -> None:
     expected = learner.n_features_in_ + len(learner.order_) - 1
     if len(covariance) not in (0, expected) or (np.diagonal(covariance) < 0.0).any():
         raise wrong(f"{at}.maximum.covariance", f"of {expected} numbers", covariance.shape)
+    if len(learner.feature_means_) != learner.n_features_in_:
+        raise wrong(f"{at}.maximum.means", f"of {learner.n_features_in_} numbers", "others")
 
 
 def _check_kernel(learner: Any, at: str) -> None:

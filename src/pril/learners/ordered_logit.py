@@ -148,6 +148,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         Covariance of the weights and thresholds that `fit` found, see :func:`pril.inference.infer`.
         It is not there after `partial_fit`, for more than 200 weights and thresholds, or if the
         labels do not determine how classes become ranges.
+    feature_means_ : ndarray of shape (n_features,)
+        Mean of each feature over the rows of `fit`; zeros before it.
     %(t_)
     coarsening_ : Coarsening
         How classes become ranges, as the labels so far show it: `mechanism` ("random" or
@@ -382,6 +384,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "rows": rows.n_rows,
             "weight": float(rows.weights.sum()),
             "parameters": uncertainty.n_parameters,
+            "means": rows.moments().first / rows.moments().weight,
             "covariance": self._covariance_to_keep(uncertainty),
         }
         self.memory_ = self._memory_at(found, rows)
@@ -409,6 +412,13 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def loglik_(self) -> float:
         """Log-likelihood of the labels at the maximum, without the penalty."""
         return float(self._found("loglik"))
+
+    @property
+    def feature_means_(self) -> Array:
+        """Mean of each feature over the rows of `fit`; zeros before it."""
+        known = vars(self).get("maximum_", {"means": np.zeros(self.n_features_in_)})
+        means: Array = known["means"]
+        return means
 
     @property
     def covariance_(self) -> Array:

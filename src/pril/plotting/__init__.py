@@ -4,6 +4,7 @@ from pril.plotting.coarsening import CoarseningDisplay, plot_coarsening
 from pril.plotting.confusion import IntervalConfusionDisplay
 from pril.plotting.contributions import ContributionsDisplay, plot_contributions
 from pril.plotting.effects import plot_bootstrap
+from pril.plotting.forest import ForestDisplay, plot_forest
 from pril.plotting.reliability import ReliabilityDisplay
 from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
 from pril.plotting.validation_loss import ValidationLossDisplay, plot_validation_loss
@@ -12,6 +13,7 @@ from pril.plotting.weights import WeightsDisplay, plot_model
 __all__ = [
     "CoarseningDisplay",
     "ContributionsDisplay",
+    "ForestDisplay",
     "IntervalConfusionDisplay",
     "ReliabilityDisplay",
     "ScoreAxisDisplay",
@@ -20,6 +22,7 @@ __all__ = [
     "plot_bootstrap",
     "plot_coarsening",
     "plot_contributions",
+    "plot_forest",
     "plot_model",
     "plot_scores",
     "plot_validation_loss",

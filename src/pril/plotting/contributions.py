@@ -7,9 +7,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from pril.core.parts import Parts
-from pril.errors import InputError, InputTypeError
+from pril.errors import InputError
+from pril.evaluate import contributions
 from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
 
 if TYPE_CHECKING:
@@ -20,19 +22,22 @@ if TYPE_CHECKING:
 MOST_POINTS = 1000  # of a feature
 BINS = 60  # points in one of them are drawn above each other
 NO_VALUE = "#999999"
+MOST_CHANCES = 5  # in a title
+NAMED = ""  # the value of a feature whose name has it, such as town=Rome
 
 
 class ContributionsDisplay:
     """What features add to the score of one row, or to those of many rows.
 
-    For one row, bars lead from the base value at the bottom, the mean score of the background, to
-    the row's score at the top. The shaded bands are the score ranges of the classes.
+    For one row, bars lead from the base value at the top, the mean score of the background, to the
+    row's score at the bottom. The shaded bands are the score ranges of the classes; the title has
+    the predicted class and the probabilities of the most likely ones.
 
     For many rows, there is a point for each row and feature, at what the feature adds to the row's
     score. Colours go from low to high values of the feature; what is no number, or missing, is
     grey.
 
-    Features are in the order of the mean size of what they add.
+    Features are in the order of the mean size of what they add, without those that add nothing.
 
     Parameters
     ----------
@@ -46,6 +51,8 @@ class ContributionsDisplay:
         The classes, lowest first.
     names : sequence of str
         Names of the features.
+    proba : ndarray of shape (n_samples, n_classes), default=None
+        Probabilities of the classes, lowest first; None: they are unknown.
 
     Attributes
     ----------
@@ -70,13 +77,20 @@ class ContributionsDisplay:
     figure_: Any
 
     def __init__(
-        self, contributions: Any, values: Any, thresholds: Any, classes: Any, names: Sequence[str]
+        self,
+        contributions: Any,
+        values: Any,
+        thresholds: Any,
+        classes: Any,
+        names: Sequence[str],
+        proba: Any = None,
     ) -> None:
         self.contributions = contributions
         self.values = values
         self.thresholds = thresholds
         self.classes = classes
         self.names = names
+        self.proba = proba
 
     @classmethod
     def from_estimator(
@@ -93,7 +107,8 @@ class ContributionsDisplay:
         Parameters
         ----------
         estimator : estimator
-            A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
+            A fitted linear learner with thresholds, or `OrderedBoosting`, alone or at the end of a
+            Pipeline.
         X : array-like of shape (n_samples, n_features)
             One row, or many.
         names : sequence of str, default=None
@@ -110,21 +125,17 @@ class ContributionsDisplay:
             What was drawn.
         """
         parts = Parts.of(estimator)
-        learner = parts.learner
-        if not hasattr(learner, "contributions"):
-            raise InputTypeError(
-                f"{type(learner).__name__} does not say what each feature adds to the score: use "
-                "OrderedBoosting"
-            )
-        features = parts.transform(X)
-        found = learner.contributions(features)
+        learner, found, features = parts.learner, contributions(estimator, X), parts.transform(X)
         known = parts.feature_names or [str(k) for k in range(found.shape[1] - 1)]
         if names is not None and len(names) != len(known):
             raise InputError(f"names has {len(names)} names, but there are {len(known)} features")
-        values = _values_of(known, X, features)
-        return cls(
-            found, values, learner.thresholds_, learner.order_, known if names is None else names
-        ).plot(ax=ax, top=top)
+        values, proba = _values_of(known, X, features), None
+        if hasattr(learner, "predict_proba"):
+            place = np.searchsorted(learner.classes_, learner.order_)
+            proba = learner.predict_proba(features)[:, place]
+        shown = known if names is None else names
+        display = cls(found, values, learner.thresholds_, learner.order_, shown, proba)
+        return display.plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
         """Draw.
@@ -142,7 +153,8 @@ class ContributionsDisplay:
             This display.
         """
         added = self.contributions[:, :-1]
-        largest = np.argsort(-np.abs(added).mean(axis=0), kind="stable")[:top]
+        size = np.abs(added).mean(axis=0)
+        largest = np.argsort(-size, kind="stable")[: max(1, min(top, np.count_nonzero(size)))]
         self.ax_ = ax = own_axes(ax, lines=len(largest) + 1)
         self.figure_ = ax.figure
         if len(added) == 1:
@@ -152,29 +164,50 @@ class ContributionsDisplay:
         return self
 
     def _draw_row(self, largest: Any) -> None:
-        """Draw bars from the base value to the score, the largest at the top."""
+        """Draw bars from the base value, at the top, to the score; the largest first."""
+        from matplotlib.patches import Patch
+
         *added, base = self.contributions[0].tolist()
-        score, n_others = sum(added) + base, len(added) - len(largest)
-        names = [f"{short_text(self.names[k])} = {_shown(self.values[0][k])}" for k in largest]
+        score, n_others = sum(added) + base, np.count_nonzero(added) - len(largest)
+        names = [
+            short_text(self.names[k])
+            + ("" if self.values[0][k] == NAMED else f" = {_shown(self.values[0][k])}")
+            for k in largest
+        ]
         sizes = [added[k] for k in largest]
-        if n_others:
+        if n_others > 0:
             names.append(f"{n_others} other feature{'s' if n_others > 1 else ''}")
             sizes.append(score - base - sum(sizes))
-        ends = base + np.cumsum([0.0, *sizes[::-1]])[::-1]  # of the bars, from the top
+        ends = base + np.cumsum([0.0, *sizes])  # of the bars, from the top
         draw_bands(self.ax_, self.thresholds, self.classes, ends)
         place = np.arange(len(sizes))
         colors = np.where(np.array(sizes) < 0.0, OUTSIDE, INSIDE)
-        bars = self.ax_.barh(place, sizes, left=ends[1:], color=colors, height=0.6)
+        bars = self.ax_.barh(place, sizes, left=ends[:-1], color=colors, height=0.6)
         self.ax_.bar_label(bars, [f"{size:+.2f}" for size in sizes], padding=3, fontsize=8)
-        for k in place[:-1]:  # where a bar begins, the one below it ends
+        for k in place[:-1]:  # where a bar ends, the one below it begins
             line = [ends[k + 1]] * 2
             self.ax_.plot(line, [k + 0.3, k + 0.7], color="black", linewidth=0.6)
-        # The base value meets the lowest bar, the score the highest one.
-        for at, line in ((base, [len(sizes) - 0.7, len(sizes)]), (score, [-0.3, -1.0])):
+        # The base value meets the highest bar, the score the lowest one.
+        for at, line in ((base, [-1.0, -0.3]), (score, [len(sizes) - 0.7, len(sizes)])):
             self.ax_.plot([at, at], line, color="black", linewidth=0.8, linestyle=":")
         self.ax_.set_yticks(place, names)
         self.ax_.set_ylim(len(sizes), -1.0)
         self.ax_.set_xlabel(f"score, from {base:.2f} on average to {score:.2f} of this row")
+        meanings = {"raises the score": INSIDE, "lowers it": OUTSIDE}
+        key = [Patch(color=color, label=what) for what, color in meanings.items()]
+        self.ax_.legend(handles=key, fontsize=8)
+        self.ax_.set_title(self._title(score), pad=36)
+
+    def _title(self, score: float) -> str:
+        """Return the predicted class of the row, with the probabilities of the most likely ones."""
+        if self.proba is None:
+            k = int(np.searchsorted(self.thresholds, score, side="left"))
+            return f"predicted: {short_text(self.classes[k])}"
+        chances = self.proba[0]
+        k = int(np.searchsorted(np.cumsum(chances), 0.5))
+        likely = np.sort(np.argsort(-chances, kind="stable")[:MOST_CHANCES])
+        listed = ", ".join(f"{short_text(self.classes[j])} {chances[j]:.0%}" for j in likely)
+        return f"predicted: {short_text(self.classes[k])} ({listed})"
 
     def _draw_rows(self, largest: Any) -> None:
         """Draw a point for each row and feature."""
@@ -202,9 +235,12 @@ class ContributionsDisplay:
 
 def _values_of(names: list[str], X: Any, features: Any) -> Any:
     """Return the value of each feature, as it was before it became a number if X has its name."""
-    cells = np.array(features, dtype=object)
+    cells = np.array(features.toarray() if issparse(features) else features, dtype=object)
     columns = [str(name) for name in getattr(X, "columns", [])]
     for k, name in enumerate(names):
+        column, _, word = name.partition("=")
+        if len(cells) == 1 and word and column in columns and name not in columns:
+            cells[0, k] = NAMED
         if name in columns:
             cells[:, k] = np.asarray(X[X.columns[columns.index(name)]], dtype=object)
     return cells
@@ -252,7 +288,8 @@ def plot_contributions(
     Parameters
     ----------
     estimator : estimator
-        A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
+        A fitted linear learner with thresholds, or `OrderedBoosting`, alone or at the end of a
+        Pipeline.
     X : array-like of shape (n_samples, n_features)
         One row, or many.
     names : sequence of str, default=None
@@ -270,7 +307,7 @@ def plot_contributions(
     See Also
     --------
     ContributionsDisplay : What is drawn.
-    pril.OrderedBoosting.contributions : How it is computed.
+    pril.evaluate.contributions : How it is computed.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,8 @@ from pril.core import ranking
 from pril.core.classifier import by_class
 from pril.core.logistic import log_probabilities
 from pril.core.parts import model_name
-from pril.errors import shown
+from pril.errors import InputError, shown
+from pril.inference import infer
 from pril.metrics import N_BINS, bins_for
 from pril.plotting import (
     IntervalConfusionDisplay,
@@ -61,6 +63,7 @@ def contents(
         "verdict": _verdict(report),
         "scores": _scores(report),
         "weights": _weights(report),
+        "inference": _inference(report),
         "widths": _widths(report),
         "by_class": _by_class(report),
         "running_loss": _running_loss(report),
@@ -140,6 +143,23 @@ def _weights(report: Report) -> dict[str, Any] | None:
     classes = [str(name) for name in report.learner.classes_[:N_LISTED]]
     rows = [[names[j], *(f"{w:.4g}" for w in coef[:N_LISTED, j])] for j in largest]
     return {"figure": None, "classes": classes, "rows": rows}
+
+
+def _inference(report: Report) -> dict[str, Any] | None:
+    """Return the table of weights with their errors, or why there is none."""
+    if not hasattr(report.learner, "marginal_effects"):
+        return None
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = infer(report.model)
+    except InputError as error:
+        return {"reason": str(error)}
+    head, *rows = found.cells()
+    left_out = max(0, len(found.terms) - len(found.parts.learner.thresholds_) - N_LISTED)
+    rows = rows[:N_LISTED] + rows[N_LISTED + left_out :]
+    notes = [*found.notes, *(str(one.message) for one in caught)]
+    return {"head": head, "rows": rows, "notes": notes, "n_left_out": left_out}
 
 
 def _widths(report: Report) -> list[list[str]]:

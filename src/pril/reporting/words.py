@@ -33,13 +33,20 @@ def coarsening_of(learner: Any) -> Any:
     return found if found and found.table else None
 
 
+def mistakes_of(learner: Any) -> int | None:
+    """Return the mistakes of a learner that learns by them; None of others."""
+    makes_them = getattr(getattr(learner, "engine", None), "settles", False)
+    return learner.n_mistakes_ if makes_them else None
+
+
 def learned_so_far(learner: Any) -> str:
     """Return how much a learner has learned."""
     if not hasattr(learner, "t_"):
         return count(learner.n_iter_, "round")
     rounds = count(learner.t_, "round")
     if not hasattr(learner, "loglik_"):
-        return f"{rounds}, {count(learner.n_mistakes_, 'mistake')}"
+        mistakes = mistakes_of(learner)
+        return rounds if mistakes is None else f"{rounds}, {count(mistakes, 'mistake')}"
     return f"{rounds}; fit took {count(learner.n_iter_, 'step')}, {_likelihood(learner.loglik_)}"
 
 

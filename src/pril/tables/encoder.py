@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -302,7 +302,16 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         indicators = list(self.words_) if self.codes else indicators
         return np.array([*self.numbers_, *indicators], dtype=object)
 
-    def centre_words(self, weights: Array) -> tuple[Array, Array]:
+    @property
+    def reference_words(self) -> dict[str, str]:
+        """The most frequent word of each column, the first of several."""
+        check_is_fitted(self, "numbers_")
+        found = {name: np.argmax(counts) for name, counts in self.counts_.items() if counts}
+        return {name: self.words_[name][at] for name, at in found.items()}
+
+    def centre_words(
+        self, weights: Array, *, at: Literal["mean", "reference"] = "mean"
+    ) -> tuple[Array, Array]:
         """Return weights of the features with those of a column's words relative to their mean.
 
         All words of a column may share an amount, which the thresholds share too: only differences
@@ -312,19 +321,25 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         ----------
         weights : ndarray of shape (..., n_features)
             Weights of a linear model. Features after those of the encoder are left as they are.
+        at : {"mean", "reference"}, default="mean"
+            What they are relative to: the mean of their column over the rows learned from, or its
+            word in `reference_words`.
 
         Returns
         -------
         centred : ndarray of shape (..., n_features)
-            The weights, those of words less the mean of their column over the rows learned from.
+            The weights, those of words less this mean or word of their column.
         shared : ndarray of shape (...)
-            The sum of these means.
+            The sum of what was taken away.
         """
         check_is_fitted(self, "numbers_")
         centred, shared, first = weights.copy(), np.zeros(weights.shape[:-1]), len(self.numbers_)
-        for counts in [] if self.codes else self.counts_.values():
+        for counts in [] if self.codes else filter(None, self.counts_.values()):
             own = slice(first, first := first + len(counts))
-            mean = weights[..., own] @ counts / max(sum(counts), 1)
+            share = np.array(counts) / max(sum(counts), 1)
+            if at == "reference":
+                share = np.eye(len(counts))[np.argmax(counts)]
+            mean = weights[..., own] @ share
             centred[..., own] -= mean[..., np.newaxis]
             shared += mean
         return centred, shared

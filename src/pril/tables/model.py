@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from pril.core.parts import Parts, model_name
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
+from pril.core.units import scale_of_features, units_of_features
 from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
@@ -446,13 +447,26 @@ class LoadedModel:
             return intercept
         return intercept[np.searchsorted(self.learner.classes_, self.learner.order_)]
 
-    def weights(self, top: int | None = None) -> list[tuple[str, Any]]:
+    def unit_of_weights(self, per: Literal["sd", "unit"] | None = None) -> str | None:
+        """Return what the weights of numbers are per, None if there are none."""
+        parts = Parts.of(self.model)
+        if parts.weights[0] is None:
+            return None
+        unit = scale_of_features(parts).unit
+        if per == "sd" and unit != "standard deviation":
+            raise InputError(f"{self.path}: the model does not standardise numbers: --per unit")
+        return "unit" if per == "unit" else unit
+
+    def weights(self, top: int | None = None, *, per_unit: bool = False) -> list[tuple[str, Any]]:
         """Return features with their weights, the largest first; none for a kernel.
 
-        The words of a column are relative to their mean. For trees, the importances of the
-        features.
+        The words of a column are relative to their mean; numbers are as the learner takes them, or
+        per unit of their column. For trees, the importances of the features.
         """
-        coef, _ = Parts.of(self.model).weights
+        parts = Parts.of(self.model)
+        coef, units = parts.weights[0], np.ones(self.learner.n_features_in_)
+        if per_unit and coef is not None:
+            units = units_of_features(parts.steps, len(units))
         if coef is None:
             coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:
@@ -461,7 +475,8 @@ class LoadedModel:
             coef = coef[np.searchsorted(self.learner.classes_, self.learner.order_)]
         size = np.abs(np.atleast_2d(coef)).max(axis=0)
         names = self.feature_names
-        return [(names[j], coef[..., j]) for j in np.argsort(-size, kind="stable")[:top]]
+        order = np.argsort(-size, kind="stable")[:top]
+        return [(names[j], coef[..., j] / units[j]) for j in order]
 
 
 def output_format(file: Path | None, table: Table) -> str:
