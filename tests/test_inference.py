@@ -158,7 +158,8 @@ def test_an_offset_of_ranges():
     """A constant that is added to the offset is added to the thresholds, and nothing else."""
     X, y = table()
     y = make_intervals(y, 1, 0.75, classes=range(4), random_state=0)
-    models = [fitted(np.column_stack([X, X[:, 0] + c]), y, alpha=0.3, offset=3) for c in (0.0, 5.0)]
+    settings = {"alpha": 0.3, "offset": 3, "coarsening": "random"}
+    models = [fitted(np.column_stack([X, X[:, 0] + c]), y, **settings) for c in (0.0, 5.0)]
     np.testing.assert_allclose(models[1].coef_, models[0].coef_, atol=1e-6)
     np.testing.assert_allclose(models[1].thresholds_, models[0].thresholds_ + 5.0, atol=1e-6)
 

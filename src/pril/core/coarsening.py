@@ -46,7 +46,6 @@ LEAST_REST = 0.01  # the least share of offsets that leave a range at an end of 
 LEAST_OVERLAP = 0.1  # of kinds of ranges, for offsets to make sense: see `Kinds.overlap`
 LEAST_SEEN = 0.1  # of the rows that offsets would give a kind of range; with less it is missing
 MOST_MISSING = 0.15  # of missing kinds in what offsets would make, for them to make sense
-LEAST_EVIDENCE = 2.0  # for offsets: without it, ranges are at random
 LEAST_SKEW = 5.0  # the evidence it takes to give up symmetry: see `choose`
 LEAST_NARROW = 1e-6  # the least share of narrow ranges in a class
 FIRST_UPDATES = 5  # of the shares
@@ -481,4 +480,4 @@ def choose(asked: str, costs: dict[Name, float]) -> tuple[Name, float]:
     is_skewed = costs["symmetric"] > costs["offsets"] + LEAST_SKEW
     best: Name = "offsets" if is_skewed else "symmetric"
     evidence = costs["random"] - costs[best]
-    return ("random" if asked == "auto" and evidence <= LEAST_EVIDENCE else best), evidence
+    return ("random" if asked == "auto" and evidence <= -BENEFIT else best), evidence

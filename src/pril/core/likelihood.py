@@ -60,7 +60,7 @@ LEAST_CLASS = 1e-9  # rows that are expected of a class
 # The last step gains less, relative to the log-likelihood. Newton steps double the number of right
 # digits; an EM step adds some.
 NEWTON_GAIN, EM_GAIN = 1e-14, 1e-7
-LEAST_EM_GAIN = 1e-4  # of the log-likelihood: no label tells such a difference
+EM_ROWS = 1000.0  # of fewer rows, no label tells a smaller difference
 ROUNDING, EM_LOSS = 1e-12, 1e-6  # by which the log-likelihood may fall in a step, relative
 MOST_HALVINGS = 40
 MOST_EXTRAPOLATED = 40  # steps of EM: where it has not helped by then, it may go in circles
@@ -656,8 +656,8 @@ def maximise(
         else:
             step = solve(sums.information, sums.gradient)
         expected = 0.5 * float(step @ sums.gradient)
-        enough = least * (1.0 + abs(sums.loglik))
-        if (expected if is_newton else max(expected, gained) - LEAST_EM_GAIN) <= enough:
+        enough = least * ((1.0 if is_newton else EM_ROWS) + abs(sums.loglik))
+        if (expected if is_newton else max(expected, gained)) <= enough:
             if is_newton and expected > 0.0:  # the last digits
                 lowest = sums.loglik - ROUNDING * (1.0 + abs(sums.loglik))
                 point, own, _ = _climb(point, step, lowest, look_at)
@@ -671,6 +671,7 @@ def maximise(
             mechanism = mechanism.learn(own.counts)
             chances = Chances(rows.kinds, mechanism.chance(own.counts, doubt))
         point, own, sums = _climb(replace(point, chances=chances), step, lowest, look_at)
+        gained = abs(sums.loglik - before)
         if mechanism is not None and n_iter < MOST_EXTRAPOLATED:
             size = own.counts.sum()
             parts = np.log(mechanism.shares), point.w, point.theta, own.counts.ravel() / size
@@ -686,7 +687,6 @@ def maximise(
                 if found[1].loglik >= lowest:
                     point, mechanism, (own, sums) = further, likely, found
                 path = []
-        gained = abs(sums.loglik - before)
         watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, tuple(path)))
     return Maximum(point, own, mechanism, max_iter, False)
 
