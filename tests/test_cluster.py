@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partialmethod
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from pril.dask.connection import connected
 from pril.tables.cluster import ClusterRun
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
-from pril.tables.formats import Parquet
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
 from pril.tables.task import Task
@@ -74,14 +72,16 @@ def start(place, task, client):
     return ClusterRun(open_table(str(place)), task, client, progress=False)
 
 
-def test_pieces_are_the_table(tmp_path):
+def test_pieces_are_the_table(tmp_path, monkeypatch):
     write_parquet(tmp_path / "a.parquet", make_rows(100), row_group_size=30)
     write_parquet(tmp_path / "b.parquet", make_rows(10), row_group_size=30)
     table = open_table(str(tmp_path))
-    sizes = [(file.name, first, rows) for file, first, rows in table.pieces(60)]
-    assert sizes == [("a.parquet", 0, 60), ("a.parquet", 60, 40), ("b.parquet", 0, 10)]
-    assert [rows for _, _, rows in table.pieces(1)] == [30, 30, 30, 10, 10]
     assert [rows for _, _, rows in table.pieces()] == [100, 10]
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 60)
+    sizes = [(own.files[0].name, first, rows) for own, first, rows in table.pieces()]
+    assert sizes == [("a.parquet", 0, 60), ("a.parquet", 60, 40), ("b.parquet", 0, 10)]
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 1)
+    assert [rows for _, _, rows in table.pieces()] == [30, 30, 30, 10, 10]
 
 
 def test_classes_weigh_the_same_on_a_cluster(tmp_path, client):
@@ -180,7 +180,7 @@ def test_a_table_that_changes_during_a_run(tmp_path, client, monkeypatch, doing,
 
 def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     """A piece is a block: here 80 rows, two row groups of a file."""
-    monkeypatch.setattr(Parquet, "pieces", partialmethod(Parquet.pieces, rows=80))
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 80)
     rows = pd.DataFrame(make_rows(300))
     for part in range(2):
         some = make_rows(300)[150 * part : 150 * (part + 1)]
@@ -247,7 +247,7 @@ def test_a_bad_cell_is_named(parts, client, cells, said, suffix):
 
 def test_a_bad_label_among_many_pieces_is_named(parts, client, monkeypatch):
     """Each file is two pieces; a label is found to be wrong when all of them are known."""
-    monkeypatch.setattr(Parquet, "pieces", partialmethod(Parquet.pieces, rows=10))
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 10)
     tables = [make_rows(20, seed) for seed in range(10)]
     tables[8][15]["low"] = "bad"
     parts(suffix="parquet")

@@ -443,10 +443,10 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
 def model_file(table: str) -> Path:
     """Return the name of a table's model: without folder, suffixes, and wildcards."""
     from pril.tables.opening import SUFFIXES
-    from pril.tables.text import is_zipped
+    from pril.tables.text import codec_of
 
     file = Path(Path(table).name)
-    file = file.with_suffix("") if is_zipped(file) else file
+    file = file.with_suffix("") if codec_of(file) else file
     file = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
     stem = re.sub(r"[*?\[\]]", "", file.name).strip("-._ ") or "model"
     return Path(f"{stem}.pril")
@@ -510,11 +510,11 @@ def _is_kind(file: Path, kind: str) -> bool:
 
 def table_kind(output: Path, format: str) -> str:  # noqa: A002
     """Return what kind of file a table of a format is."""
-    from pril.tables.text import is_zipped
+    from pril.tables.text import codec_of
 
     if format == "parquet":
         return "a Parquet table"
-    return "a compressed table" if is_zipped(output) else TEXT_TABLE
+    return "a compressed table" if codec_of(output) else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:

@@ -270,6 +270,34 @@ def written_type(
     return NUMBER
 
 
+def narrowest_type(words: pa.Array) -> pa.DataType:
+    """Return the type of all words that may be numbers: integers, other numbers, or text.
+
+    Codes such as 007, and numbers too long or too large for a float, are text.
+    """
+    if words.null_count == len(words):
+        return pa.null()
+    words = pc.ascii_trim_whitespace(words)
+    is_number = pc.match_substring_regex(words, POINT_NUMBER)
+    is_code = pc.match_substring_regex(words, r"^[+-]?0[0-9]")
+    if not pc.all(pc.and_not(is_number, is_code)).as_py():
+        return TEXT
+    with suppress(pa.ArrowInvalid):
+        return pc.cast(words, pa.int64()).type
+    is_long = pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")
+    is_exact = pc.and_not(pc.is_finite(pc.cast(words, NUMBER)), is_long)
+    return NUMBER if pc.all(is_exact).as_py() else TEXT
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type of a column that holds values of two types."""
+    if one == other or other == pa.null():
+        return one
+    if one == pa.null():
+        return other
+    return NUMBER if {one, other} == {pa.int64(), NUMBER} else TEXT
+
+
 def misread_number(cells: pa.Array, *, typed: bool) -> int:
     """Return the row of text that is no number where nearly all of a column look like numbers.
 

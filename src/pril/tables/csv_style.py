@@ -67,6 +67,10 @@ class CsvStyle(NamedTuple):
         """Whether text is read as it is."""
         return codecs.lookup(self.encoding).name == UTF8
 
+    def decoded(self, stream: Any) -> Any:
+        """Return a stream with the same text as UTF-8."""
+        return stream if self.is_utf8 else Transcoded(stream, self.encoding)
+
     @property
     def has_points(self) -> bool:
         """Whether numbers are written as everywhere else: with a point, and without groups."""

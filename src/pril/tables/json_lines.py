@@ -14,7 +14,7 @@ import numpy as np
 
 from pril.core.brackets import spelled
 from pril.errors import LONGEST, MissingExtraError, RowError, shown
-from pril.tables.cells import BRACKET, DATE, NUMBER, TEXT, WRITTEN_DATE, kind_of
+from pril.tables.cells import BRACKET, DATE, NUMBER, TEXT, WRITTEN_DATE, common_type, kind_of
 from pril.tables.text import without_marks
 
 try:
@@ -205,12 +205,3 @@ def _whole_type(value: Any) -> pa.DataType:
     """Return the type of a value; inner objects and long integers are text."""
     is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
     return TEXT if is_long or isinstance(value, list | dict) else TYPES[type(value)]
-
-
-def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type of a column that holds values of two types."""
-    if one == other or other == pa.null():
-        return one
-    if one == pa.null():
-        return other
-    return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else TEXT

@@ -28,14 +28,13 @@ from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import is_by_column, ranges_of
 from pril.reporting.words import rows_known, some_of
-from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
+from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.formats import JsonLines, Tsv
 from pril.tables.label_columns import LabelColumns, Labelling
 from pril.tables.opening import format_of
-from pril.tables.text import is_zipped
+from pril.tables.text import codec_of
 from pril.tables.writing import TableWriter
 
 if TYPE_CHECKING:
@@ -340,7 +339,7 @@ class LoadedModel:
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
         words = self.words
-        table.read_as_words(words)
+        table.read_as(words)
         log.info("model: %s, columns %s", self.name, some_of(self.columns))
         if words:
             log.info("words: %s, as in the model", some_of(words))
@@ -367,10 +366,8 @@ class LoadedModel:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
         columns = self.label_columns(labels)
-        if columns.cell_type == TEXT:
-            table.read_as_words(labels.names)
-        if columns.no_answer is not None:
-            table.read_as_brackets(*labels.names)
+        if columns.cell_type != NUMBER:
+            table.read_as(labels.names, columns.cell_type)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0
@@ -467,11 +464,9 @@ class LoadedModel:
 def output_format(file: Path | None, table: Table) -> str:
     """Return the format to write: by the suffix of a file, else the text format of the table."""
     if file is None:
-        if isinstance(table, JsonLines):
-            return "jsonl"
-        return "tsv" if isinstance(table, Tsv) else "csv"
+        return "csv" if table.format.name == "parquet" else table.format.name
     name = format_of(file)
-    if name not in ("csv", "tsv", "jsonl", "parquet") or (name == "parquet" and is_zipped(file)):
+    if name is None or (name == "parquet" and codec_of(file)):
         raise InputError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
     return name
 

@@ -10,24 +10,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 from pril.errors import MissingFileError, naming_file
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
-from pril.tables.files import STDIN_SUFFIX, Table, TableError
-from pril.tables.formats import Csv, JsonLines, Parquet, Tsv
+from pril.tables.files import STDIN_SUFFIX, Table, TableError, is_pipe
+from pril.tables.formats import FORMATS
 from pril.tables.remote import is_url, open_url
-from pril.tables.text import READ_BYTES, is_zipped, without_marks
+from pril.tables.text import READ_BYTES, codec_of, without_marks
 
 log = logging.getLogger(__name__)
 
-FORMATS: dict[str, type[Table]] = {
-    "csv": Csv,
-    "tsv": Tsv,
-    "parquet": Parquet,
-    "jsonl": JsonLines,
-}
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -49,16 +43,15 @@ IN_PYTHON = {
 SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no names
 
 
-def format_of(file: Path) -> str | None:
+def format_of(file: Any) -> str | None:
     """Return the format by a file's suffix or, for standard input, by its first bytes."""
-    if file.suffix == STDIN_SUFFIX:
-        return _guess_format(file)
-    return SUFFIXES.get(_suffix(file))
+    return _guess_format(file) if is_pipe(file) else SUFFIXES.get(_suffix(file))
 
 
-def _suffix(file: Path) -> str:
+def _suffix(file: Any) -> str:
     """Return the suffix of a file, without that of its compression."""
-    return (file.with_suffix("") if is_zipped(file) else file).suffix.lower()
+    path = PurePath(str(file))
+    return (path.with_suffix("") if codec_of(path) else path).suffix.lower()
 
 
 def open_table(
@@ -94,30 +87,49 @@ def open_table(
         if format not in ("csv", "tsv") or (format == "tsv" and aspect == "delimiter"):
             raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")
     if format not in ("csv", "tsv"):
-        return FORMATS[format](files, name, root=root)
+        style = USUAL_CSV
     for aspect, value in style._asdict().items():
         if value != getattr(USUAL_CSV, aspect):
             way = "as asked for" if aspect in asked else "as in the model"
             log.info("%s: %r, %s", aspect, value, way)
-    kind: Any = FORMATS[format]
-    return kind(files, name, root=root, style=style)  # type: ignore[no-any-return]
+    return Table(files, name, FORMATS[format], style).find_columns(root)
 
 
-def _find(place: str) -> tuple[list[Any], Any]:
+def _find(place: str) -> tuple[list[Any], PurePath]:
     """Return the files of a table, and the folder that they are named relative to."""
-    root: Any = None
+    path, root = Path(place), None
+    files: list[Any]
     if place == "-":
-        files: list[Any] = [_copy_of(sys.stdin.buffer)]
+        files = [_copy_of(sys.stdin.buffer)]
     elif is_url(place):
         files, root = open_url(place)
-        files = files if root is None else _tables_in(place, files, root)
-    elif Path(place).is_fifo():
-        with open(place, "rb") as pipe:
+    elif path.is_fifo():
+        with path.open("rb") as pipe:
             files = [_copy_of(pipe)]
+    elif path.is_dir():
+        files, root = sorted(filter(Path.is_file, path.rglob("*"))), path
+    elif path.exists():
+        files = [path]
     else:
-        files = _files(place)
-        root = _root(Path(place), files)
-    return files, files[0].parent if root is None else root
+        return _matching(place)
+    if root is None:
+        return files, PurePath(str(files[0])).parent
+    tables = [file for file in files if format_of(file)]
+    tables = [t for t in tables if not _is_hidden(PurePath(str(t)).relative_to(root).parts)]
+    if not tables:
+        raise TableError(f"{place}: no file in this folder is a table, by its suffix")
+    return tables, root
+
+
+def _matching(place: str) -> tuple[list[Any], PurePath]:
+    """Return the files that a glob matches, and the folder that it begins with."""
+    parts = Path(place).parts
+    files = [file for file in map(Path, glob.glob(place, recursive=True)) if file.is_file()]
+    # Skip hidden files that a star matches: they may be a writer's temporary files.
+    files = sorted(file for file in files if not _is_hidden(set(file.parts) - set(parts)))
+    if not files:
+        raise MissingFileError(f"{place}: no such file")
+    return files, PurePath(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
 
 def _common_format(name: str, files: list[Any]) -> str:
@@ -130,9 +142,10 @@ def _common_format(name: str, files: list[Any]) -> str:
     for file in files:
         if read := IN_PYTHON.get(_suffix(file)):
             place = str(name if len(files) == 1 else file)
+            target = PurePath(str(file)).with_suffix(".parquet").name
             raise TableError(
                 f"{name}: the command does not read this format, but Python does; run: "
-                f"{read.format(place)}.to_parquet({file.with_suffix('.parquet').name!r})"
+                f"{read.format(place)}.to_parquet({target!r})"
             )
     formats = {format_of(file) for file in files}
     if len(formats) > 1 or None in formats:
@@ -142,39 +155,6 @@ def _common_format(name: str, files: list[Any]) -> str:
             hint="format",
         )
     return str(formats.pop())
-
-
-def _root(path: Path, files: list[Any]) -> Any:
-    """Return the folder that a user named: a folder, what a glob begins with, or a file's own."""
-    if path.is_dir():
-        return path
-    if not glob.has_magic(str(path)) or path in files:  # a file
-        return files[0].parent
-    return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
-
-
-def _files(place: str) -> list[Path]:
-    path = Path(place)
-    if path.is_dir():
-        return _tables_in(place, sorted(filter(Path.is_file, path.rglob("*"))), path)
-    if path.exists():
-        return [path]
-    files = sorted(map(Path, glob.glob(place, recursive=True)))
-    # Skip hidden files that a star matches: they may be a writer's temporary files.
-    files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
-    files = [file for file in files if file.is_file()]
-    if not files:
-        raise MissingFileError(f"{place}: no such file")
-    return files
-
-
-def _tables_in(place: str, files: list[Any], root: Any) -> list[Any]:
-    """Return those files of a folder that are tables and not hidden."""
-    tables = [file for file in files if format_of(file)]
-    tables = [file for file in tables if not _is_hidden(file.relative_to(root).parts)]
-    if not tables:
-        raise TableError(f"{place}: no file in this folder is a table, by its suffix")
-    return tables
 
 
 def _is_hidden(parts: Iterable[str]) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
@@ -42,24 +42,6 @@ class RemoteFile:
     path: str
     system: Any = field(compare=False, repr=False)  # a FileSystem of pyarrow
 
-    @property
-    def suffix(self) -> str:
-        """What the name ends with."""
-        return PurePosixPath(self.path).suffix
-
-    @property
-    def parent(self) -> PurePosixPath:
-        """The folder."""
-        return PurePosixPath(self.path).parent
-
-    def with_suffix(self, suffix: str) -> PurePosixPath:
-        """Return the path with another suffix."""
-        return PurePosixPath(self.path).with_suffix(suffix)
-
-    def relative_to(self, folder: PurePosixPath) -> PurePosixPath:
-        """Return the path below a folder."""
-        return PurePosixPath(self.path).relative_to(folder)
-
     def resolve(self) -> RemoteFile:
         """Return the file itself: there are no links."""
         return self
@@ -82,7 +64,7 @@ def is_url(place: str) -> bool:
     return "://" in place
 
 
-def open_url(url: str) -> tuple[list[Any], PurePosixPath | None]:
+def open_url(url: str) -> tuple[list[Any], PurePath | None]:
     """Return a file, or all files of a folder in a store and that folder.
 
     A file on a web server is copied: few servers can send a part of a file.
@@ -97,7 +79,7 @@ def open_url(url: str) -> tuple[list[Any], PurePosixPath | None]:
     _check(parts)
     with _explained(url):
         if parts.scheme in WEB:
-            return [_copy(_in_ascii(parts), url, PurePosixPath(parts.path).suffixes)], None
+            return [_copy(_in_ascii(parts), url, PurePath(parts.path).suffixes)], None
         limit = f"?retry_limit_seconds={STORE_SECONDS}" if parts.scheme == "gs" else ""
         system, path = fs.FileSystem.from_uri(f"{url}{limit}")
         if system.get_file_info(path).type == fs.FileType.File:
@@ -108,7 +90,7 @@ def open_url(url: str) -> tuple[list[Any], PurePosixPath | None]:
     names = sorted(one.path for one in inside if one.type == fs.FileType.File)
     start = url.rstrip("/")
     files = [RemoteFile(f"{start}{name[len(path) :]}", name, system) for name in names]
-    return files, PurePosixPath(path)
+    return files, PurePath(start)
 
 
 def _check(parts: SplitResult) -> None:

@@ -117,7 +117,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
 
 def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
     """Refuse a column of words if nearly all of them are numbers, but for how they are written."""
-    row = misread_number(words, typed=table.is_typed)
+    row = misread_number(words, typed=table.format.is_typed)
     if row < 0:
         return
     word = words[row].as_py()

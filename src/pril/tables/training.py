@@ -31,7 +31,7 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.scaling import LEAST
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.cells import one_batch
+from pril.tables.cells import BRACKET, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Table, TableError, TableWarning, no_column
@@ -164,10 +164,9 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words(task.text)
-        for name in task.labels if task.brackets else ():
-            table.read_as_brackets(name)
-        table.read_as_words(task.labels if task.range_texts else ())
+        table.read_as(task.text)
+        table.read_as(task.labels if task.brackets else (), BRACKET)
+        table.read_as(task.labels if task.range_texts else ())
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
@@ -441,7 +440,7 @@ class Run:
         """Return what identifies this run, for its checkpoint."""
         task = self.task.to_dict()
         origin = {"table": self.table.fingerprint(), "task": task, "version": __version__}
-        return origin | {"csv": self.table.style_note}
+        return origin | {"csv": self.table.style.to_note()}
 
     # --- Results ---
 
@@ -460,7 +459,7 @@ class Run:
         return {
             "table": self.table.name,
             "contents": self.table.contents(),
-            "csv": self.table.style_note,
+            "csv": self.table.style.to_note(),
             "labels": list(task.labels),
             "rows": self.survey.rows,
             "columns": {

@@ -21,16 +21,16 @@ from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
 from pril.tables.cells import kind_of
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
-from pril.tables.text import CODECS, is_zipped
+from pril.tables.text import codec_of
 
 
 @contextmanager
 def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
-        if is_zipped(file):
+        if codec := codec_of(file):
             own = os.fdopen(os.dup(stream.fileno()), "wb")  # it is closed at the end
-            with pa.CompressedOutputStream(own, CODECS[file.suffix.lower()]) as zipped:
+            with pa.CompressedOutputStream(own, codec) as zipped:
                 yield zipped
         else:
             yield stream
