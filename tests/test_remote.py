@@ -377,4 +377,4 @@ def test_what_a_worker_cannot_read_is_named(error, said):
     def read(piece):
         raise error
 
-    assert str(read(SimpleNamespace(name="s3://b/a.csv"))).startswith(said)
+    assert str(read(SimpleNamespace(table=SimpleNamespace(name="s3://b/a.csv")))).startswith(said)

@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.csv_style import CsvStyle
     from pril.tables.files import Table
-    from pril.tables.label_columns import Labelling
+    from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
     from pril.tables.task import Task
 
@@ -113,17 +113,11 @@ class CsvOptions:
         """Return the options that were passed."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def marks(self) -> tuple[tuple[str, str], ...]:
-        """Return how numbers in brackets are written, as far as it was passed."""
-        given = self.given()
-        return tuple((name, given[name]) for name in ("decimal", "thousands") if name in given)
-
-    def spelling(self, *, brackets: bool) -> Spelling | None:
-        """Return how brackets are written, None without brackets."""
-        from pril.core.brackets import Spelling
-
-        self.style()  # refuses what cannot be
-        return Spelling(self.decimal or ".", self.thousands) if brackets else None
+    def spelling(self, known: Spelling) -> Spelling:
+        """Return how numbers in brackets are written: as the options say, or else as is known."""
+        decimal = known.decimal if self.decimal is None else self.decimal
+        thousands = known.thousands if self.thousands is None else self.thousands
+        return replace(known, decimal=decimal, thousands=thousands)
 
     def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
         """Return how CSV is written: as the options say, or else as a model knows it."""
@@ -185,21 +179,27 @@ class LabelOptions:
         ),
     ] = None
 
-    def labelling(self, loaded: LoadedModel | None = None) -> Labelling:
-        """Return which columns hold labels, and how; without options, as a model knows it.
+    def kind(self, loaded: LoadedModel | None = None) -> LabelKind:
+        """Return what the labels are; without options, as a model knows it.
 
         A model knows nothing if it was not learned from a table.
         """
-        from pril.tables.label_columns import Labelling
+        from msgspec import structs
 
-        known = Labelling() if loaded is None else loaded.labels
-        names = self._columns()
+        from pril.tables.label_columns import Brackets, Edges, Ends, RangeTexts, Votes
+
+        known = Ends() if loaded is None else loaded.notes.labels
+        columns = self._columns()
         if self.votes is not None:
-            trim = known.trim if self.trim is None else self.trim
-            return Labelling(names, trim or 0.0)
+            trim = getattr(known, "trim", 0.0) if self.trim is None else self.trim
+            return Votes(columns, trim)
+        if not columns:
+            return known
+        if isinstance(known, Edges | Brackets) and not self.ranges:
+            return structs.replace(known, columns=columns)
         # What is not a range is a class, so a model that knows ranges finds them in any column.
-        is_text = self.ranges or bool(self.label and known.range_texts)
-        return Labelling(names, range_texts=is_text) if names else known
+        is_text = self.ranges or (self.label and isinstance(known, RangeTexts))
+        return RangeTexts(columns) if is_text else Ends(columns)
 
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that were named; refuse options that contradict each other."""
@@ -231,15 +231,21 @@ class LabelOptions:
             )
         return names
 
-    def labelling_for(self, loaded: LoadedModel, csv: CsvOptions) -> Labelling:
-        """Return which columns hold labels, and how; refuse a model that does not know it."""
-        labels = self.labelling(loaded)
-        if not labels.names:
+    def kind_for(self, loaded: LoadedModel, csv: CsvOptions) -> LabelKind:
+        """Return what the labels are; refuse a model that does not know it."""
+        from msgspec import structs
+
+        from pril.tables.label_columns import Brackets
+
+        labels = self.kind(loaded)
+        if not labels.columns:
             raise InputError(
                 f"{loaded.path} does not say which columns its labels were in: pass --label, "
                 "--lower and --upper, or --votes"
             )
-        return labels._replace(marks=csv.marks())
+        if isinstance(labels, Brackets):
+            return structs.replace(labels, spelling=csv.spelling(labels.spelling))
+        return labels
 
 
 @dataclass
@@ -280,24 +286,30 @@ class TaskOptions(LabelOptions):
     impute: Annotated[bool, typer.Option(help="Fill missing numbers with the mean.")] = True
     one_hot: Annotated[bool, typer.Option(help="Use columns of words, a feature per word.")] = True
 
-    def task(self, **more: Any) -> Task:
+    def task(self, csv: CsvOptions | None = None) -> Task:
         """Return the task that the options ask for."""
         from pril.tables.task import Task
 
-        labels = self.labelling()
-        given: dict[str, Any] = {**vars(self), "labels": labels.names, **more}
-        given |= {"trim": labels.trim, "range_texts": labels.range_texts}
+        given: dict[str, Any] = {**vars(self), "labels": self._labels(csv or CsvOptions())}
         if given.get("epochs") is None:
             given.pop("epochs", None)
-        if not given["labels"]:
-            raise InputError(NO_LABELS)
         for name in ("classes", "features", "drop", "text"):
             given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
-        given["edges"] = _split_edges(given["edges"])
         given["class_weight"] = _split_weights(given.get("class_weight"))
-        given["no_answer"] = tuple(given["no_answer"] or ())
-        if given["no_answer"] and not self.brackets:
+        given["parameters"] = _split_assignments(given["parameters"] or [])
+        return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
+
+    def _labels(self, csv: CsvOptions) -> LabelKind:
+        """Return what the labels are; refuse options that contradict each other."""
+        from pril.core.brackets import Spelling
+        from pril.tables.label_columns import Brackets, Edges
+
+        csv.style()  # refuses what cannot be
+        labels, edges = self.kind(), _split_edges(self.edges)
+        if not labels.columns:
+            raise InputError(NO_LABELS)
+        if self.no_answer and not self.brackets:
             raise InputError("--no-answer is for brackets as text: pass --brackets too")
         if self.brackets and not self.label:
             raise InputError("--brackets reads one column of texts: pass it by --label")
@@ -309,8 +321,10 @@ class TaskOptions(LabelOptions):
         if self.edges and (self.ranges or self.votes):
             option = "--votes" if self.votes else "--ranges"
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
-        given["parameters"] = _split_assignments(given["parameters"] or [])
-        return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
+        if self.brackets:
+            silent = tuple(self.no_answer or ())
+            return Brackets(labels.columns, edges, silent, csv.spelling(Spelling()))
+        return labels if edges is None else Edges(labels.columns, edges)
 
 
 @dataclass

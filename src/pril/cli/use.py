@@ -96,10 +96,10 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.notes.options.brackets)
-    labelling = labels.labelling_for(loaded, csv)
+    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
+    kind = labels.kind_for(loaded, csv)
     with printer.progress() as progress:
-        evaluation = loaded.evaluate(opened, labelling, progress)
+        evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
     known = loaded.learned_from(opened)
     printer.result(result | _learned_from(known), [*evaluation_lines(result), *_caution(known)])
@@ -121,12 +121,12 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.notes.options.brackets)
-    labelling = labels.labelling_for(loaded, csv)
+    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
+    kind = labels.kind_for(loaded, csv)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
-        result = loaded.report(opened, labelling, output, progress, known, title)
+        result = loaded.report(opened, kind, output, progress, known, title)
     lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
     printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
 
@@ -229,7 +229,7 @@ def _model_lines(loaded: LoadedModel, weights: list[tuple[str, Any]]) -> list[st
         lines.append(f"coarsening  {found}")
     if (source := loaded.notes).table is not None:
         where = f"{count(source.rows, 'row')} of {source.table}"
-        lines.append(f"from        {where}, labels {', '.join(source.labels)}")
+        lines.append(f"from        {where}, labels {', '.join(source.labels.columns)}")
     notes = [f"{name}: {json.dumps(value)}" for name, value in loaded.user_notes.items()]
     lines += [f"{'' if k else 'notes':<12}{note}" for k, note in enumerate(notes)]
     written = ", ".join(f"{name} {number}" for name, number in loaded.about.versions.items())
@@ -374,15 +374,15 @@ def stream(
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
-        labelling = labels.labelling(loaded if loaded.is_online else None)
+        kind = labels.kind(loaded if loaded.is_online else None)
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, proba, on_error == "skip", note)
-        if labelling.names:
+        if kind.columns:
             loaded.check_learns()
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
-        lines = LineStream(loaded, labelling, options)
+        lines = LineStream(loaded, kind, options)
         table = _LossTable(printer) if every is None else _WindowTable(printer, log)
         run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every))
         try:
@@ -406,9 +406,9 @@ def _load_or_begin(
                 f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
                 "first"
             )
-        if not (labelling := labels.labelling()).names:
+        if not (kind := labels.kind()).columns:
             raise InputError(opt.NO_LABELS)
-        return blank_model(model, classes, labelling, learner)
+        return blank_model(model, classes, kind, learner)
     loaded = _load(model)
     known = tuple(map(str, loaded.learner.order_))
     if classes not in (None, known):

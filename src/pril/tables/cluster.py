@@ -124,7 +124,7 @@ def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     table = piece.open()
     cells, places = piece.to_learn(table, recipe.columns)
     X, y, weights = recipe.read(table, places, cells)
-    with table.naming_rows(places, piece.task.labels):
+    with table.naming_rows(places, piece.task.labels.columns):
         try:
             _read_or_learn(clone(model), X, y, weights)
         except RowError:

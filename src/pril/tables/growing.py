@@ -25,7 +25,7 @@ from pril.tables.encoder import (
     no_moments,
 )
 from pril.tables.json_lines import to_column, to_matrix
-from pril.tables.label_columns import Labelling, guessed_classes
+from pril.tables.label_columns import LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
 from pril.tables.moments import Moments
 from pril.tables.pipeline import Pipeline
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from pril.tables.row_encoder import Cells
 
 
-def blank_model(path: Path, classes: tuple[str, ...], labels: Labelling, name: str) -> LoadedModel:
+def blank_model(path: Path, classes: tuple[str, ...], labels: LabelKind, name: str) -> LoadedModel:
     """Return a model that has learned nothing and knows no column yet."""
     if not BY_COMMAND[name].linear:
         raise InputError(f"{path}: a model {name} cannot begin with a stream: it needs a table")
     order: Any = guessed_classes(classes)
-    learner = Task(labels.names, model=name, epochs=1, shuffle=False).blank_model(order)
+    learner = Task(labels, model=name, epochs=1, shuffle=False).blank_model(order)
     learning.begin_empty(learner, order)
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
     model = Pipeline([("columns", encoder), ("model", learner)])
-    notes = {**labels.to_notes(), "grows": True}
+    notes = {"labels": to_note(labels), "grows": True}
     return LoadedModel(path, (model, About({}, notes)))
 
 

@@ -70,7 +70,7 @@ class InMemoryRun(Run):
             n += len(part)
             labels.append(y)
             weights.append(np.ones(len(part)) if own is None else own)
-        with self.table.naming_rows(np.concatenate(places), self.task.labels):
+        with self.table.naming_rows(np.concatenate(places), self.task.labels.columns):
             y, weight = ranking.stack(labels), np.concatenate(weights)
             fit_watched(self.model, X, y, weight, self._watch)
 
@@ -95,7 +95,7 @@ class InMemoryRun(Run):
         for first, cells in self._tracked("reading labels", self._blocks_of(columns)):
             learning = self.task.uses(first, cells.num_rows).learning
             places, cells = row_numbers(first, learning), select_rows(cells, learning)
-            with self.table.naming_rows(places, self.task.labels):
+            with self.table.naming_rows(places, self.task.labels.columns):
                 some = slice(n, n + cells.num_rows)
                 own = self.task.read_weights(cells)
                 if own is not None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -15,7 +14,6 @@ import pyarrow as pa
 from msgspec import Struct
 
 from pril.core import ranking
-from pril.core.brackets import Spelling
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
@@ -23,7 +21,6 @@ from pril.core.parts import Parts, model_name
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
-from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import is_by_column, ranges_of
@@ -32,7 +29,7 @@ from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError
-from pril.tables.label_columns import LabelColumns, Labelling
+from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import codec_of
 from pril.tables.writing import TableWriter
@@ -93,17 +90,6 @@ class HeldOut(Struct, frozen=True):
     interval_absolute_error: float | None
 
 
-class LabelNotes(Struct, frozen=True):
-    """What kind of labels a model learned from."""
-
-    trim: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_TRIMMED)] | None = None
-    range_texts: bool = False
-    edges: tuple[float, ...] | None = None
-    brackets: bool = False
-    no_answer: tuple[str, ...] = ()
-    spelling: Spelling | None = None  # of brackets
-
-
 class FitNotes(Struct, frozen=True):
     """What a model file says of the data that a model learned from; `Run.describe` says more."""
 
@@ -113,8 +99,7 @@ class FitNotes(Struct, frozen=True):
     rows: int = 0
     learned_rows: int = 0
     holdout: HeldOut | None = None
-    labels: tuple[str, ...] = ()
-    options: LabelNotes = LabelNotes()
+    labels: LabelKind = Ends()  # no columns: they are not known
     grows: bool = False  # whether later streams widen the model, too
 
 
@@ -185,10 +170,9 @@ class LoadedModel:
             validate_params(self.learner)
 
     @property
-    def labels(self) -> Labelling:
-        """Return the label columns that it learned from, if they are known."""
-        options = self.notes.options
-        return Labelling(self.notes.labels, options.trim, options.range_texts)
+    def has_brackets(self) -> bool:
+        """Whether it learned from brackets as text."""
+        return isinstance(self.notes.labels, Brackets)
 
     @property
     def user_notes(self) -> dict[str, Any]:
@@ -230,31 +214,6 @@ class LoadedModel:
         categories = {} if self.steps else getattr(self.learner, "categories_", {})
         texts = [k for k, own in categories.items() if any(isinstance(one, str) for one in own)]
         return [self.columns[int(k)] for k in texts]
-
-    def label_columns(self, labels: Labelling) -> LabelColumns:
-        """Return how labels are read from columns, as when the model learned."""
-        classes, names = self.learner.order_, labels.names
-        if labels.trim is not None or labels.range_texts:
-            is_text = classes.dtype.kind not in "biuf"
-            known = tuple(classes.tolist())
-            return LabelColumns(
-                names, is_text, known, trim=labels.trim, range_texts=labels.range_texts
-            )
-        options = self.notes.options
-        if options.edges is None:
-            return LabelColumns(names, text=classes.dtype.kind not in "biuf")
-        try:
-            columns = LabelColumns(names, True, tuple(classes)).in_brackets(options.edges)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{self.path} is damaged: its edges: {error}") from None
-        if not options.brackets:
-            return columns
-        if len(names) > 1:
-            raise InputError(f"{self.path} has learned brackets as text, which are in one column")
-        if options.spelling is None or options.spelling.unit is None:
-            raise InputError(f"{self.path} is damaged: it does not say how its texts are written")
-        spelling = replace(options.spelling, **dict(labels.marks))
-        return columns._replace(no_answer=options.no_answer, spelling=spelling)
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -353,7 +312,7 @@ class LoadedModel:
             for name, (row, word) in unseen.items()
         }
 
-    def evaluate(self, table: Table, labels: Labelling, progress: Progress) -> Evaluation:
+    def evaluate(self, table: Table, labels: LabelKind, progress: Progress) -> Evaluation:
         """Return how good the model is on the rows of a table."""
         evaluation = Evaluation()
         for _, _, outcomes in self.outcomes(table, labels, progress):
@@ -361,18 +320,18 @@ class LoadedModel:
         return evaluation
 
     def outcomes(
-        self, table: Table, labels: Labelling, progress: Progress
+        self, table: Table, labels: LabelKind, progress: Progress
     ) -> Iterator[tuple[int, pa.RecordBatch, Outcomes]]:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
-        columns = self.label_columns(labels)
+        columns = LabelColumns.of_model(labels, self.learner.order_, self.path)
         if columns.cell_type != NUMBER:
-            table.read_as(labels.names, columns.cell_type)
+            table.read_as(labels.columns, columns.cell_type)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0
-        for first, block in table.blocks([*self.columns, *labels.names]):
-            with table.naming_rows(first, labels.names):
+        for first, block in table.blocks([*self.columns, *labels.columns]):
+            with table.naming_rows(first, labels.columns):
                 y = columns.read(block, partial(table.other_place, first=first))
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
                 rank, scores, _ = rate_rows(self.learner, batch.rows)
@@ -385,7 +344,7 @@ class LoadedModel:
     def report(
         self,
         table: Table,
-        labels: Labelling,
+        labels: LabelKind,
         path: Path,
         progress: Progress,
         known: FitNotes | None = None,

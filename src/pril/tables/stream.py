@@ -24,7 +24,7 @@ from pril.tables.codec import NAME, USUAL, Answers, Codec, StreamOptions
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, unchanged_on_failure, warn_of_features
 from pril.tables.json_lines import split_lines, to_column, to_matrix
-from pril.tables.label_columns import Labelling
+from pril.tables.label_columns import LabelColumns, LabelKind
 from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import Cells, RowEncoder
 from pril.tables.survey import MANY_ROWS
@@ -56,10 +56,10 @@ class LineStream:
     """
 
     def __init__(
-        self, model: LoadedModel, labels: Labelling, options: StreamOptions = USUAL
+        self, model: LoadedModel, labels: LabelKind, options: StreamOptions = USUAL
     ) -> None:
         self.model = model
-        self.labels, self.names = labels, labels.names
+        self.labels, self.names = labels, labels.columns
         self.options = options
         self._has_begun = False  # whether a line has come that is not blank
         self.is_ahead = False  # whether the model has learned rows that are not yet written
@@ -90,10 +90,10 @@ class LineStream:
         """Go on with a model that has learned more."""
         self.model.use(model)
         self._encoder = RowEncoder(model)
-        self._labels = self.model.label_columns(self.labels)
+        order = self.model.learner.order_
+        self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
-        order, columns = self.model.learner.order_, self.model.columns
-        self._codec = Codec(order, columns, self.names, self.options)
+        self._codec = Codec(order, self.model.columns, self.names, self.options)
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""

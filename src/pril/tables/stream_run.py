@@ -23,6 +23,7 @@ from pril.reporting.words import count
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.codec import NAME
 from pril.tables.files import TableWarning
+from pril.tables.label_columns import to_note
 from pril.tables.stream import LineStream
 from pril.tables.text import whole_lines
 
@@ -133,7 +134,7 @@ class StreamRun:
         repeated after its end, it answers nothing, unless `again` is true.
         """
         path, saved = self.model.path, self.checkpoint
-        notes = self.stream.labels.to_notes() | self.model.about.notes
+        notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
         last = Finished.of(notes.pop("finished", None), path)
         origin = self._origin(notes, half_life)
         in_place = bool(saved and output and output.resolve() == path.resolve())
@@ -159,14 +160,12 @@ class StreamRun:
 
     def _origin(self, notes: dict[str, Any], half_life: float | None) -> dict[str, Any]:
         """Return what identifies the run."""
-        path, labels = self.model.path, self.stream.labels
+        path = self.model.path
         # A model that begins with this stream has no file yet.
         content = path.read_bytes() if path.exists() else b""
         begun = {"checksum": sha256(content).hexdigest(), "streamed": notes.get("streamed", 0)}
         origin: dict[str, Any] = {"model": begun, "half-life": half_life}
-        origin |= {"labels": list(labels.names), "trim": labels.trim}
-        if labels.range_texts:
-            origin["ranges"] = True
+        origin["labels"] = to_note(self.stream.labels)
         if self.stream.options.skip:  # blank lines count as rows
             origin["on-error"] = "skip"
         return origin

@@ -29,7 +29,7 @@ from pril.tables.cells import (
 )
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
-from pril.tables.label_columns import LabelColumns
+from pril.tables.label_columns import Brackets, LabelColumns, Votes
 from pril.tables.task import Task
 
 if TYPE_CHECKING:
@@ -68,20 +68,20 @@ def choose_columns(table: Table, task: Task) -> Columns:
     """Sort the columns of a table by what they hold and by what the task asks for."""
     for name in (*task.columns, *(task.features or ()), *task.drop, *task.text):
         table.check_column(name)
-    if task.weight in (*task.labels, *(task.features or ())):
+    labels = task.labels.columns
+    if task.weight in (*labels, *(task.features or ())):
         raise TableError(
             f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
         )
-    if len(set(task.labels)) < len(task.labels) and task.trim is not None:
-        twice = next(name for name in task.labels if task.labels.count(name) > 1)
-        raise TableError(f"{table.name}: the column {twice!r} cannot be two raters")
-    if len(set(task.labels)) < len(task.labels):
+    if len(set(labels)) < len(labels):
+        if isinstance(task.labels, Votes):
+            twice = next(name for name in labels if labels.count(name) > 1)
+            raise TableError(f"{table.name}: the column {twice!r} cannot be two raters")
         raise TableError(
-            f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
-            hint="label",
+            f"{table.name}: {labels[0]!r} cannot be both the lower and the upper end", hint="label"
         )
     for name in task.features or ():
-        if name in task.labels:
+        if name in labels:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
     chosen = Columns([], [], {})
     index = pandas_index(table.schema)
@@ -265,7 +265,7 @@ class LabelCounts:
 
     def settle(self, table: Table) -> LabelColumns:
         """Return how labels are read, now that all of them are known."""
-        if self.columns.no_answer is None:
+        if not isinstance(self.columns.kind, Brackets):
             return self.columns
         labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
         rows = {cells[0]: row for cells, (_, _, row) in labelled}
@@ -364,7 +364,7 @@ class Survey:
         """
         named = (*task.text, *(task.features or ()))
         labels = self.counts.columns
-        if labels.cell_type == TEXT and labels.classes is None and labels.no_answer is None:
+        if labels.cell_type == TEXT and labels.classes is None:
             for name in labels.names:
                 if name not in task.text:
                     _refuse_numbers(table, name, read_words(block.column(name), name))

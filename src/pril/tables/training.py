@@ -13,7 +13,6 @@ import logging
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,11 +30,11 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.scaling import LEAST
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.cells import BRACKET, one_batch
+from pril.tables.cells import BRACKET, TEXT, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Table, TableError, TableWarning, no_column
-from pril.tables.label_columns import LabelColumns
+from pril.tables.label_columns import Brackets, LabelColumns, RangeTexts, Votes, to_note
 from pril.tables.model import Progress, read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
@@ -78,7 +77,7 @@ class Recipe(NamedTuple):
         self, table: Table, rows: Array, cells: pa.RecordBatch
     ) -> tuple[Any, ranking.Labels, Array | None]:
         """Return features, labels and weights of rows, whose positions in the table are given."""
-        with table.naming_rows(rows, self.task.labels):
+        with table.naming_rows(rows, self.task.labels.columns):
             labels = self.labels.read(cells)
             return self.encoder.transform(cells), labels, self.task.read_weights(cells)
 
@@ -165,8 +164,10 @@ class Run:
         self.task = task
         self.progress = progress
         table.read_as(task.text)
-        table.read_as(task.labels if task.brackets else (), BRACKET)
-        table.read_as(task.labels if task.range_texts else ())
+        if isinstance(task.labels, Brackets | RangeTexts):
+            table.read_as(
+                task.labels.columns, BRACKET if isinstance(task.labels, Brackets) else TEXT
+            )
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
@@ -208,7 +209,8 @@ class Run:
         """Return what calibrates the ranges; warn if only rows do whose raters agree."""
         rows = self.check.calibration
         n, n_others = len(rows.distance), len(rows.others)
-        if n_others == 0 or self.task.trim is None or self.task.trim >= MEDIAN:
+        labels = self.task.labels
+        if n_others == 0 or not isinstance(labels, Votes) or labels.trim >= MEDIAN:
             return rows
         reason = f"the ranges are calibrated on {n:,} of {n + n_others:,} rows, those whose votes"
         reason += " agree, which are easier than others: fewer of the others are covered"
@@ -303,10 +305,10 @@ class Run:
         """Log what the survey has decided, and why."""
         task, encoder = self.task, self.survey.encoder
         log.info("rows: %d in blocks of %d", self.survey.rows, self.table.block_rows)
-        log.info("labels: %s", ", ".join(task.labels))
+        log.info("labels: %s", ", ".join(task.labels.columns))
         log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
-        if task.brackets and self.labels.edges:
-            where = "from the texts" if task.edges is None else "as given"
+        if isinstance(task.labels, Brackets) and self.labels.edges:
+            where = "from the texts" if task.labels.edges is None else "as given"
             log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
         if self.model.class_weight:
             named = [f"{name} {weight:.4g}" for name, weight in self.model.class_weight.items()]
@@ -398,7 +400,7 @@ class Run:
         uses = self.task.uses(first, cells.num_rows)
         places = row_numbers(first, uses.learning)
         X, y, weights = recipe.read(self.table, places, select_rows(cells, uses.learning))
-        with self.table.naming_rows(places, self.task.labels):
+        with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
         apart = recipe.read_apart(self.table, self.model, first, cells, uses)
         return Block(cells.num_rows, places, batch, apart)
@@ -453,14 +455,11 @@ class Run:
         order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
-        edges = self.labels.edges  # perhaps found in the table
-        options["edges"] = None if edges is None else list(edges)
-        options["spelling"] = asdict(self.labels.spelling) if task.brackets else None
         return {
             "table": self.table.name,
             "contents": self.table.contents(),
             "csv": self.table.style.to_note(),
-            "labels": list(task.labels),
+            "labels": to_note(self.labels.kind),  # with what the texts told
             "rows": self.survey.rows,
             "columns": {
                 "numbers": encoder.numbers_,
