@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pril.core import spellings
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
 try:
@@ -19,11 +20,6 @@ try:
     import pyarrow.compute as pc
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("tables need pyarrow", "cli,io") from error
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])

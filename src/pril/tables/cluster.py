@@ -6,6 +6,7 @@ the same files. They return surveys, sums and models to the client, never rows.
 
 from __future__ import annotations
 
+from pril.core.arrays import Array
 from pril.dask import Cluster, fit_blocks  # before Dask, to say what to install if it is missing
 
 # isort: split
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.steps import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.categories import find_categories
+from pril.ranges import PredictionRanges
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
@@ -33,13 +35,6 @@ from pril.tables.pipeline import Pipeline
 from pril.tables.survey import Columns, Survey, row_numbers, select_rows
 from pril.tables.task import Task, Uses
 from pril.tables.training import Check, Recipe, Run
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.ranges import PredictionRanges
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 

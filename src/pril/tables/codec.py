@@ -6,22 +6,17 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.errors import RowError, shown
 from pril.tables.cells import TEXT, kind_of, misread_number
 from pril.tables.json_lines import NOT_READ, first_types, have_keys, read_objects, to_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.tables.row_encoder import Cells
-
-    Array = NDArray[Any]
+from pril.tables.row_encoder import Cells
 
 NAME = "<stdin>"
 LONGEST_NOTE = 1000  # characters

@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from pril.core.arrays import Array
 from pril.core.brackets import GROUPS, check_marks
 from pril.errors import InputError, RowError, shown
 from pril.tables.cells import FIRST_GROUP, GROUP, POINT_NUMBER, read_numbers
@@ -16,11 +17,6 @@ from pril.tables.cells import FIRST_GROUP, GROUP, POINT_NUMBER, read_numbers
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 UTF8 = "utf-8"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
     LARGEST,
@@ -26,15 +27,10 @@ from pril.tables.cells import (
 from pril.tables.moments import Moments
 
 # isort: split
+from typing import Self
+
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 __all__ = ["ColumnEncoder"]
 

@@ -15,21 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
+from pril.core.arrays import Array
 from pril.errors import InputError, RowError, naming_file
 from pril.tables.cells import NUMBER, TEXT, written_type
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.text import READ_BYTES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input

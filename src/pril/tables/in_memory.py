@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.available_memory import available_memory
 from pril.core.classifier import naming_rows, unchanged_on_failure
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
@@ -16,11 +17,6 @@ from pril.learners.ordered_boosting import fit_watched, learn
 from pril.tables.files import TableError
 from pril.tables.survey import row_numbers, select_rows
 from pril.tables.training import Check, Kept, Run
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # Memory that learning takes at its peak, with some to spare: bytes for each byte of the features of
 # the sample, and for each row; of rows outside the sample, a byte for each feature as well. For 5

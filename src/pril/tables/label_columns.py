@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
 from pril.core import brackets, ranking
+from pril.core.arrays import Array
 from pril.core.spellings import Scale
 from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
 from pril.errors import InputError, RowError, shown
@@ -31,13 +32,6 @@ from pril.tables.files import Table, TableError
 # isort: split
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.tables.task import Task
-
-    Array = NDArray[Any]
 
 LARGEST_LABEL = 2**53  # from here on, floats are not exact
 
@@ -99,16 +93,24 @@ class LabelColumns(NamedTuple):
     classes: tuple[Any, ...] | None = None  # lowest first, as a user wrote them or a model has them
 
     @classmethod
-    def in_table(cls, table: Table, task: Task) -> Self:
-        """Return how to read the labels of a task; refuse columns that cannot be labels."""
-        kind, classes = task.labels, task.classes
+    def in_table(
+        cls,
+        table: Table,
+        kind: LabelKind,
+        classes: tuple[str, ...] | None,
+        words: tuple[str, ...],
+    ) -> Self:
+        """Return how to read labels; refuse columns that cannot be labels.
+
+        `words` are columns that are read as words, whatever they hold.
+        """
         types = {name: kind_of(table.schema.field(name).type) for name in kind.columns}
         for name, held in types.items():
             if held not in ("number", "text", "empty"):
                 raise TableError(
                     f"{table.name}: the column {name!r} cannot be a label: it holds {held}"
                 )
-        as_words = [name for name in kind.columns if name in task.text]
+        as_words = [name for name in kind.columns if name in words]
         match kind:
             case RangeTexts():
                 if classes is None:

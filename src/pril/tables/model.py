@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
@@ -33,13 +35,6 @@ from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import codec_of
 from pril.tables.writing import TableWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from pril.core.arrays import Array
 from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
 from pril.tables.encoder import ColumnEncoder, encode, scales_of
 from pril.tables.json_lines import to_matrix, to_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Cells = list[tuple[Any, ...]]  # of each row: its columns, in their order, and perhaps more
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import learning, ranking
+from pril.core.arrays import Array
 from pril.core.classifier import rate_rows, rows_to_rate
 from pril.core.evaluation import pick_scores
 from pril.core.linear import LinearMixin
@@ -29,11 +30,6 @@ from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import Cells, RowEncoder
 from pril.tables.survey import MANY_ROWS
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_SPELLINGS = 10_000  # of labels that are remembered
 

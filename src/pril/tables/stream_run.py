@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.evaluation import Evaluation
 from pril.core.recent_errors import ErrorReports
 from pril.errors import InputError, naming_file
@@ -26,13 +28,6 @@ from pril.tables.files import TableWarning
 from pril.tables.label_columns import to_note
 from pril.tables.stream import LineStream
 from pril.tables.text import whole_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
 CHUNK_BYTES = 1 << 19

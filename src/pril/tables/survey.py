@@ -7,13 +7,14 @@ import logging
 import re
 import warnings
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.errors import ClassOrderWarning, RowError, shown
 from pril.reporting.words import some_of
@@ -31,11 +32,6 @@ from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
 from pril.tables.label_columns import Brackets, LabelColumns, Votes
 from pril.tables.task import Task
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
@@ -16,11 +17,6 @@ from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, check_promise
 from pril.tables.cells import read_numbers
 from pril.tables.label_columns import LabelKind, to_note, typed_classes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
 

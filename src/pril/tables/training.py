@@ -14,7 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 
 from pril import __version__
 from pril.core import learning, ranking
+from pril.core.arrays import Array
 from pril.core.classifier import rate_rows
 from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
@@ -46,11 +47,6 @@ from pril.tables.survey import (
     warn_of_columns,
 )
 from pril.tables.task import CALIBRATION_SIZE, Task, Uses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +165,7 @@ class Run:
                 task.labels.columns, BRACKET if isinstance(task.labels, Brackets) else TEXT
             )
         self.columns = choose_columns(table, task)
-        labels = LabelColumns.in_table(table, task)
+        labels = LabelColumns.in_table(table, task.labels, task.classes, task.text)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             task.ranges(self.model)
