@@ -24,9 +24,9 @@ from typer.main import get_command
 import pril
 from pril.cli.main import app
 from pril.cli.options import FitOptions
+from pril.core.available_memory import available_memory
 from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
-from pril.tables.in_memory import available_memory
 from pril.tables.label_columns import Ends
 from pril.tables.task import Task
 from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
@@ -244,7 +244,7 @@ def test_a_column_that_boosting_cannot_use_is_named(bad, tmp_path, size):
 
 def test_a_table_too_large_for_memory_is_refused(bad, tmp_path, monkeypatch):
     write(tmp_path / "t.csv", make_rows())
-    monkeypatch.setattr("pril.tables.in_memory.available_memory", lambda: 90_000)
+    monkeypatch.setattr("pril.tables.runs.available_memory", lambda: 90_000)
     said = bad("fit", "t.csv", *RANGES, *BOOSTING, "--holdout=0")
     assert "300 rows of 3 features take about 96,000 bytes of memory, and 90,000 are" in said
 

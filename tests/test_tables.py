@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pril.errors import ClassOrderWarning, RowError
 from pril.tables import files, text
 from pril.tables.cells import read_numbers, read_words
-from pril.tables.files import Table, TableError, read_ahead, rebatched
+from pril.tables.files import Table, TableError, in_blocks, read_ahead
 from pril.tables.formats import FORMATS
 from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
@@ -230,7 +230,7 @@ def test_rebatching_keeps_the_rows(sizes, rows):
     for size in sizes:
         batches.append(pa.RecordBatch.from_pydict({"x": list(range(start, start + size))}))
         start += size
-    blocks = list(rebatched(batches, rows))
+    blocks = list(in_blocks(batches, rows))
     assert [x for block in blocks for x in block.column("x").to_pylist()] == list(range(start))
     assert all(block.num_rows == rows for block in blocks[:-1])
     assert all(0 < block.num_rows <= rows for block in blocks)

@@ -172,7 +172,7 @@ def test_many_features_are_learned_from_rows_in_memory(tmp_path, small_blocks, m
     X, y = fitted[:-1].transform(pd.DataFrame(rows)), features_and_labels(rows)[1]
     assert X.shape[1] > 1000
     assert_same_model(fitted[-1], learner_of("ordered-logit", coarsening="random").fit(X, y))
-    monkeypatch.setattr("pril.tables.maximum_run.available_memory", lambda: 20_000)
+    monkeypatch.setattr("pril.tables.runs.available_memory", lambda: 20_000)
     with pytest.raises(TableError, match=r"rows of 1,101 features take about .* 20,000 are avail"):
         start(path, **options)()
 

@@ -207,14 +207,7 @@ class LabelOptions:
         if self.trim is not None and math.isnan(self.trim):  # older versions of click take it
             raise InputError("--trim nan: it must be between 0 and 0.5")
         if self.votes is not None:
-            if names or self.ranges:
-                other = "--ranges" if self.ranges else "--label, or --lower and --upper"
-                raise InputError(f"--votes names one column for each rater: leave out {other}")
-            raters = split_names(self.votes) or ()
-            for name in raters:
-                if raters.count(name) > 1:
-                    raise InputError(f"--votes {self.votes}: {name!r} is named twice")
-            return raters
+            return self._raters(self.votes, names)
         if self.trim is not None:
             raise InputError("--trim is for votes: pass --votes too")
         if self.ranges and not self.label:
@@ -223,13 +216,24 @@ class LabelOptions:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
             )
-        if names and not self.label and len(names) < 2:
+        if len(names) == 1 and not self.label:
             raise InputError(NO_LABELS)
         if len(set(names)) < len(names):
             raise InputError(
                 f"--lower and --upper are both {names[0]}; for exact labels pass --label"
             )
         return names
+
+    def _raters(self, votes: str, others: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns of votes; refuse other columns beside them."""
+        if others or self.ranges:
+            other = "--ranges" if self.ranges else "--label, or --lower and --upper"
+            raise InputError(f"--votes names one column for each rater: leave out {other}")
+        raters = split_names(votes) or ()
+        for name in raters:
+            if raters.count(name) > 1:
+                raise InputError(f"--votes {votes}: {name!r} is named twice")
+        return raters
 
     def kind_for(self, loaded: LoadedModel, csv: CsvOptions) -> LabelKind:
         """Return what the labels are; refuse a model that does not know it."""

@@ -344,7 +344,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, words in self.words_.items():
             code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
             codes.append(code.fill_null(-1).to_numpy())
-        return encode(self, self._numbers(batch).T, codes, scales_of(self))
+        return to_features(self, self._numbers(batch).T, codes, scales_of(self))
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
@@ -460,7 +460,7 @@ def scales_of(encoder: ColumnEncoder) -> Array:
     return encoder.moments_.scales(bounded=encoder.bounded)
 
 
-def encode(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scales: Array) -> Any:
+def to_features(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scales: Array) -> Any:
     """Return the features of rows, as `transform` does.
 
     `numbers` has the columns of numbers, NaN for what is missing; `codes`, for each column of

@@ -33,6 +33,8 @@ NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
 FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of READ_BYTES
 MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
+# Is told what is done, and how many rows of how many; with a note, what is counted is no rows.
+Watcher = Callable[..., None]
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
 
@@ -141,7 +143,7 @@ class Table:
             self.check_column(name)
         row = start
         try:
-            for block in read_ahead(rebatched(self.batches(names, start), self.block_rows)):
+            for block in read_ahead(in_blocks(self.batches(names, start), self.block_rows)):
                 yield row, block
                 row += block.num_rows
         except pa.ArrowInvalid as error:  # a column of a block has at most 2 GB of text
@@ -349,7 +351,7 @@ def _digest(file: Any, samples: int) -> str:
 # --- Blocks --------------------------------------------------------------------------------------
 
 
-def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def in_blocks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Return the same rows in blocks of one size; the last may be smaller."""
     waiting: list[pa.RecordBatch] = []
     n_waiting = 0

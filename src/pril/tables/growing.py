@@ -60,7 +60,7 @@ def grows(model: LoadedModel) -> bool:
 
 
 @contextmanager
-def unchanged_on_failure(model: LoadedModel) -> Iterator[None]:
+def undoing(model: LoadedModel) -> Iterator[None]:
     """Undo what a row that is refused has added to a model."""
     parts = (model.encoder, model.learner)
     before = [dict(vars(part)) for part in parts]

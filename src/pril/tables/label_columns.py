@@ -311,7 +311,7 @@ class LabelColumns(NamedTuple):
         classes = [ends or (np.nan, np.nan) for ends in found.classes(kind.edges).values()]
         return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
 
-    def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
+    def to_ranks(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
         columns = [pa.array(column) for column in zip(*cells, strict=True)]
         batch = pa.RecordBatch.from_arrays(columns, names=list(self.ends))

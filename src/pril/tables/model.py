@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import CsvStyle
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError
+from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import codec_of
@@ -40,13 +40,6 @@ log = logging.getLogger(__name__)
 
 ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
-
-
-class Progress(Protocol):
-    """Is told how far some work is."""
-
-    def __call__(self, name: str, done: int, total: int | None, note: str = "", /) -> None:
-        """Take what is done, how many rows of how many; with a note, what is counted is no rows."""
 
 
 def probability_columns(classes: Array) -> list[str]:
@@ -238,7 +231,7 @@ class LoadedModel:
         table: Table,
         stream: IO[bytes],
         format: str,  # noqa: A002
-        progress: Progress,
+        progress: Watcher,
         *,
         style: CsvStyle,
         proba: bool = False,
@@ -307,7 +300,7 @@ class LoadedModel:
             for name, (row, word) in unseen.items()
         }
 
-    def evaluate(self, table: Table, labels: LabelKind, progress: Progress) -> Evaluation:
+    def evaluate(self, table: Table, labels: LabelKind, progress: Watcher) -> Evaluation:
         """Return how good the model is on the rows of a table."""
         evaluation = Evaluation()
         for _, _, outcomes in self.outcomes(table, labels, progress):
@@ -315,7 +308,7 @@ class LoadedModel:
         return evaluation
 
     def outcomes(
-        self, table: Table, labels: LabelKind, progress: Progress
+        self, table: Table, labels: LabelKind, progress: Watcher
     ) -> Iterator[tuple[int, pa.RecordBatch, Outcomes]]:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
@@ -341,7 +334,7 @@ class LoadedModel:
         table: Table,
         labels: LabelKind,
         path: Path,
-        progress: Progress,
+        progress: Watcher,
         known: FitNotes | None = None,
         title: str | None = None,
     ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from pril.core.arrays import Array
 from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
-from pril.tables.encoder import ColumnEncoder, encode, scales_of
+from pril.tables.encoder import ColumnEncoder, scales_of, to_features
 from pril.tables.json_lines import to_matrix, to_text
 
 Cells = list[tuple[Any, ...]]  # of each row: its columns, in their order, and perhaps more
@@ -100,7 +100,7 @@ class RowEncoder:
             np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
             for j, (name, places) in enumerate(self._words.items(), n)
         ]
-        return encode(encoder, to_matrix(rows, self._numbers), codes, self._scales)
+        return to_features(encoder, to_matrix(rows, self._numbers), codes, self._scales)
 
     def _further_features(self, features: Any) -> Any:
         if self._further is None:

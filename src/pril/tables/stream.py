@@ -23,7 +23,7 @@ from pril.errors import InputError, RowError, shown
 from pril.tables.cells import TEXT
 from pril.tables.codec import NAME, USUAL, Answers, Codec, StreamOptions
 from pril.tables.files import TableError, quote_columns
-from pril.tables.growing import grow, grows, unchanged_on_failure, warn_of_features
+from pril.tables.growing import grow, grows, undoing, warn_of_features
 from pril.tables.json_lines import split_lines, to_column, to_matrix
 from pril.tables.label_columns import LabelColumns, LabelKind
 from pril.tables.model import LoadedModel
@@ -149,7 +149,7 @@ class LineStream:
         if not self._grows:
             yield
             return
-        with unchanged_on_failure(self.model):
+        with undoing(self.model):
             self._check_lines(lines)
             grow(
                 self.model,

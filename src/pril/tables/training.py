@@ -2,7 +2,7 @@
 
 The first pass surveys the table: it learns how to encode the columns and which labels there are.
 Each further pass learns from the blocks in order, the rows of a block shuffled; or it is a step to
-the maximum of a likelihood, see `maximum_run`. Rows that were kept apart then evaluate the model
+the maximum of a likelihood, see `runs`. Rows that were kept apart then evaluate the model
 and calibrate its ranges. A checkpoint holds one dict: all that a run has learned, and the row where
 it stands.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -34,9 +34,9 @@ from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import BRACKET, TEXT, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Table, TableError, TableWarning, no_column
+from pril.tables.files import Table, TableError, TableWarning, Watcher, no_column
 from pril.tables.label_columns import Brackets, LabelColumns, RangeTexts, Votes, to_note
-from pril.tables.model import Progress, read_batch
+from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
     EncodedLabels,
@@ -155,7 +155,7 @@ class Kept:
 class Run:
     """One run over a table: survey, passes, a check on rows kept apart."""
 
-    def __init__(self, table: Table, task: Task, progress: Progress) -> None:
+    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
         self.table = table
         self.task = task
         self.progress = progress
@@ -295,7 +295,7 @@ class Run:
     @cached_property
     def encoded_labels(self) -> EncodedLabels:
         """The classes, and the different labels as ranks, with their counts."""
-        return self.survey.counts.encode(self.table)
+        return self.survey.counts.to_ranks(self.table)
 
     def _log_decisions(self, classes: Array, width: int) -> None:
         """Log what the survey has decided, and why."""
@@ -345,10 +345,17 @@ class Run:
 
     def _check(self) -> Check:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
-        self.row, check = 0, Check()
-        for _, block in self._tracked("evaluating", self._blocks()):
-            if block.apart:
-                check = check.merge(block.apart.check(self.task, self.model))
+        self.row, check, recipe = 0, Check(), self.recipe
+        kept = self._prepared.blocks
+        blocks: Iterable[tuple[int, Any]] = kept or self._read_cells(recipe.columns)
+        for first, block in self._tracked("evaluating", blocks):
+            uses = self.task.uses(first, block.num_rows)
+            model = self.model
+            apart = (
+                block.apart if kept else recipe.read_apart(self.table, model, first, block, uses)
+            )
+            if apart:
+                check = check.merge(apart.check(self.task, model))
         return check
 
     def _pipeline(self) -> Pipeline:
@@ -398,10 +405,13 @@ class Run:
         X, y, weights = recipe.read(self.table, places, select_rows(cells, uses.learning))
         with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
-        apart = recipe.read_apart(self.table, self.model, first, cells, uses)
-        return Block(cells.num_rows, places, batch, apart)
+        return Block(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
 
-    def _tracked(self, name: str, blocks: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    def _read_apart(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Apart | None:
+        uses = self.task.uses(first, cells.num_rows)
+        return recipe.read_apart(self.table, self.model, first, cells, uses)
+
+    def _tracked(self, name: str, blocks: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Return the blocks of a pass; after each, report progress and save a checkpoint if due."""
         total = self.table.n_rows if self.phase == "survey" else self.survey.rows
         for first, block in blocks:
