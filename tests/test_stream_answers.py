@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 import pril
 from learners import LINEAR
 from pril.io import model_files
-from pril.tables.codec import Codec, StreamOptions
 from pril.tables.files import TableError
+from pril.tables.json_lines import Codec, StreamOptions
 from pril.tables.label_columns import Edges, Ends
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table

@@ -44,8 +44,7 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file
 CheckpointOption = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint",
-        help="Folder for checkpoints. After a crash, run the same command.",
+        "--checkpoint", help="Folder for checkpoints. After a crash, run the same command."
     ),
 ]
 CheckpointEveryOption = Annotated[
@@ -142,8 +141,7 @@ class TableOptions:
         ),
     ]
     format: Annotated[
-        Format | None,
-        typer.Option(help="Format of the table, if its suffix does not say."),
+        Format | None, typer.Option(help="Format of the table, if its suffix does not say.")
     ] = None
 
     def open(
@@ -260,20 +258,17 @@ class TaskOptions(LabelOptions):
         str | None, typer.Option(help="All classes, lowest first: low,mid,high.")
     ] = None
     edges: Annotated[
-        str | None,
-        typer.Option(help="Learn the brackets of a number between these edges: 2,5,20."),
+        str | None, typer.Option(help="Learn the brackets of a number between these edges: 2,5,20.")
     ] = None
     brackets: Annotated[
-        bool,
-        typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+."),
+        bool, typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+.")
     ] = False
     no_answer: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
     model: Annotated[
-        Learner,
-        typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}."),
+        Learner, typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}.")
     ] = "ordered-logit"
     parameters: Annotated[
         list[str] | None,

@@ -17,13 +17,7 @@ import typer
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.errors import InputError, naming_file
-from pril.reporting.words import (
-    coarsening_of,
-    count,
-    evaluation_lines,
-    learned_so_far,
-    rows_known,
-)
+from pril.reporting.words import coarsening_of, count, evaluation_lines, learned_so_far, rows_known
 
 if TYPE_CHECKING:
     from pril.core.recent_errors import ErrorReports
@@ -320,8 +314,7 @@ def stream(
         typer.Option(min=1, help="Labelled rows between lines on how good the answers were."),
     ] = None,
     metrics: Annotated[
-        Path | None,
-        typer.Option(help="With --every: also append these lines to a file, as JSON."),
+        Path | None, typer.Option(help="With --every: also append these lines to a file, as JSON.")
     ] = None,
     half_life: Annotated[
         float | None, typer.Option(help="Number of rows after which what was learned counts half.")
@@ -342,8 +335,7 @@ def stream(
         typer.Option(help="At a bad line: stop, or print the error in its place and go on."),
     ] = "stop",
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Learn rows even if the last run already learned them."),
+        bool, typer.Option("--again", help="Learn rows even if the last run already learned them.")
     ] = False,
     overwrite: opt.OverwriteOption = False,
     *,
@@ -355,7 +347,7 @@ def stream(
     """
     from pril.core.recent_errors import ErrorReports
     from pril.tables.checkpoints import hold, lock_of
-    from pril.tables.codec import StreamOptions
+    from pril.tables.json_lines import StreamOptions
     from pril.tables.stream import LineStream
     from pril.tables.stream_run import Stopped, StreamRun
 

@@ -16,25 +16,23 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, RowError
 from pril.io.model_files import About
 from pril.tables.cells import NUMBER, TEXT, read_numbers, read_words
-from pril.tables.codec import NAME
 from pril.tables.encoder import (
     ColumnEncoder,
+    Moments,
     add_words,
     count_words,
     have_gaps,
     no_moments,
 )
-from pril.tables.json_lines import to_column, to_matrix
+from pril.tables.json_lines import NAME, to_column, to_matrix
 from pril.tables.label_columns import LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
-from pril.tables.moments import Moments
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import hardly_alike, looks_like_row_id, warn_of_columns
 from pril.tables.task import Task
 
 if TYPE_CHECKING:
-    from pril.tables.codec import Codec
-    from pril.tables.row_encoder import Cells
+    from pril.tables.json_lines import Cells, Codec
 
 
 def blank_model(path: Path, classes: tuple[str, ...], labels: LabelKind, name: str) -> LoadedModel:

@@ -94,11 +94,7 @@ class LabelColumns(NamedTuple):
 
     @classmethod
     def in_table(
-        cls,
-        table: Table,
-        kind: LabelKind,
-        classes: tuple[str, ...] | None,
-        words: tuple[str, ...],
+        cls, table: Table, kind: LabelKind, classes: tuple[str, ...] | None, words: tuple[str, ...]
     ) -> Self:
         """Return how to read labels; refuse columns that cannot be labels.
 

@@ -12,9 +12,7 @@ from pril.core.arrays import Array
 from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
 from pril.tables.encoder import ColumnEncoder, scales_of, to_features
-from pril.tables.json_lines import to_matrix, to_text
-
-Cells = list[tuple[Any, ...]]  # of each row: its columns, in their order, and perhaps more
+from pril.tables.json_lines import Cells, to_matrix, to_text
 
 
 class RowEncoder:

@@ -21,13 +21,22 @@ from pril.core.passes import Batch
 from pril.core.rows import frozen
 from pril.errors import InputError, RowError, shown
 from pril.tables.cells import TEXT
-from pril.tables.codec import NAME, USUAL, Answers, Codec, StreamOptions
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, undoing, warn_of_features
-from pril.tables.json_lines import split_lines, to_column, to_matrix
+from pril.tables.json_lines import (
+    NAME,
+    USUAL,
+    Answers,
+    Cells,
+    Codec,
+    StreamOptions,
+    split_lines,
+    to_column,
+    to_matrix,
+)
 from pril.tables.label_columns import LabelColumns, LabelKind
 from pril.tables.model import LoadedModel
-from pril.tables.row_encoder import Cells, RowEncoder
+from pril.tables.row_encoder import RowEncoder
 from pril.tables.survey import MANY_ROWS
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
 

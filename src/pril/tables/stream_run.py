@@ -23,8 +23,8 @@ from pril.errors import InputError, naming_file
 from pril.io import model_files
 from pril.reporting.words import count
 from pril.tables.checkpoints import Checkpoint
-from pril.tables.codec import NAME
 from pril.tables.files import TableWarning
+from pril.tables.json_lines import NAME
 from pril.tables.label_columns import to_note
 from pril.tables.stream import LineStream
 from pril.tables.text import whole_lines
