@@ -48,9 +48,8 @@ def kind_of(column: pa.DataType) -> str:
     types = pa.types
     if types.is_dictionary(column):
         column = column.value_type
-    if types.is_integer(column) or types.is_floating(column) or types.is_decimal(column):
-        return "number"
-    if types.is_boolean(column):
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    if any(is_number(column) for is_number in numbers):
         return "number"
     if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
         return "text"

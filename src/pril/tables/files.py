@@ -125,26 +125,19 @@ class Table:
     # --- Blocks ---
 
     def blocks(
-        self, columns: list[str] | None = None, start: int = 0
+        self, columns: list[str] | None = None, start: int = 0, *, as_written: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Return the position and the cells of each block from a row on, read ahead by a thread.
 
-        Numbers are written with a point.
+        Numbers in CSV are written with a point, unless they are to be `as_written`.
         """
-        for row, block in self.blocks_as_written(columns, start):
-            yield row, self.with_points(row, block)
-
-    def blocks_as_written(
-        self, columns: list[str] | None = None, start: int = 0
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the same, but numbers in CSV are written as they are there."""
         names = self.schema.names if columns is None else list(dict.fromkeys(columns))
         for name in names:
             self.check_column(name)
         row = start
         try:
             for block in read_ahead(in_blocks(self.batches(names, start), self.block_rows)):
-                yield row, block
+                yield row, block if as_written else self.with_points(row, block)
                 row += block.num_rows
         except pa.ArrowInvalid as error:  # a column of a block has at most 2 GB of text
             block = f"the {self.block_rows} rows from here on are too large"

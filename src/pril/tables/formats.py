@@ -232,7 +232,7 @@ def _read_header(table: Table, file: Any) -> list[str]:
 def _copy_csv(table: Table, _columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
     """To a format with types, a column of numbers is a number."""
     if format in ("csv", "tsv"):
-        for row, block in table.blocks_as_written():
+        for row, block in table.blocks(as_written=True):
             yield row, table.with_points(row, block), block
         return
     types = {one.name: pa.null() if one.type == NUMBER else TEXT for one in table.schema}

@@ -39,42 +39,44 @@ LARGEST_LABEL = 2**53  # from here on, floats are not exact
 # --- What labels are: the options of a command make one of these, and a model file keeps it -------
 
 
-class Ends(Struct, frozen=True, tag="ends", tag_field="kind"):
+class Columns(Struct, frozen=True, tag_field="kind"):
+    """Columns that hold labels."""
+
+    columns: tuple[str, ...]
+
+
+class Ends(Columns, frozen=True, tag="ends"):
     """Exact labels, in one column, or the lower and the upper end, in two."""
 
     columns: tuple[str, ...] = ()
 
 
-class Votes(Struct, frozen=True, tag="votes", tag_field="kind"):
+class Votes(Columns, frozen=True, tag="votes"):
     """Votes, a column for each rater."""
 
-    columns: tuple[str, ...]
     trim: Annotated[float, Meta(ge=0.0, le=MOST_TRIMMED)] = 0.0  # share left out at each end
 
 
-class RangeTexts(Struct, frozen=True, tag="ranges", tag_field="kind"):
+class RangeTexts(Columns, frozen=True, tag="ranges"):
     """Ranges of classes, as people write them."""
 
-    columns: tuple[str, ...]
 
-
-class Edges(Struct, frozen=True, tag="edges", tag_field="kind"):
+class Edges(Columns, frozen=True, tag="edges"):
     """Numbers, exact or two ends; the classes are the brackets between the edges."""
 
-    columns: tuple[str, ...]
     edges: tuple[float, ...]
 
 
-class Brackets(Struct, frozen=True, tag="brackets", tag_field="kind"):
+class Brackets(Columns, frozen=True, tag="brackets"):
     """Brackets of a number, as people write them."""
 
-    columns: tuple[str, ...]
     edges: tuple[float, ...] | None = None  # None: the texts tell
     no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
     spelling: brackets.Spelling = brackets.Spelling()
 
 
 LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
+CELLS = {Brackets: BRACKET, RangeTexts: TEXT, Edges: NUMBER}  # of others, the table tells
 
 
 def to_note(value: Any) -> Any:
@@ -214,14 +216,7 @@ class LabelColumns(NamedTuple):
     @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
-        match self.kind:
-            case Brackets():
-                return BRACKET
-            case RangeTexts():
-                return TEXT
-            case Edges():
-                return NUMBER
-        return TEXT if self.text else NUMBER
+        return CELLS.get(type(self.kind), TEXT if self.text else NUMBER)
 
     def read(
         self, batch: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
@@ -273,9 +268,7 @@ class LabelColumns(NamedTuple):
     def _read_ranges(self, batch: pa.RecordBatch) -> ranking.Labels:
         """Return ranges of classes, as people write them, as labels."""
         [name] = self.names
-        coded = read_words(column(batch, name), name).dictionary_encode()
-        texts = coded.dictionary.to_pylist()
-        codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
+        texts, codes = _distinct(read_words(column(batch, name), name))
         order = ranking.check_classes(self._scale())
         try:
             intervals = Scale(order).intervals([*texts, ""])
@@ -296,13 +289,12 @@ class LabelColumns(NamedTuple):
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
         words = _bracket_texts(column(batch, name), name)
-        coded = words.dictionary_encode()
-        texts, missing = coded.dictionary.to_pylist(), kind.no_answer
+        (texts, codes), missing = _distinct(words), kind.no_answer
         if kind.edges is None:
             silent = pa.array(sorted(brackets.without_answer(texts, missing)), TEXT)
             return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
-        codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
-        first = dict(zip(texts, np.unique(codes, return_index=True)[1].tolist(), strict=False))
+        rows = np.unique(codes, return_index=True)[1][-len(texts) :]  # the first of each text
+        first = dict(zip(texts, rows.tolist(), strict=False))
         found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place)
         classes = [ends or (np.nan, np.nan) for ends in found.classes(kind.edges).values()]
         return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
@@ -387,10 +379,16 @@ def _too_large(name: str, row: int, value: Any) -> RowError:
     return RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
 
 
-def _coded(words: pa.Array) -> ranking.Labels:
+def _distinct(words: pa.Array) -> tuple[list[str], Array]:
+    """Return the different words, and the position of each row's among them, -1 if missing."""
     coded = words.dictionary_encode()
-    vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
-    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return coded.dictionary.to_pylist(), codes.astype(np.int64)
+
+
+def _coded(words: pa.Array) -> ranking.Labels:
+    texts, codes = _distinct(words)
+    vocabulary = np.array(texts, dtype=object)
     return ranking.Labels(codes, vocabulary.dtype, vocabulary)
 
 

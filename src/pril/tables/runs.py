@@ -34,7 +34,6 @@ from pril.core.registry import BY_COMMAND
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.tables.files import Table, TableError, Watcher
-from pril.tables.survey import row_numbers, select_rows
 from pril.tables.task import Task
 from pril.tables.training import Kept, Run
 
@@ -232,9 +231,9 @@ class InMemoryRun(Run):
         labels, weights, places, n = [], [], [], 0
         recipe, X = self.recipe, np.empty((self.n_rows, self.width))
         for first, cells in self._tracked("reading", self._read_cells(recipe.columns)):
-            learning = self.task.uses(first, cells.num_rows).learning
-            places.append(row_numbers(first, learning))
-            part, y, own = recipe.read(self.table, places[-1], select_rows(cells, learning))
+            own_places, rows = self._to_learn(first, cells)
+            part, y, own = recipe.read(self.table, own_places, rows)
+            places.append(own_places)
             X[n : n + len(part)] = part
             n += len(part)
             labels.append(y)
@@ -262,8 +261,7 @@ class InMemoryRun(Run):
         weight, n = np.ones(self.n_rows, dtype=np.float32), 0
         columns = list(self.task.columns)
         for first, cells in self._tracked("reading labels", self._blocks_of(columns)):
-            learning = self.task.uses(first, cells.num_rows).learning
-            places, cells = row_numbers(first, learning), select_rows(cells, learning)
+            places, cells = self._to_learn(first, cells)
             with self.table.naming_rows(places, self.task.labels.columns):
                 some = slice(n, n + cells.num_rows)
                 own = self.task.read_weights(cells)
@@ -281,9 +279,8 @@ class InMemoryRun(Run):
         """Return the features of the rows to learn from, block by block."""
         recipe, model = self.recipe, self.model
         for first, cells in self._tracked("reading features", self._blocks_of(recipe.columns)):
-            learning = self.task.uses(first, cells.num_rows).learning
-            places = row_numbers(first, learning)
-            X, _, _ = recipe.read(self.table, places, select_rows(cells, learning))
+            places, rows = self._to_learn(first, cells)
+            X, _, _ = recipe.read(self.table, places, rows)
             with self.table.naming_rows(places):
                 yield model.engine.read(model, X, reset=False, min_rows=0).X
 

@@ -79,15 +79,12 @@ class LineStream:
             model.check_learns()
 
     def _check_columns(self) -> None:
-        both = set(self.names) & set(self.model.columns)
-        if both:
+        key, columns = self.options.key, self.model.columns
+        if both := set(self.names) & set(columns):
             raise InputError(f"the column {min(both)!r} cannot be a label: it is a feature")
-        key = self.options.key
-        if key in {*self.names, *self.model.columns}:
-            raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
-        note = self.options.note
-        if note in {*self.names, *self.model.columns}:
-            raise InputError(f"the column {note!r} cannot be noted: it is a feature or a label")
+        for name, use in ((key, "the id"), (self.options.note, "noted")):
+            if name in (*self.names, *columns):
+                raise InputError(f"the column {name!r} cannot be {use}: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has that key")
 

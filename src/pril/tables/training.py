@@ -31,11 +31,11 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.scaling import LEAST
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.cells import BRACKET, TEXT, one_batch
+from pril.tables.cells import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Table, TableError, TableWarning, Watcher, no_column
-from pril.tables.label_columns import Brackets, LabelColumns, RangeTexts, Votes, to_note
+from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_note
 from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
@@ -160,10 +160,8 @@ class Run:
         self.task = task
         self.progress = progress
         table.read_as(task.text)
-        if isinstance(task.labels, Brackets | RangeTexts):
-            table.read_as(
-                task.labels.columns, BRACKET if isinstance(task.labels, Brackets) else TEXT
-            )
+        if (cells := CELLS.get(type(task.labels), NUMBER)) != NUMBER:
+            table.read_as(task.labels.columns, cells)
         self.columns = choose_columns(table, task)
         labels = LabelColumns.in_table(table, task.labels, task.classes, task.text)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
@@ -400,12 +398,16 @@ class Run:
 
     def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Block:
         """Return a block of the table as the learner takes it."""
-        uses = self.task.uses(first, cells.num_rows)
-        places = row_numbers(first, uses.learning)
-        X, y, weights = recipe.read(self.table, places, select_rows(cells, uses.learning))
+        places, rows = self._to_learn(first, cells)
+        X, y, weights = recipe.read(self.table, places, rows)
         with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
         return Block(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
+
+    def _to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
+        """Return the rows to learn from: their positions in the table, and their cells."""
+        learning = self.task.uses(first, cells.num_rows).learning
+        return row_numbers(first, learning), select_rows(cells, learning)
 
     def _read_apart(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Apart | None:
         uses = self.task.uses(first, cells.num_rows)
