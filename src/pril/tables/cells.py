@@ -25,6 +25,15 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
 BRACKET = pa.large_string()  # text as well, but a number in it is written as `spelled` writes it
+TYPES = {
+    type(None): pa.null(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: NUMBER,
+    str: TEXT,
+    list: pa.list_(pa.null()),
+    dict: pa.struct([]),
+}
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -249,24 +258,37 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
     return with_nulls(cells, pc.is_in(cells, MISSING))
 
 
+# --- Types of columns ----------------------------------------------------------------------------
+
+
+def first_type(value: Any) -> pa.DataType:
+    """Return the type of a column by its first value, to learn from: any number is a float."""
+    if isinstance(value, str):
+        return DATE if WRITTEN_DATE.fullmatch(value) else TEXT
+    return NUMBER if isinstance(value, int | float) else TYPES[type(value)]
+
+
 def written_type(
     cells: pa.Array, name: str, read: Callable[[pa.Array, str], Array] = read_numbers
 ) -> pa.DataType:
-    """Return the type of the first value that is written in cells of text; `read` reads numbers."""
+    """Return the same for cells of text, in which `read` reads numbers."""
     first = read_words(cells, name).drop_null()[:1]
-    if len(first) == 0:
-        return pa.null()
-    if WRITTEN_DATE.fullmatch(first[0].as_py()):
-        return DATE
-    try:
-        read(first, name)
-    except RowError:
-        return TEXT
-    return NUMBER
+    kind = first_type(first[0].as_py() if len(first) else None)
+    if kind == TEXT:
+        with suppress(RowError):
+            read(first, name)
+            return NUMBER
+    return kind
+
+
+def whole_type(value: Any) -> pa.DataType:
+    """Return the type of a value, to copy it; inner objects and long integers are text."""
+    is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
+    return TEXT if is_long or isinstance(value, list | dict) else TYPES[type(value)]
 
 
 def narrowest_type(words: pa.Array) -> pa.DataType:
-    """Return the type of all words that may be numbers: integers, other numbers, or text.
+    """Return the same for words that may be numbers: integers, other numbers, or text.
 
     Codes such as 007, and numbers too long or too large for a float, are text.
     """

@@ -20,13 +20,13 @@ from pril.core.brackets import spelled
 from pril.errors import LONGEST, RowError, shown
 from pril.tables.cells import (
     BRACKET,
-    DATE,
     NUMBER,
     TEXT,
-    WRITTEN_DATE,
     common_type,
+    first_type,
     kind_of,
     misread_number,
+    whole_type,
 )
 from pril.tables.text import without_marks
 
@@ -39,15 +39,6 @@ NAME = "<stdin>"
 LONGEST_NOTE = 1000  # characters
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
 KEY_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")  # a colon in a string seldom follows one of these
-TYPES = {
-    type(None): pa.null(),
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: TEXT,
-    list: pa.list_(pa.null()),
-    dict: pa.struct([]),
-}
 
 
 class RepeatedKeyError(ValueError):
@@ -187,17 +178,14 @@ def to_column(values: list[Any], name: str, kind: pa.DataType, *, nested: bool =
 
 
 def first_types(rows: Iterable[dict[str, Any]], types: dict[str, pa.DataType]) -> None:
-    """Add what the first value of each key says of its column: any number is a float."""
+    """Add what the first value of each key says of its column."""
     settled = {name for name, kind in types.items() if kind != pa.null()}
     for row in rows:
         if row.keys() <= settled:
             continue
         for name, value in row.items():
             if name not in settled:
-                kind = TYPES[type(value)]
-                is_date = kind == TEXT and WRITTEN_DATE.fullmatch(value)
-                number = NUMBER if kind_of(kind) == "number" else kind
-                types[name] = DATE if is_date else number
+                types[name] = first_type(value)
                 if value is not None:
                     settled.add(name)
 
@@ -205,14 +193,8 @@ def first_types(rows: Iterable[dict[str, Any]], types: dict[str, pa.DataType]) -
 def whole_types(rows: list[dict[str, Any]], types: dict[str, pa.DataType]) -> None:
     """Join the types of columns with those of all their values."""
     for name in dict.fromkeys(name for row in rows for name in row):
-        for kind in {_whole_type(row.get(name)) for row in rows}:
+        for kind in {whole_type(row.get(name)) for row in rows}:
             types[name] = common_type(types.get(name, pa.null()), kind)
-
-
-def _whole_type(value: Any) -> pa.DataType:
-    """Return the type of a value; inner objects and long integers are text."""
-    is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
-    return TEXT if is_long or isinstance(value, list | dict) else TYPES[type(value)]
 
 
 # --- Streams: lines to cells, and answers to lines ------------------------------------------------

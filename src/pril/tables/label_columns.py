@@ -39,35 +39,35 @@ LARGEST_LABEL = 2**53  # from here on, floats are not exact
 # --- What labels are: the options of a command make one of these, and a model file keeps it -------
 
 
-class Columns(Struct, frozen=True, tag_field="kind"):
+class InColumns(Struct, frozen=True, tag_field="kind"):
     """Columns that hold labels."""
 
     columns: tuple[str, ...]
 
 
-class Ends(Columns, frozen=True, tag="ends"):
+class Ends(InColumns, frozen=True, tag="ends"):
     """Exact labels, in one column, or the lower and the upper end, in two."""
 
     columns: tuple[str, ...] = ()
 
 
-class Votes(Columns, frozen=True, tag="votes"):
+class Votes(InColumns, frozen=True, tag="votes"):
     """Votes, a column for each rater."""
 
     trim: Annotated[float, Meta(ge=0.0, le=MOST_TRIMMED)] = 0.0  # share left out at each end
 
 
-class RangeTexts(Columns, frozen=True, tag="ranges"):
+class RangeTexts(InColumns, frozen=True, tag="ranges"):
     """Ranges of classes, as people write them."""
 
 
-class Edges(Columns, frozen=True, tag="edges"):
+class Edges(InColumns, frozen=True, tag="edges"):
     """Numbers, exact or two ends; the classes are the brackets between the edges."""
 
     edges: tuple[float, ...]
 
 
-class Brackets(Columns, frozen=True, tag="brackets"):
+class Brackets(InColumns, frozen=True, tag="brackets"):
     """Brackets of a number, as people write them."""
 
     edges: tuple[float, ...] | None = None  # None: the texts tell

@@ -34,11 +34,8 @@ CHUNK_BYTES = 1 << 19
 TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
 MOST_HELD = 1024  # rows that wait until it is known whether the last run has learned them
 # Signals that ask a process to end; the last two come when the terminal is closed.
-STOPPING = [
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
-    if hasattr(signal, name)
-]
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+STOPPING = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
 
 
 class Stopped(Exception):  # noqa: N818 - it is not an error
