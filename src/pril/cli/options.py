@@ -120,11 +120,13 @@ class CsvOptions:
 
     def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
         """Return how CSV is written: as the options say, or else as a model knows it."""
-        from pril.tables.csv_style import CsvStyle
+        from msgspec import structs
 
-        known = CsvStyle() if loaded is None else loaded.csv_style
+        from pril.tables.csv_style import USUAL_CSV
+
+        known = USUAL_CSV if loaded is None else loaded.csv_style
         try:
-            return known.changed(self.given())
+            return structs.replace(known, **self.given())
         except InputError as error:
             raise InputError(f"--{error}") from None
 

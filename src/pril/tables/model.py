@@ -28,7 +28,7 @@ from pril.io import model_files
 from pril.ranges import is_by_column, ranges_of
 from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
-from pril.tables.csv_style import CsvStyle
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
@@ -83,7 +83,7 @@ class FitNotes(Struct, frozen=True):
 
     table: str | None = None
     contents: Contents | None = None
-    csv: dict[str, str] | None = None
+    csv: CsvStyle | None = None  # how it was written, if not as usual
     rows: int = 0
     learned_rows: int = 0
     holdout: HeldOut | None = None
@@ -182,7 +182,7 @@ class LoadedModel:
     @property
     def csv_style(self) -> CsvStyle:
         """How CSV was written that it learned from."""
-        return CsvStyle.of(self.notes.csv, self.path)
+        return self.notes.csv or USUAL_CSV
 
     @property
     def columns(self) -> list[str]:

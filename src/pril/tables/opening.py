@@ -28,6 +28,7 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from urllib.request import urlopen
 
 import pyarrow as pa
+from msgspec.structs import asdict
 from pyarrow import fs
 
 from pril.errors import InputError, MissingFileError, naming_file, shown
@@ -109,7 +110,7 @@ def open_table(
             raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")
     if format not in ("csv", "tsv"):
         style = USUAL_CSV
-    for aspect, value in style._asdict().items():
+    for aspect, value in asdict(style).items():
         if value != getattr(USUAL_CSV, aspect):
             way = "as asked for" if aspect in asked else "as in the model"
             log.info("%s: %r, %s", aspect, value, way)

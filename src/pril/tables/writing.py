@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+from msgspec.structs import replace
 
 from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
@@ -47,7 +48,7 @@ class TableWriter:
     ) -> None:
         self._stream = stream
         self._format = format
-        self._style = style._replace(delimiter="\t") if format == "tsv" else style
+        self._style = replace(style, delimiter="\t") if format == "tsv" else style
         self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
         self._is_first = True
