@@ -477,7 +477,7 @@ def test_many_partitions_are_found_without_searching(tmp_path):
         (tmp_path / f"k={k}").mkdir()
         (tmp_path / f"k={k}" / "a.csv").write_text(f"a\n{k}\n")
         files.append(Counted(tmp_path / f"k={k}" / "a.csv"))
-    table = Table(files, "t", FORMATS["csv"]).find_columns(tmp_path)
+    table = Table(files, "t", FORMATS["csv"]).stamped().find_columns(tmp_path)
     compared.clear()
     [(_, block)] = table.blocks(["a", "k"])
     assert block.column("a") == block.column("k")

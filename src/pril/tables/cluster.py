@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
     def open(self) -> Table:
         """Return the table, to be read on this machine."""
-        return replace(self.table)
+        return self.table.stamped()
 
     def blocks(
         self, table: Table, columns: list[str]

@@ -77,10 +77,14 @@ class Table:
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     groups: list[list[int]] = field(default_factory=list)  # rows of each row group of each file
     partitions: dict[str, list[str]] = field(default_factory=dict)  # columns that folders name
+    stamps: dict[Any, tuple[int, int, int]] = field(default_factory=dict)  # what must not change
 
     def __post_init__(self) -> None:
         self._starts: dict[int, Any] = {0: self.files[0]}
-        self._stamps = {file: _stamp(file) for file in self.files}
+
+    def stamped(self) -> Self:
+        """Return the same table; from now on, none of its files may change."""
+        return replace(self, stamps={file: _stamp(file) for file in self.files})
 
     def find_columns(self, root: PurePath) -> Self:
         """Read which columns there are; folders below a root may name some, as in state=AK."""
@@ -197,8 +201,8 @@ class Table:
         for k, file in enumerate(self.files):
             own = {name: [cells[k]] for name, cells in self.partitions.items()}
             groups = self.groups[k : k + 1]
-            alone = replace(self, files=[file.resolve()], groups=groups, partitions=own)
-            alone.name = self.name_of(file)
+            whole = replace(self, files=[file.resolve()], name=self.name_of(file), stamps={})
+            alone = replace(whole, groups=groups, partitions=own)
             first = last = 0
             for rows in groups[0] if groups else ():
                 if last > first and last + rows - first > PIECE_ROWS:
@@ -210,7 +214,7 @@ class Table:
 
     def check_unchanged(self, file: Any) -> None:
         """Refuse a file that is no longer the one that was opened: it is read more than once."""
-        if _stamp(file) != self._stamps[file]:
+        if _stamp(file) != self.stamps[file]:
             raise TableError(
                 f"{self.name_of(file)} has changed while it was read; run the command again when "
                 "nothing writes to it"

@@ -114,7 +114,7 @@ def open_table(
         if value != getattr(USUAL_CSV, aspect):
             way = "as asked for" if aspect in asked else "as in the model"
             log.info("%s: %r, %s", aspect, value, way)
-    return Table(files, name, FORMATS[format], style).find_columns(root)
+    return Table(files, name, FORMATS[format], style).stamped().find_columns(root)
 
 
 def _find(place: str) -> tuple[list[Any], PurePath]:
