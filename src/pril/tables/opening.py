@@ -62,7 +62,7 @@ SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no
 
 STORES, WEB = ("s3", "gs", "abfs", "abfss"), ("http", "https")
 SECONDS = 60.0  # without an answer of a web server
-STORE_SECONDS = 30  # in which Google's client tries again; its own limit is a quarter of an hour
+STORE_SECONDS = 30  # in which Google's client tries again; by default a quarter of an hour
 
 
 def format_of(file: Any) -> str | None:

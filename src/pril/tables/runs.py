@@ -183,7 +183,7 @@ class LabelledRows(InBlocks):
             yield block
 
     def sample(self, most: int) -> InMemory:
-        """Return at most so many of the rows, evenly spaced."""
+        """Return at most `most` of the rows, evenly spaced."""
         chosen, first, parts = evenly_spaced(self.n, most), 0, []
         for block in self.blocks:
             begin, end = chosen.searchsorted([first, first + block.n_rows])
@@ -221,7 +221,7 @@ class InMemoryRun(Run):
         if self.n_rows <= MOST_SAMPLED:
             self._learn_whole()
         else:
-            self._cells = Kept()  # memory is scarce
+            self._cells = Kept()  # frees memory
             with unchanged_on_failure(self.model):
                 self._learn_bins()
         self.phase = "done"
@@ -287,7 +287,7 @@ class InMemoryRun(Run):
     def _blocks_of(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
         self.row = 0
         yield from self.table.blocks(columns)
-        pa.default_memory_pool().release_unused()  # memory is scarce
+        pa.default_memory_pool().release_unused()  # frees memory
 
     def _watch(self, rounds: Rounds) -> None:
         self.progress("rounds", len(rounds), rounds.most, str(rounds))
