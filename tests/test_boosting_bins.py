@@ -12,7 +12,7 @@ import pril
 from pril import OrderedBoosting
 from pril.learners.boosting import cross_fitting, folds, starts, trees
 from pril.learners.boosting.bins import MOST_BINS, Bins
-from pril.tables import in_memory
+from pril.tables import runs
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -161,9 +161,9 @@ def test_a_large_table_teaches_what_its_rows_in_memory_teach(
     fit = ["fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", *options]
     fit += ["--set=max_iter=9", "--overwrite", "-o"]
     sampled(400)
-    monkeypatch.setattr(in_memory, "MOST_SAMPLED", 10**6)
+    monkeypatch.setattr(runs, "MOST_SAMPLED", 10**6)
     good(*fit, "whole.pril")
-    monkeypatch.setattr(in_memory, "MOST_SAMPLED", 400)
+    monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
     for rows in (64, 1000):
         monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", rows)
         good(*fit, "bins.pril")
@@ -187,7 +187,7 @@ def test_a_bad_cell_of_a_large_table_is_named(
     frame.loc[777, column] = value
     frame.to_parquet(tmp_path / "t.parquet")
     sampled(400)
-    monkeypatch.setattr(in_memory, "MOST_SAMPLED", 400)
+    monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
     said = bad(
         "fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", "--holdout=0"
     )

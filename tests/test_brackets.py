@@ -13,6 +13,7 @@ from pril.io import model_files
 from pril.labels import from_bounds
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.cluster import ClusterRun
+from pril.tables.label_columns import Brackets, Edges, Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
 from pril.tables.task import Task
@@ -126,8 +127,8 @@ def test_a_stream_reads_the_bounds(good, feed, tmp_path):
 
 
 def test_a_cluster_reads_the_bounds(tmp_path, client):
-    numbers = Task(("from", "until"), edges=tuple(EDGES), drop=("id", "low", "high", "grade"))
-    words = replace(numbers, edges=None, classes=NAMES)
+    numbers = Task(Edges(("from", "until"), tuple(EDGES)), drop=("id", "low", "high", "grade"))
+    words = replace(numbers, labels=Ends(("from", "until")), classes=NAMES)
     rows = make_incomes(600)
     models = []
     for task, table in ((numbers, rows), (words, in_words(rows))):
@@ -138,7 +139,7 @@ def test_a_cluster_reads_the_bounds(tmp_path, client):
         models.append((model.coef_, model.thresholds_, run.describe()))
     for one, other in zip(*models, strict=True):
         if isinstance(one, dict):
-            for differing in ("options", "contents"):
+            for differing in ("options", "contents", "labels"):
                 assert one.pop(differing) != other.pop(differing)
             assert one == other
         else:
@@ -147,11 +148,12 @@ def test_a_cluster_reads_the_bounds(tmp_path, client):
 
 def test_edges_are_part_of_a_run(tmp_path):
     write(tmp_path / "t.csv", make_incomes())
-    task = Task(("from", "until"), edges=(20.0, 50.0))
+    task = Task(Edges(("from", "until"), (20.0, 50.0)))
     table = open_table(str(tmp_path / "t.csv"))
     origin = run_of(table, task, print).origin()
     assert origin == json.loads(json.dumps(origin))
-    assert origin != run_of(table, replace(task, edges=(20.0, 60.0)), print).origin()
+    other = replace(task, labels=Edges(("from", "until"), (20.0, 60.0)))
+    assert origin != run_of(table, other, print).origin()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_edges_of_a_forged_file_are_refused(good, bad, tmp_path):
     good("fit", "t.csv", *BOUNDS, "--edges=20,50", DROP)
     model, about = model_files.read(tmp_path / "t.pril", kind="model")
     for edges in ([1.0], "20,50", [50, 20], 3, [None, 2], {"a": 1}):
-        notes = about.notes | {"options": {"edges": edges}}
+        notes = about.notes | {"labels": about.notes["labels"] | {"edges": edges}}
         model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
         said = bad("evaluate", "forged.pril", "t.csv")
         assert re.match("forged.pril is damaged: its (notes|edges): .*edges", said)
@@ -208,7 +210,7 @@ def test_no_answers_of_a_forged_file_are_refused(good, bad, tmp_path):
     good("fit", "t.csv", "--label=income", "--brackets", *SILENT, "--features=size")
     model, about = model_files.read(tmp_path / "t.pril", kind="model")
     for no_answer in (None, "text", [1], {"a": 1}):
-        notes = about.notes | {"options": about.notes["options"] | {"no_answer": no_answer}}
+        notes = about.notes | {"labels": about.notes["labels"] | {"no_answer": no_answer}}
         model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
         said = bad("evaluate", "forged.pril", "t.csv")
         assert re.match("forged.pril is damaged: its notes: .*no_answer", said)
@@ -252,11 +254,9 @@ def make_survey(n=200):
 
 
 SILENT = ["--no-answer", "None of your  business", "--thousands", ","]
-SURVEY = {
-    "brackets": True,
-    "no_answer": ("none of your business",),
-    "spelling": Spelling(thousands=","),
-}
+SURVEY = Brackets(
+    ("income",), no_answer=("none of your business",), spelling=Spelling(thousands=",")
+)
 INCOMES = ["below 20000", "20000 to 50000", "50000 to 100000", "100000 or more"]
 
 
@@ -272,7 +272,7 @@ def test_texts_are_the_brackets_of_numbers(good, tmp_path, suffix, edges):
     assert pril.load("a.pril")[-1].order_.tolist() == INCOMES
     for part in ("classes", "widths", "unlabelled_rows", "holdout", "learned_rows", "mistakes"):
         assert found[part] == wanted[part]
-    assert found["options"]["edges"] == [20_000, 50_000, 100_000]
+    assert found["labels"]["edges"] == [20_000, 50_000, 100_000]
     evaluated = good("evaluate", "a.pril", f"t.{suffix}", "--json")
     assert evaluated == good("evaluate", "b.pril", f"t.{suffix}", "--json")
 
@@ -408,8 +408,8 @@ def test_a_forged_spelling_is_refused(good, bad, tmp_path, spelling):
     good("fit", file, "--label=age", "--brackets", "-o", "m.pril")
     model, about = model_files.read(tmp_path / "m.pril", kind="model")
     if isinstance(spelling, dict):
-        spelling = about.notes["options"]["spelling"] | spelling
-    notes = about.notes | {"options": about.notes["options"] | {"spelling": spelling}}
+        spelling = about.notes["labels"]["spelling"] | spelling
+    notes = about.notes | {"labels": about.notes["labels"] | {"spelling": spelling}}
     model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
     said = bad("evaluate", "forged.pril", file)
     assert said.startswith("forged.pril is damaged: ")
@@ -430,7 +430,7 @@ def test_marks_of_numbers_are_those_of_brackets_too(good, bad, feed, tmp_path, s
     assert "4.500,50 is not a number with" in bad(*fit, "--thousands=,")
     assert "--decimal ;: expected" in bad(*fit, "--decimal=;").replace("'", "")
     found = json.loads(good(*fit, *GERMAN, "--json"))
-    assert found["options"]["edges"] == [3000.0, 4500.5]
+    assert found["labels"]["edges"] == [3000.0, 4500.5]
     evaluated = json.loads(good("evaluate", "m.pril", file, "--json"))
     assert evaluated["rows"] == 60
     feed("".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -477,13 +477,13 @@ def test_blocks_are_read_with_what_the_whole_column_tells(good, tmp_path, monkey
     write(tmp_path / "t.csv", rows)
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 16)
     found = json.loads(good("fit", "t.csv", "--label=v", "--brackets", "--json", "--holdout=0"))
-    assert found["options"]["edges"] == [1000.0, 3000.0]
+    assert found["labels"]["edges"] == [1000.0, 3000.0]
     assert [entry["exact"] for entry in found["classes"]] == [40, 40, 80]
 
 
 def test_a_checkpoint_keeps_texts(tmp_path):
     write(tmp_path / "t.csv", make_survey())
-    task = Task(("income",), **SURVEY, seed=1)
+    task = Task(SURVEY, seed=1)
     stops = iter(range(1000))
 
     def progress(*_):
@@ -506,8 +506,8 @@ def test_a_cluster_reads_texts(tmp_path, client):
     for part in range(2):
         write(tmp_path / f"{part}.csv", rows[150 * part : 150 * (part + 1)])
     shared = {"features": ("size",)}
-    texts = Task(("income",), **SURVEY, **shared)
-    numbers = Task(("from", "until"), edges=(2e4, 5e4, 1e5), **shared)
+    texts = Task(SURVEY, **shared)
+    numbers = Task(Edges(("from", "until"), (2e4, 5e4, 1e5)), **shared)
     one, other = (
         ClusterRun(open_table(str(tmp_path)), task, client, progress=False)()[-1]
         for task in (texts, numbers)

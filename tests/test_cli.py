@@ -24,9 +24,10 @@ from typer.main import get_command
 import pril
 from pril.cli.main import app
 from pril.cli.options import FitOptions
+from pril.core.available_memory import available_memory
 from pril.core.registry import BY_COMMAND
 from pril.io import model_files as io
-from pril.tables.in_memory import available_memory
+from pril.tables.label_columns import Ends
 from pril.tables.task import Task
 from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 
@@ -243,7 +244,7 @@ def test_a_column_that_boosting_cannot_use_is_named(bad, tmp_path, size):
 
 def test_a_table_too_large_for_memory_is_refused(bad, tmp_path, monkeypatch):
     write(tmp_path / "t.csv", make_rows())
-    monkeypatch.setattr("pril.tables.in_memory.available_memory", lambda: 90_000)
+    monkeypatch.setattr("pril.tables.runs.available_memory", lambda: 90_000)
     said = bad("fit", "t.csv", *RANGES, *BOOSTING, "--holdout=0")
     assert "300 rows of 3 features take about 96,000 bytes of memory, and 90,000 are" in said
 
@@ -1365,7 +1366,7 @@ def test_a_stream_by_other_labels_leaves_the_provenance(good, call, feed, tmp_pa
     feed("".join(json.dumps({**row, "other": "good"}) + "\n" for row in rows[:20]).encode())
     assert call("stream", "t.pril", "--label", "other", "-o", "t.pril")[0] == 0
     about = io.read(tmp_path / "t.pril", kind="model")[1]
-    assert about.notes["labels"] == ["low", "high"]
+    assert about.notes["labels"] == {"kind": "ends", "columns": ["low", "high"]}
     assert about.notes["streamed"] == 20
 
 
@@ -1454,8 +1455,8 @@ def test_options_have_limits(command, option, least, most):
 
 
 def test_defaults_are_those_of_a_task():
-    assert FitOptions(label="y").task() == Task(("y",))
-    assert Task(("y",)).epochs == 10  # as the help says
+    assert FitOptions(label="y").task() == Task(Ends(("y",)))
+    assert Task(Ends(("y",))).epochs == 10  # as the help says
     defaults = get_command(app).commands["show"].make_context("show", ["m.pril"]).params
     assert defaults["top"] == 10
     options = [one for command in get_command(app).commands.values() for one in command.params]

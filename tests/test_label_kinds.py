@@ -159,9 +159,9 @@ def test_any_votes_in_any_blocks(votes, trim, classes):
     """Labels read block by block are those of `from_votes` on the whole."""
     import pyarrow as pa
 
-    from pril.tables.label_columns import LabelColumns
+    from pril.tables.label_columns import LabelColumns, Votes
 
-    columns = LabelColumns(tuple(RATERS), False, classes, trim=trim)
+    columns = LabelColumns(Votes(tuple(RATERS), trim), False, classes)
     arrays = [pa.array(cells, pa.int64()) for cells in zip(*votes, strict=True)]
     table = pa.RecordBatch.from_arrays(arrays, RATERS)
     whole = from_votes(np.array(votes, float), trim=trim, classes=[1, 2, 3, 4, 5])
@@ -327,6 +327,6 @@ def test_a_damaged_note_on_votes(good, bad, tmp_path):
     good("fit", "t.csv", "--votes", "ann,bob,eve", *CLASSES, "-o", "m.pril")
     model, about = model_files.read("m.pril", kind="model")
     for trim in (0.7, "half", -1):
-        notes = about.notes | {"options": {"trim": trim}}
+        notes = about.notes | {"labels": about.notes["labels"] | {"trim": trim}}
         model_files.write(model, "m.pril", kind="model", notes=notes)
         assert "m.pril is damaged: its notes" in bad("evaluate", "m.pril", "t.csv")

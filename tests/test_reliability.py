@@ -148,7 +148,7 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
 
 def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
     path = write(tmp_path / "t.parquet", make_rows())
-    table = formats.Parquet([path], str(path))
+    table = open_table(str(path))
 
     def fail(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
@@ -945,11 +945,12 @@ def test_the_limit_of_words_at_its_edge():
     assert (few.words_, few.left_out_) == ({}, ["w"])
 
 
-def test_pieces_of_a_table_are_whole_row_groups(tmp_path):
+def test_pieces_of_a_table_are_whole_row_groups(tmp_path, monkeypatch):
     pq.write_table(pa.table({"x": range(22)}), tmp_path / "t.parquet", row_group_size=4)
-    table = formats.Parquet([tmp_path / "t.parquet"], "t")
+    table = open_table(str(tmp_path / "t.parquet"))
     for rows, sizes in ((8, [8, 8, 6]), (7, [4, 4, 4, 4, 6]), (9, [8, 8, 6]), (4, [4] * 5 + [2])):
-        pieces = table.pieces(rows)
+        monkeypatch.setattr(files, "PIECE_ROWS", rows)
+        pieces = table.pieces()
         assert [size for _, _, size in pieces] == sizes
         assert [first for _, first, _ in pieces] == np.cumsum([0, *sizes[:-1]]).tolist()
 

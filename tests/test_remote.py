@@ -210,7 +210,7 @@ def test_a_store_that_does_not_answer_is_given_up(odd_server, bad, monkeypatch):
     answers.append(answer)
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", url)
     monkeypatch.setenv("GCE_METADATA_ROOT", url.removeprefix("http://"))
-    monkeypatch.setattr("pril.tables.remote.STORE_SECONDS", 1)
+    monkeypatch.setattr("pril.tables.opening.STORE_SECONDS", 1)
     said = bad("fit", "gs://flats/t.csv", *LABELS)
     assert said.startswith("gs://flats/t.csv cannot be read: ")
     assert asked
@@ -377,4 +377,4 @@ def test_what_a_worker_cannot_read_is_named(error, said):
     def read(piece):
         raise error
 
-    assert str(read(SimpleNamespace(name="s3://b/a.csv"))).startswith(said)
+    assert str(read(SimpleNamespace(table=SimpleNamespace(name="s3://b/a.csv")))).startswith(said)

@@ -11,15 +11,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 import pril
 from learners import LINEAR
 from pril.io import model_files
-from pril.tables.codec import Codec, StreamOptions
 from pril.tables.files import TableError
-from pril.tables.label_columns import Labelling
+from pril.tables.json_lines import Codec, StreamOptions
+from pril.tables.label_columns import Edges, Ends
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
@@ -35,7 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::pril.errors.FeatureRangeWarning
 def answered(path, data, names=LABELS, checkpoint=None, **options):
     """Return the stream and its answers."""
     output = streams.BytesIO()
-    lines = LineStream(LoadedModel(path), Labelling(names), StreamOptions(**options))
+    model = LoadedModel(path)
+    labels = replace(model.notes.labels, columns=names)
+    lines = LineStream(model, labels, StreamOptions(**options))
     stream = StreamRun(lines, output, lambda *_: None, checkpoint)
     reading = piped(data)
     try:
@@ -346,7 +349,7 @@ def test_the_longest_lines_are_read(path, monkeypatch):
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
     rows, reports = make_rows(300, seed=3), []
-    lines = LineStream(LoadedModel(path), Labelling(LABELS))
+    lines = LineStream(LoadedModel(path), Ends(LABELS))
     stream = StreamRun(lines, streams.BytesIO(), told(reports), None)
     reading, writing = os.pipe()
     labelled = 0
@@ -434,13 +437,13 @@ def rated(tmp_path_factory):
     rows = [
         {"a": float(t % 7), "y": t % 3 + 1, "w": ["low", "mid", "high"][t % 3]} for t in range(30)
     ]
-    for name, label, more in (
-        ("numbers", "y", {}),
-        ("words", "w", {"classes": ("low", "mid", "high")}),
-        ("edges", "y", {"edges": (1.5, 2.5)}),
+    for name, labels, more in (
+        ("numbers", Ends(("y",)), {}),
+        ("words", Ends(("w",)), {"classes": ("low", "mid", "high")}),
+        ("edges", Edges(("y",), (1.5, 2.5)), {}),
     ):
         table = open_table(str(write(folder / "t.csv", rows)))
-        task = Task((label,), features=("a",), holdout=0.0, **more)
+        task = Task(labels, features=("a",), holdout=0.0, **more)
         run = run_of(table, task, lambda *_: None)
         model_files.write(run(), folder / f"{name}.pril", kind="model", notes=run.describe())
     return folder

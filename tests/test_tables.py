@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from pril.errors import ClassOrderWarning, RowError
 from pril.tables import files, text
 from pril.tables.cells import read_numbers, read_words
-from pril.tables.files import TableError, read_ahead, rebatched
-from pril.tables.formats import Csv
+from pril.tables.files import Table, TableError, in_blocks, read_ahead
+from pril.tables.formats import FORMATS
 from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
 from tables import make_rows, write
@@ -230,7 +230,7 @@ def test_rebatching_keeps_the_rows(sizes, rows):
     for size in sizes:
         batches.append(pa.RecordBatch.from_pydict({"x": list(range(start, start + size))}))
         start += size
-    blocks = list(rebatched(batches, rows))
+    blocks = list(in_blocks(batches, rows))
     assert [x for block in blocks for x in block.column("x").to_pylist()] == list(range(start))
     assert all(block.num_rows == rows for block in blocks[:-1])
     assert all(0 < block.num_rows <= rows for block in blocks)
@@ -431,7 +431,7 @@ def test_nesting_of_any_depth_ends_in_a_sentence(tmp_path, depth):
 def test_words_where_numbers_were(tmp_path):
     path = write(tmp_path / "t.jsonl", [{"x": 5}, {"x": 1.5}, {"x": True}, {"x": "oops"}])
     table = open_table(str(path))
-    table.read_as_words(["x", "nowhere"])
+    table.read_as(["x", "nowhere"])
     [(_, block)] = table.blocks()
     assert block["x"].to_pylist() == ["5", "1.5", "true", "oops"]
 
@@ -477,7 +477,7 @@ def test_many_partitions_are_found_without_searching(tmp_path):
         (tmp_path / f"k={k}").mkdir()
         (tmp_path / f"k={k}" / "a.csv").write_text(f"a\n{k}\n")
         files.append(Counted(tmp_path / f"k={k}" / "a.csv"))
-    table = Csv(files, "t", root=tmp_path)
+    table = Table(files, "t", FORMATS["csv"]).stamped().find_columns(tmp_path)
     compared.clear()
     [(_, block)] = table.blocks(["a", "k"])
     assert block.column("a") == block.column("k")

@@ -16,6 +16,7 @@ from pril.tables import files, training
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError
+from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
 from pril.tables.task import Task
@@ -30,7 +31,11 @@ from tables import (
 )
 
 RANGES = Task(
-    labels=("low", "high"), classes=tuple(GRADES), model="pril", drop=("id", "grade"), epochs=3
+    labels=Ends(("low", "high")),
+    classes=tuple(GRADES),
+    model="pril",
+    drop=("id", "grade"),
+    epochs=3,
 )
 
 
@@ -126,7 +131,7 @@ def test_rows_kept_in_memory_are_those_of_the_file(tmp_path, small_blocks, monke
     ("changes", "parameters"),
     [
         ({}, {}),  # a mechanism is learned
-        ({"labels": ("grade",), "classes": None}, {"alpha": 0.0}),
+        ({"labels": Ends(("grade",)), "classes": None}, {"alpha": 0.0}),
         ({"weight": "w"}, {"half_life": 40.0}),
         ({"class_weight": "balanced"}, {"coarsening": "random"}),
         ({"class_weight": {"poor": 2.0, "fair": 0.0, "great": 0.0}}, {"coarsening": "random"}),
@@ -147,7 +152,7 @@ def test_the_maximum_has_the_bits_of_rows_in_memory(
     path = write(tmp_path / f"t.{suffix}", rows)
     fitted = start(path, task, drop=tuple(drop), parameters=parameters)()
     X = fitted[:-1].transform(pd.DataFrame(rows))
-    y = pd.DataFrame(rows)[list(task.labels)].astype(object).squeeze()
+    y = pd.DataFrame(rows)[list(task.labels.columns)].astype(object).squeeze()
     classes = None if task.classes is None else GRADES
     twin = pril.OrderedLogit(classes=classes, class_weight=task.class_weight, **parameters)
     twin.fit(X, y, weights if task.weight else None)
@@ -167,7 +172,7 @@ def test_many_features_are_learned_from_rows_in_memory(tmp_path, small_blocks, m
     X, y = fitted[:-1].transform(pd.DataFrame(rows)), features_and_labels(rows)[1]
     assert X.shape[1] > 1000
     assert_same_model(fitted[-1], learner_of("ordered-logit", coarsening="random").fit(X, y))
-    monkeypatch.setattr("pril.tables.maximum_run.available_memory", lambda: 20_000)
+    monkeypatch.setattr("pril.tables.runs.available_memory", lambda: 20_000)
     with pytest.raises(TableError, match=r"rows of 1,101 features take about .* 20,000 are avail"):
         start(path, **options)()
 
@@ -239,7 +244,7 @@ def test_weights_of_classes_are_those_of_the_learner(tmp_path, name):
 
 def test_a_row_of_weight_zero_defines_no_class(tmp_path):
     rows = [{"x": k, "y": 1 + k % 2, "w": 1} for k in range(20)] + [{"x": 5, "y": 9, "w": 0}]
-    run = start(write(tmp_path / "t.csv", rows), Task(("y",), weight="w", holdout=0.0))
+    run = start(write(tmp_path / "t.csv", rows), Task(Ends(("y",)), weight="w", holdout=0.0))
     assert run()[-1].classes_.tolist() == [1, 2]
 
 
@@ -247,7 +252,7 @@ def test_a_row_of_weight_zero_defines_no_class(tmp_path):
 def test_weights_that_are_none_are_refused(tmp_path, cell):
     rows = [{"x": k, "y": 1 + k % 2, "w": cell if k == 3 else 1} for k in range(20)]
     with pytest.raises(TableError, match=r"t.csv, row 4: column 'w' is "):
-        start(write(tmp_path / "t.csv", rows), Task(("y",), weight="w"))()
+        start(write(tmp_path / "t.csv", rows), Task(Ends(("y",)), weight="w"))()
 
 
 def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
@@ -287,16 +292,18 @@ def test_numbers_as_labels(tmp_path):
     for row in rows:
         row["grade"] = f"{row['grade']}.0"  # as pandas writes integers with gaps
     path = write(tmp_path / "t.csv", rows)
-    fitted = start(path, labels=("grade",), classes=None, drop=("id", "low", "high"))()
+    fitted = start(path, labels=Ends(("grade",)), classes=None, drop=("id", "low", "high"))()
     assert fitted.classes_.tolist() == [1, 2, 3, 4]
     assert fitted.classes_.dtype == np.int64
-    five = start(path, labels=("grade",), classes=("1", "2", "3", "4", "5"), drop=("id",))()
+    five = start(path, labels=Ends(("grade",)), classes=("1", "2", "3", "4", "5"), drop=("id",))()
     assert five.classes_.tolist() == [1, 2, 3, 4, 5]
 
 
 def test_a_pass_without_mistakes_is_the_last(tmp_path):
     rows = [{"x": x, "y": 1 + (x > 0)} for x in (-2, -1, 1, 2)] * 5
-    run = start(write(tmp_path / "t.csv", rows), Task(("y",), model="pril", holdout=0.0, epochs=50))
+    run = start(
+        write(tmp_path / "t.csv", rows), Task(Ends(("y",)), model="pril", holdout=0.0, epochs=50)
+    )
     assert run()[-1].n_mistakes_ < 20
     assert run.epoch < 50
 
@@ -442,7 +449,10 @@ def test_a_crash_after_any_step_changes_nothing(
 
 def test_a_run_taken_up_again_ends_after_the_same_pass(tmp_path, small_blocks):
     rows = [{"x": x, "y": x // 4} for x in range(20)] * 6
-    path, task = write(tmp_path / "t.csv", rows), Task(("y",), model="pril", holdout=0.0, epochs=50)
+    path, task = (
+        write(tmp_path / "t.csv", rows),
+        Task(Ends(("y",)), model="pril", holdout=0.0, epochs=50),
+    )
     whole = start(path, task)
     whole()
     assert 1 < whole.epoch < 50
@@ -522,10 +532,10 @@ def test_a_bad_cell_is_named(tmp_path, small_blocks, row, cells, said):
 def test_other_mistakes(tmp_path):
     path = write(tmp_path / "t.csv", make_rows())
     for changes, said in (
-        ({"labels": ("low", "hi")}, r"there is no column 'hi'; the columns are 'id', 'size'"),
+        ({"labels": Ends(("low", "hi"))}, r"there is no column 'hi'; the columns are 'id', 'size'"),
         ({"drop": ("x",)}, "there is no column 'x'"),
         ({"features": ("size", "low")}, "the column 'low' is the label"),
-        ({"labels": ("low", "grade")}, "must both hold numbers or both hold words"),
+        ({"labels": Ends(("low", "grade"))}, "must both hold numbers or both hold words"),
         ({"features": ("town",), "one_hot": False}, "'town' cannot be a feature: text"),
         ({"drop": ("id", "grade", "size", "age", "town")}, "no column is left"),
     ):
@@ -538,10 +548,13 @@ def test_other_mistakes(tmp_path):
         ),
         ({"parameters": {"max_iter": 1}}, "the parameter 'max_iter' cannot be set for PRIL"),
         ({"parameters": {"average": 3}}, "'average' parameter of PRIL must be"),
-        ({"labels": ("grade",), "classes": ("low", "high")}, "labels are numbers, the classes"),
+        (
+            {"labels": Ends(("grade",)), "classes": ("low", "high")},
+            "labels are numbers, the classes",
+        ),
         ({"model": "prank"}, "columns 'low', 'high': PRank learns from exact labels only"),
         ({"holdout": 0.9999999}, "every row was held out"),
-        ({"labels": ("size",), "classes": None}, "Unknown label type: continuous"),
+        ({"labels": Ends(("size",)), "classes": None}, "Unknown label type: continuous"),
     ):
         with pytest.raises(ValueError, match=said):
             start(path, **changes)()
@@ -550,4 +563,4 @@ def test_other_mistakes(tmp_path):
         start(tmp_path / "h.csv", drop=())()
     many = write(tmp_path / "m.csv", [{"x": 1, "y": k} for k in range(10_002)])
     with pytest.raises(TableError, match="over 10000 different labels"):
-        start(many, Task(labels=("y",)))()
+        start(many, Task(Ends(("y",))))()

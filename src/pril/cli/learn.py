@@ -49,7 +49,7 @@ def fit(
     from pril.tables.files import TableError
     from pril.tables.runs import run_of
 
-    task = options.task(spelling=csv.spelling(brackets=options.brackets))
+    task = options.task(csv)
     opened = table.open(csv, brackets=options.brackets)
     output = output or opt.model_file(table.table)
     opt.check_output(output, opened.files, opt.MODEL, overwrite)

@@ -64,8 +64,7 @@ def _pril(
         bool, typer.Option(TRACEBACK, help="Print the traceback of an error. May stand anywhere.")
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option(VERBOSE, help="Print decisions and reasons. May stand anywhere."),
+        bool, typer.Option(VERBOSE, help="Print decisions and reasons. May stand anywhere.")
     ] = False,
 ) -> None:
     """Learn to rate from ranges."""

@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.csv_style import CsvStyle
     from pril.tables.files import Table
-    from pril.tables.label_columns import Labelling
+    from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
     from pril.tables.task import Task
 
@@ -44,8 +44,7 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file
 CheckpointOption = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint",
-        help="Folder for checkpoints. After a crash, run the same command.",
+        "--checkpoint", help="Folder for checkpoints. After a crash, run the same command."
     ),
 ]
 CheckpointEveryOption = Annotated[
@@ -113,25 +112,21 @@ class CsvOptions:
         """Return the options that were passed."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def marks(self) -> tuple[tuple[str, str], ...]:
-        """Return how numbers in brackets are written, as far as it was passed."""
-        given = self.given()
-        return tuple((name, given[name]) for name in ("decimal", "thousands") if name in given)
-
-    def spelling(self, *, brackets: bool) -> Spelling | None:
-        """Return how brackets are written, None without brackets."""
-        from pril.core.brackets import Spelling
-
-        self.style()  # refuses what cannot be
-        return Spelling(self.decimal or ".", self.thousands) if brackets else None
+    def spelling(self, known: Spelling) -> Spelling:
+        """Return how numbers in brackets are written: as the options say, or else as is known."""
+        decimal = known.decimal if self.decimal is None else self.decimal
+        thousands = known.thousands if self.thousands is None else self.thousands
+        return replace(known, decimal=decimal, thousands=thousands)
 
     def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
         """Return how CSV is written: as the options say, or else as a model knows it."""
-        from pril.tables.csv_style import CsvStyle
+        from msgspec import structs
 
-        known = CsvStyle() if loaded is None else loaded.csv_style
+        from pril.tables.csv_style import USUAL_CSV
+
+        known = USUAL_CSV if loaded is None else loaded.csv_style
         try:
-            return known.changed(self.given())
+            return structs.replace(known, **self.given())
         except InputError as error:
             raise InputError(f"--{error}") from None
 
@@ -148,8 +143,7 @@ class TableOptions:
         ),
     ]
     format: Annotated[
-        Format | None,
-        typer.Option(help="Format of the table, if its suffix does not say."),
+        Format | None, typer.Option(help="Format of the table, if its suffix does not say.")
     ] = None
 
     def open(
@@ -185,21 +179,27 @@ class LabelOptions:
         ),
     ] = None
 
-    def labelling(self, loaded: LoadedModel | None = None) -> Labelling:
-        """Return which columns hold labels, and how; without options, as a model knows it.
+    def kind(self, loaded: LoadedModel | None = None) -> LabelKind:
+        """Return what the labels are; without options, as a model knows it.
 
         A model knows nothing if it was not learned from a table.
         """
-        from pril.tables.label_columns import Labelling
+        from msgspec import structs
 
-        known = Labelling() if loaded is None else loaded.labels
-        names = self._columns()
+        from pril.tables.label_columns import Brackets, Edges, Ends, RangeTexts, Votes
+
+        known = Ends() if loaded is None else loaded.notes.labels
+        columns = self._columns()
         if self.votes is not None:
-            trim = known.trim if self.trim is None else self.trim
-            return Labelling(names, trim or 0.0)
+            trim = getattr(known, "trim", 0.0) if self.trim is None else self.trim
+            return Votes(columns, trim)
+        if not columns:
+            return known
+        if isinstance(known, Edges | Brackets) and not self.ranges:
+            return structs.replace(known, columns=columns)
         # What is not a range is a class, so a model that knows ranges finds them in any column.
-        is_text = self.ranges or bool(self.label and known.range_texts)
-        return Labelling(names, range_texts=is_text) if names else known
+        is_text = self.ranges or (self.label and isinstance(known, RangeTexts))
+        return RangeTexts(columns) if is_text else Ends(columns)
 
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that were named; refuse options that contradict each other."""
@@ -207,14 +207,7 @@ class LabelOptions:
         if self.trim is not None and math.isnan(self.trim):  # older versions of click take it
             raise InputError("--trim nan: it must be between 0 and 0.5")
         if self.votes is not None:
-            if names or self.ranges:
-                other = "--ranges" if self.ranges else "--label, or --lower and --upper"
-                raise InputError(f"--votes names one column for each rater: leave out {other}")
-            raters = split_names(self.votes) or ()
-            for name in raters:
-                if raters.count(name) > 1:
-                    raise InputError(f"--votes {self.votes}: {name!r} is named twice")
-            return raters
+            return self._raters(self.votes, names)
         if self.trim is not None:
             raise InputError("--trim is for votes: pass --votes too")
         if self.ranges and not self.label:
@@ -223,7 +216,7 @@ class LabelOptions:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
             )
-        if names and not self.label and len(names) < 2:
+        if len(names) == 1 and not self.label:
             raise InputError(NO_LABELS)
         if len(set(names)) < len(names):
             raise InputError(
@@ -231,15 +224,32 @@ class LabelOptions:
             )
         return names
 
-    def labelling_for(self, loaded: LoadedModel, csv: CsvOptions) -> Labelling:
-        """Return which columns hold labels, and how; refuse a model that does not know it."""
-        labels = self.labelling(loaded)
-        if not labels.names:
+    def _raters(self, votes: str, others: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns of votes; refuse other columns beside them."""
+        if others or self.ranges:
+            other = "--ranges" if self.ranges else "--label, or --lower and --upper"
+            raise InputError(f"--votes names one column for each rater: leave out {other}")
+        raters = split_names(votes) or ()
+        for name in raters:
+            if raters.count(name) > 1:
+                raise InputError(f"--votes {votes}: {name!r} is named twice")
+        return raters
+
+    def kind_for(self, loaded: LoadedModel, csv: CsvOptions) -> LabelKind:
+        """Return what the labels are; refuse a model that does not know it."""
+        from msgspec import structs
+
+        from pril.tables.label_columns import Brackets
+
+        labels = self.kind(loaded)
+        if not labels.columns:
             raise InputError(
                 f"{loaded.path} does not say which columns its labels were in: pass --label, "
                 "--lower and --upper, or --votes"
             )
-        return labels._replace(marks=csv.marks())
+        if isinstance(labels, Brackets):
+            return structs.replace(labels, spelling=csv.spelling(labels.spelling))
+        return labels
 
 
 @dataclass
@@ -250,20 +260,17 @@ class TaskOptions(LabelOptions):
         str | None, typer.Option(help="All classes, lowest first: low,mid,high.")
     ] = None
     edges: Annotated[
-        str | None,
-        typer.Option(help="Learn the brackets of a number between these edges: 2,5,20."),
+        str | None, typer.Option(help="Learn the brackets of a number between these edges: 2,5,20.")
     ] = None
     brackets: Annotated[
-        bool,
-        typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+."),
+        bool, typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+.")
     ] = False
     no_answer: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
     model: Annotated[
-        Learner,
-        typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}."),
+        Learner, typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}.")
     ] = "ordered-logit"
     parameters: Annotated[
         list[str] | None,
@@ -280,24 +287,30 @@ class TaskOptions(LabelOptions):
     impute: Annotated[bool, typer.Option(help="Fill missing numbers with the mean.")] = True
     one_hot: Annotated[bool, typer.Option(help="Use columns of words, a feature per word.")] = True
 
-    def task(self, **more: Any) -> Task:
+    def task(self, csv: CsvOptions | None = None) -> Task:
         """Return the task that the options ask for."""
         from pril.tables.task import Task
 
-        labels = self.labelling()
-        given: dict[str, Any] = {**vars(self), "labels": labels.names, **more}
-        given |= {"trim": labels.trim, "range_texts": labels.range_texts}
+        given: dict[str, Any] = {**vars(self), "labels": self._labels(csv or CsvOptions())}
         if given.get("epochs") is None:
             given.pop("epochs", None)
-        if not given["labels"]:
-            raise InputError(NO_LABELS)
         for name in ("classes", "features", "drop", "text"):
             given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
-        given["edges"] = _split_edges(given["edges"])
         given["class_weight"] = _split_weights(given.get("class_weight"))
-        given["no_answer"] = tuple(given["no_answer"] or ())
-        if given["no_answer"] and not self.brackets:
+        given["parameters"] = _split_assignments(given["parameters"] or [])
+        return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
+
+    def _labels(self, csv: CsvOptions) -> LabelKind:
+        """Return what the labels are; refuse options that contradict each other."""
+        from pril.core.brackets import Spelling
+        from pril.tables.label_columns import Brackets, Edges
+
+        csv.style()  # refuses what cannot be
+        labels, edges = self.kind(), _split_edges(self.edges)
+        if not labels.columns:
+            raise InputError(NO_LABELS)
+        if self.no_answer and not self.brackets:
             raise InputError("--no-answer is for brackets as text: pass --brackets too")
         if self.brackets and not self.label:
             raise InputError("--brackets reads one column of texts: pass it by --label")
@@ -309,8 +322,10 @@ class TaskOptions(LabelOptions):
         if self.edges and (self.ranges or self.votes):
             option = "--votes" if self.votes else "--ranges"
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
-        given["parameters"] = _split_assignments(given["parameters"] or [])
-        return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
+        if self.brackets:
+            silent = tuple(self.no_answer or ())
+            return Brackets(labels.columns, edges, silent, csv.spelling(Spelling()))
+        return labels if edges is None else Edges(labels.columns, edges)
 
 
 @dataclass
@@ -443,10 +458,10 @@ def _split_assignments(assignments: list[str]) -> dict[str, Any]:
 def model_file(table: str) -> Path:
     """Return the name of a table's model: without folder, suffixes, and wildcards."""
     from pril.tables.opening import SUFFIXES
-    from pril.tables.text import is_zipped
+    from pril.tables.text import codec_of
 
     file = Path(Path(table).name)
-    file = file.with_suffix("") if is_zipped(file) else file
+    file = file.with_suffix("") if codec_of(file) else file
     file = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
     stem = re.sub(r"[*?\[\]]", "", file.name).strip("-._ ") or "model"
     return Path(f"{stem}.pril")
@@ -510,11 +525,11 @@ def _is_kind(file: Path, kind: str) -> bool:
 
 def table_kind(output: Path, format: str) -> str:  # noqa: A002
     """Return what kind of file a table of a format is."""
-    from pril.tables.text import is_zipped
+    from pril.tables.text import codec_of
 
     if format == "parquet":
         return "a Parquet table"
-    return "a compressed table" if is_zipped(output) else TEXT_TABLE
+    return "a compressed table" if codec_of(output) else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:

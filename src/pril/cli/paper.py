@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,7 +31,7 @@ def audit(
     from pril import theory
     from pril.tables.training import Run
 
-    task = options.task(holdout=0.0, spelling=csv.spelling(brackets=options.brackets))
+    task = replace(options.task(csv), holdout=0.0)
     with printer.progress() as progress:
         run = Run(table.open(csv, brackets=options.brackets), task, progress)
         X, y = run.gather()

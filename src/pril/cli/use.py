@@ -97,10 +97,10 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.notes.options.brackets)
-    labelling = labels.labelling_for(loaded, csv)
+    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
+    kind = labels.kind_for(loaded, csv)
     with printer.progress() as progress:
-        evaluation = loaded.evaluate(opened, labelling, progress)
+        evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
     known = loaded.learned_from(opened)
     printer.result(result | _learned_from(known), [*evaluation_lines(result), *_caution(known)])
@@ -122,12 +122,12 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.notes.options.brackets)
-    labelling = labels.labelling_for(loaded, csv)
+    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
+    kind = labels.kind_for(loaded, csv)
     opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
-        result = loaded.report(opened, labelling, output, progress, known, title)
+        result = loaded.report(opened, kind, output, progress, known, title)
     lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
     printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
 
@@ -244,7 +244,7 @@ def _model_lines(
         lines.append(f"coarsening  {found}")
     if (source := loaded.notes).table is not None:
         where = f"{count(source.rows, 'row')} of {source.table}"
-        lines.append(f"from        {where}, labels {', '.join(source.labels)}")
+        lines.append(f"from        {where}, labels {', '.join(source.labels.columns)}")
     notes = [f"{name}: {json.dumps(value)}" for name, value in loaded.user_notes.items()]
     lines += [f"{'' if k else 'notes':<12}{note}" for k, note in enumerate(notes)]
     written = ", ".join(f"{name} {number}" for name, number in loaded.about.versions.items())
@@ -335,8 +335,7 @@ def stream(
         typer.Option(min=1, help="Labelled rows between lines on how good the answers were."),
     ] = None,
     metrics: Annotated[
-        Path | None,
-        typer.Option(help="With --every: also append these lines to a file, as JSON."),
+        Path | None, typer.Option(help="With --every: also append these lines to a file, as JSON.")
     ] = None,
     half_life: Annotated[
         float | None, typer.Option(help="Number of rows after which what was learned counts half.")
@@ -357,8 +356,7 @@ def stream(
         typer.Option(help="At a bad line: stop, or print the error in its place and go on."),
     ] = "stop",
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Learn rows even if the last run already learned them."),
+        bool, typer.Option("--again", help="Learn rows even if the last run already learned them.")
     ] = False,
     overwrite: opt.OverwriteOption = False,
     *,
@@ -370,7 +368,7 @@ def stream(
     """
     from pril.core.recent_errors import ErrorReports
     from pril.tables.checkpoints import hold, lock_of
-    from pril.tables.codec import StreamOptions
+    from pril.tables.json_lines import StreamOptions
     from pril.tables.stream import LineStream
     from pril.tables.stream_run import Stopped, StreamRun
 
@@ -389,15 +387,15 @@ def stream(
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
-        labelling = labels.labelling(loaded if loaded.is_online else None)
+        kind = labels.kind(loaded if loaded.is_online else None)
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, proba, on_error == "skip", note)
-        if labelling.names:
+        if kind.columns:
             loaded.check_learns()
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
-        lines = LineStream(loaded, labelling, options)
+        lines = LineStream(loaded, kind, options)
         table = _LossTable(printer) if every is None else _WindowTable(printer, log)
         run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every))
         try:
@@ -421,9 +419,9 @@ def _load_or_begin(
                 f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
                 "first"
             )
-        if not (labelling := labels.labelling()).names:
+        if not (kind := labels.kind()).columns:
             raise InputError(opt.NO_LABELS)
-        return blank_model(model, classes, labelling, learner)
+        return blank_model(model, classes, kind, learner)
     loaded = _load(model)
     known = tuple(map(str, loaded.learner.order_))
     if classes not in (None, known):

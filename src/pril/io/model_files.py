@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 
-FORMAT = 4  # another one whenever files hold something else: a test compares what they hold
+FORMAT = 5  # another one whenever files hold something else: a test compares what they hold
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 HEADER, FOREIGN = "pril.json", "foreign.skops"
 SAVE_ELSEWHERE = (

@@ -46,7 +46,7 @@ N_WEIGHTS = 10
 N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
 LONGEST_CELL, LONGEST_NOTE = 60, 400  # characters
-LABEL_KINDS = {"brackets": "brackets as text", "range_texts": "ranges as text"}  # options
+LABEL_KINDS = {"brackets": "brackets as text", "ranges": "ranges as text"}
 N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
@@ -310,10 +310,12 @@ def _learning(notes: Mapping[str, Any]) -> dict[str, Any] | None:
             [str(entry["class"]), *(f"{entry[end]:,}" for end in ("exact", "lower", "upper"))]
             for entry in notes["classes"][:N_LISTED]
         ]
-        options = (_option(name, value) for name, value in notes["options"].items())
+        labels = {"edges": None, **notes["labels"], "columns": None}
+        given = {**notes["options"], **labels}
+        options = (_option(name, value) for name, value in given.items())
         facts.append(("options", ", ".join(filter(None, options))))
     elif "labels" in notes:
-        facts = [("labels", ", ".join(notes["labels"]))]
+        facts = [("labels", ", ".join(notes["labels"]["columns"]))]
     if notes.get("streamed"):
         facts.append(("streamed", count(notes["streamed"], "row")))
     return {"facts": _sentences(facts), "classes": classes} if facts else None
@@ -360,8 +362,8 @@ def _option(name: str, value: Any) -> str:
     """Return an option of `pril fit` in words, nothing if it was not used."""
     if name == "classes" or value is None or value in ([], {}):
         return ""
-    if name in LABEL_KINDS:
-        return LABEL_KINDS[name] if value else ""
+    if name == "kind":
+        return LABEL_KINDS.get(value, "")
     name = name.replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"

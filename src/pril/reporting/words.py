@@ -57,8 +57,7 @@ def _likelihood(loglik: float) -> str:
 def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     """Return which table and columns a model was learned from, as `Run.describe` has it."""
     columns = learned["columns"]
-    trim = learned["options"].get("trim")
-    labels = learned["labels"]
+    labels, trim = learned["labels"]["columns"], learned["labels"].get("trim")
     if trim is not None:
         left_out = f", {trim:g} of them left out at each end" if trim else ""
         labels = [f"votes of {some_of(labels)}{left_out}"]

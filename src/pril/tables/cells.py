@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pril.core import spellings
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
 try:
@@ -20,15 +21,19 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("tables need pyarrow", "cli,io") from error
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
 # Text that means a missing value, as in pyarrow and pandas.
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
 BRACKET = pa.large_string()  # text as well, but a number in it is written as `spelled` writes it
+TYPES = {
+    type(None): pa.null(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: NUMBER,
+    str: TEXT,
+    list: pa.list_(pa.null()),
+    dict: pa.struct([]),
+}
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -52,9 +57,8 @@ def kind_of(column: pa.DataType) -> str:
     types = pa.types
     if types.is_dictionary(column):
         column = column.value_type
-    if types.is_integer(column) or types.is_floating(column) or types.is_decimal(column):
-        return "number"
-    if types.is_boolean(column):
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    if any(is_number(column) for is_number in numbers):
         return "number"
     if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
         return "text"
@@ -254,20 +258,61 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
     return with_nulls(cells, pc.is_in(cells, MISSING))
 
 
+# --- Types of columns ----------------------------------------------------------------------------
+
+
+def first_type(value: Any) -> pa.DataType:
+    """Return the type of a column by its first value, to learn from: any number is a float."""
+    if isinstance(value, str):
+        return DATE if WRITTEN_DATE.fullmatch(value) else TEXT
+    return NUMBER if isinstance(value, int | float) else TYPES[type(value)]
+
+
 def written_type(
     cells: pa.Array, name: str, read: Callable[[pa.Array, str], Array] = read_numbers
 ) -> pa.DataType:
-    """Return the type of the first value that is written in cells of text; `read` reads numbers."""
+    """Return the same for cells of text, in which `read` reads numbers."""
     first = read_words(cells, name).drop_null()[:1]
-    if len(first) == 0:
+    kind = first_type(first[0].as_py() if len(first) else None)
+    if kind == TEXT:
+        with suppress(RowError):
+            read(first, name)
+            return NUMBER
+    return kind
+
+
+def whole_type(value: Any) -> pa.DataType:
+    """Return the type of a value, to copy it; inner objects and long integers are text."""
+    is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
+    return TEXT if is_long or isinstance(value, list | dict) else TYPES[type(value)]
+
+
+def narrowest_type(words: pa.Array) -> pa.DataType:
+    """Return the same for words that may be numbers: integers, other numbers, or text.
+
+    Codes such as 007, and numbers too long or too large for a float, are text.
+    """
+    if words.null_count == len(words):
         return pa.null()
-    if WRITTEN_DATE.fullmatch(first[0].as_py()):
-        return DATE
-    try:
-        read(first, name)
-    except RowError:
+    words = pc.ascii_trim_whitespace(words)
+    is_number = pc.match_substring_regex(words, POINT_NUMBER)
+    is_code = pc.match_substring_regex(words, r"^[+-]?0[0-9]")
+    if not pc.all(pc.and_not(is_number, is_code)).as_py():
         return TEXT
-    return NUMBER
+    with suppress(pa.ArrowInvalid):
+        return pc.cast(words, pa.int64()).type
+    is_long = pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")
+    is_exact = pc.and_not(pc.is_finite(pc.cast(words, NUMBER)), is_long)
+    return NUMBER if pc.all(is_exact).as_py() else TEXT
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type of a column that holds values of two types."""
+    if one == other or other == pa.null():
+        return one
+    if one == pa.null():
+        return other
+    return NUMBER if {one, other} == {pa.int64(), NUMBER} else TEXT
 
 
 def misread_number(cells: pa.Array, *, typed: bool) -> int:

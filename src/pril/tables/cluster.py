@@ -6,6 +6,7 @@ the same files. They return surveys, sums and models to the client, never rows.
 
 from __future__ import annotations
 
+from pril.core.arrays import Array
 from pril.dask import Cluster, fit_blocks  # before Dask, to say what to install if it is missing
 
 # isort: split
@@ -14,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,22 +26,15 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.steps import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.categories import find_categories
+from pril.ranges import PredictionRanges
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
-from pril.tables.formats import Parquet
 from pril.tables.label_columns import LabelColumns
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import Columns, Survey, row_numbers, select_rows
 from pril.tables.task import Task, Uses
 from pril.tables.training import Check, Recipe, Run
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.ranges import PredictionRanges
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -49,17 +42,14 @@ log = logging.getLogger(__name__)
 class Piece(NamedTuple):
     """Rows of a table that one task reads."""
 
-    kind: Callable[..., Table]
-    file: Path
-    name: str  # what the user calls the file
+    table: Table  # of one file
     first: int
     rows: int | None
     task: Task  # its seed chooses the rows held out, the same in every pass
-    schema: pa.Schema | None  # of the whole table; None if every file has it
 
     def open(self) -> Table:
-        """Return the file as a table."""
-        return self.kind([self.file], self.name, self.schema)
+        """Return the table, to be read on this machine."""
+        return self.table.stamped()
 
     def blocks(
         self, table: Table, columns: list[str]
@@ -94,13 +84,13 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
             return task(piece, *arguments)
         except FileNotFoundError:
             return TableError(
-                f"{piece.name}: a worker cannot find this file; all workers need the table"
+                f"{piece.table.name}: a worker cannot find this file; all workers need the table"
             )
         except (ValueError, OSError) as error:
             if isinstance(error, PrilError) or getattr(error, "errno", 0) is not None:
                 return error
             # Of an object store, where a worker may lack what the client has in its environment.
-            return TableError(f"{piece.name}: a worker cannot read this file: {error}")
+            return TableError(f"{piece.table.name}: a worker cannot read this file: {error}")
 
     return attempt
 
@@ -129,13 +119,13 @@ def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     table = piece.open()
     cells, places = piece.to_learn(table, recipe.columns)
     X, y, weights = recipe.read(table, places, cells)
-    with table.naming_rows(places, piece.task.labels):
+    with table.naming_rows(places, piece.task.labels.columns):
         try:
             _read_or_learn(clone(model), X, y, weights)
         except RowError:
             raise
         except InputError as error:  # an overflow without a row number
-            raise TableError(f"{piece.name}: {error}") from None
+            raise TableError(f"{piece.table.name}: {error}") from None
     return Check()
 
 
@@ -167,20 +157,9 @@ class ClusterRun(Run):
     def __init__(self, table: Table, task: Task, client: Any, progress: bool) -> None:
         super().__init__(table, task, lambda *_: None)
         self.client, self.bar = client, progress
-        schema = None if isinstance(table, Parquet) else table.schema
-        pieces = table.pieces()
-        self.files = [file for file, _, _ in pieces]
         self.pieces = [
-            Piece(
-                kind=table.kind,
-                file=file.resolve(),
-                name=table.name_of(file),
-                first=first,
-                rows=rows,
-                task=replace(task, seed=task.seed + k),
-                schema=schema,
-            )
-            for k, (file, first, rows) in enumerate(pieces)
+            Piece(own, first, rows, replace(task, seed=task.seed + k))
+            for k, (own, first, rows) in enumerate(table.pieces())
         ]
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
@@ -196,8 +175,8 @@ class ClusterRun(Run):
         log.info("cluster: the table is read in %d parts", len(self.pieces))
         labels = self.survey.counts.columns
         self.survey = self._merged("reading the table", survey_piece, self.columns, labels)
-        for file, offset in zip(self.files, self.survey.offsets, strict=True):
-            self.table.begin_file(file, offset)
+        for piece, offset in zip(self.pieces, self.survey.offsets, strict=True):
+            self.table.begin_file(piece.table.name, offset)
         self.survey.counts.check_number(self.table)
 
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:

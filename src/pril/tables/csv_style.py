@@ -5,10 +5,12 @@ from __future__ import annotations
 import codecs
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
+from pril.core.arrays import Array
 from pril.core.brackets import GROUPS, check_marks
 from pril.errors import InputError, RowError, shown
 from pril.tables.cells import FIRST_GROUP, GROUP, POINT_NUMBER, read_numbers
@@ -17,15 +19,10 @@ from pril.tables.cells import FIRST_GROUP, GROUP, POINT_NUMBER, read_numbers
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
 UTF8 = "utf-8"
 
 
-class CsvStyle(NamedTuple):
+class CsvStyle(Struct, frozen=True):
     """How cells, numbers and text are written; the defaults are those of most programs."""
 
     delimiter: str = ","
@@ -33,39 +30,32 @@ class CsvStyle(NamedTuple):
     thousands: str = ""  # none
     encoding: str = UTF8
 
-    def changed(self, given: dict[str, str]) -> Self:
-        """Return this style with other values, by their names; refuse those that cannot be."""
-        style = self._replace(**given)
-        mark = style.delimiter
+    def __post_init__(self) -> None:
+        mark = self.delimiter
         if len(mark) != 1 or not mark.isascii() or mark in '"\r\n':
             raise InputError(f"delimiter {mark!r}: expected one ASCII character, such as ';'")
-        check_marks(style.decimal, style.thousands)
+        check_marks(self.decimal, self.thousands)
         try:
-            "".encode(style.encoding)
-            codecs.getincrementaldecoder(style.encoding)()
+            "".encode(self.encoding)
+            codecs.getincrementaldecoder(self.encoding)()
         except (LookupError, TypeError, ValueError):
-            name = shown(style.encoding)
+            name = shown(self.encoding)
             raise InputError(
                 f"encoding {name}: it is unknown; expected one such as 'cp1252' or 'utf-16'"
             ) from None
-        return style
-
-    @classmethod
-    def of(cls, note: Any, path: object) -> Self:
-        """Return the style that a model file keeps; the usual one if it keeps none."""
-        try:
-            return cls().changed(msgspec.convert(note or {}, dict[str, str]))
-        except (msgspec.ValidationError, InputError, ValueError) as error:
-            raise InputError(f"{path} is damaged: its note on CSV: {error}") from None
 
     def to_note(self) -> dict[str, str] | None:
         """Return the style as a model file keeps it; None for the usual one."""
-        return None if self == USUAL_CSV else self._asdict()
+        return None if self == USUAL_CSV else asdict(self)
 
     @property
     def is_utf8(self) -> bool:
         """Whether text is read as it is."""
         return codecs.lookup(self.encoding).name == UTF8
+
+    def decoded(self, stream: Any) -> Any:
+        """Return a stream with the same text as UTF-8."""
+        return stream if self.is_utf8 else Transcoded(stream, self.encoding)
 
     @property
     def has_points(self) -> bool:

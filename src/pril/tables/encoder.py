@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, RowError
 from pril.tables.cells import (
     LARGEST,
@@ -23,22 +24,66 @@ from pril.tables.cells import (
     to_array,
     to_batch,
 )
-from pril.tables.moments import Moments
 
 # isort: split
+from typing import Self
+
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 __all__ = ["ColumnEncoder"]
 
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
+
+
+class Moments(NamedTuple):
+    """Sums over columns of numbers: each field is an array with one entry for each column."""
+
+    count: Any
+    mean: Any
+    squares: Any  # the sum of squared distances from the mean
+    low: Any
+    high: Any
+
+    @classmethod
+    def of(cls, cells: Array) -> Moments:
+        """Return the moments of columns, which are the rows of a matrix; NaN is a missing value."""
+        missing = np.isnan(cells)
+        count = cells.shape[1] - missing.sum(axis=1, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.where(missing, 0.0, cells).sum(axis=1) / np.maximum(count, 1.0)
+            distance = np.where(missing, 0.0, cells - mean[:, np.newaxis])
+            squares = np.square(distance, out=distance).sum(axis=1)
+        low = np.fmin.reduce(cells, 1, initial=np.inf)
+        return cls(count, mean, squares, low, np.fmax.reduce(cells, 1, initial=-np.inf))
+
+    def joined(self, more: Moments) -> Moments:
+        """Return the moments of these rows and other ones (Chan, Golub and LeVeque).
+
+        StandardScaler.partial_fit would do this, but it is several times slower, and after a batch
+        in which a column has no value it leaves the variance NaN for good.
+        """
+        count = self.count + more.count
+        share = more.count / np.maximum(count, 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = more.mean - self.mean
+            return Moments(
+                count=count,
+                mean=self.mean + step * share,
+                squares=self.squares + more.squares + step**2 * self.count * share,
+                low=np.minimum(self.low, more.low),
+                high=np.maximum(self.high, more.high),
+            )
+
+    def scales(self, *, bounded: bool) -> Array:
+        """Return what to divide each column by, 1 where it is constant."""
+        if bounded:
+            scale = np.maximum(self.high - self.mean, self.mean - self.low)
+        else:
+            scale = np.sqrt(self.squares / np.maximum(self.count, 1.0))
+        # The deviation of a constant is rounding error; scikit-learn has the same limit.
+        noise = np.sqrt(self.count) * np.finfo(np.float64).eps * np.abs(self.mean)
+        return np.where(scale > noise, scale, 1.0)
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):
@@ -363,7 +408,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for name, words in self.words_.items():
             code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
             codes.append(code.fill_null(-1).to_numpy())
-        return encode(self, self._numbers(batch).T, codes, scales_of(self))
+        return to_features(self, self._numbers(batch).T, codes, scales_of(self))
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
@@ -479,7 +524,7 @@ def scales_of(encoder: ColumnEncoder) -> Array:
     return encoder.moments_.scales(bounded=encoder.bounded)
 
 
-def encode(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scales: Array) -> Any:
+def to_features(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scales: Array) -> Any:
     """Return the features of rows, as `transform` does.
 
     `numbers` has the columns of numbers, NaN for what is missing; `codes`, for each column of

@@ -9,34 +9,32 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
+from pril.core.arrays import Array
 from pril.errors import InputError, RowError, naming_file
-from pril.tables.cells import written_type
+from pril.tables.cells import NUMBER, TEXT, written_type
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.text import READ_BYTES
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
-BLOCK_ROWS, BLOCK_CELLS = 1 << 15, 1 << 22
+BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
-PARTITION = {b"pril": b"partition"}  # metadata of a column that comes from the folders' names
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
 FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of READ_BYTES
 MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
+# Is told what is done, and how many rows of how many; with a note, what is counted is no rows.
+Watcher = Callable[..., None]
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
 
@@ -53,74 +51,58 @@ class TableWarning(UserWarning):
         self.hint = hint
 
 
-class Table(ABC):
-    """Files of one format as blocks of rows; messages call it `name`.
+class Format(NamedTuple):
+    """How files are read, in functions of a table and, but for the first, of one of its files."""
 
-    Without a schema, the columns are read from the files.
-    """
+    name: str
+    about: str  # and where the types of columns come from
+    # Return the columns, and the rows of each row group of each file, if the format has any; where
+    # the format has no types, columns are number or text.
+    infer: Callable[[Table], tuple[pa.Schema, list[list[int]]]]
+    # Return the first row of each batch of a file, and the batch. Those that end before a row may
+    # be left out where the numbers of rows are known.
+    read: Callable[[Table, Any, list[str], int], Iterator[tuple[int, pa.RecordBatch]]]
+    copy: Callable[[Table, list[str], str], Iterator[CopyBlock]]
+    is_typed: bool = True  # whether it tells numbers from text
 
-    about: str  # the format, and where the types of columns come from
-    is_typed = True  # whether the format tells numbers from text
 
-    def __init__(
-        self,
-        files: list[Path],
-        name: str,
-        schema: pa.Schema | None = None,
-        root: Path | None = None,  # folders below it may name columns, as in state=AK
-    ) -> None:
-        self.files = files
-        self.name = name
-        self._root = root
-        self._places = {file: k for k, file in enumerate(files)}
-        self._starts: dict[int, Path] = {0: files[0]}
-        self._stamps = {file: _stamp(file) for file in files}
-        with naming_file(name):
-            self.schema = self._infer() if schema is None else schema
-        self._check_names(self.schema.names)
-        self.partitions = self._find_partitions()
+@dataclass(eq=False)
+class Table:
+    """Files of one format as blocks of rows; messages call it `name`."""
 
-    @property
-    def kind(self) -> Callable[..., Table]:
-        """Make other tables that are read in the same way."""
-        return type(self)
+    files: list[Any]  # of Path or RemoteFile
+    name: str
+    format: Format
+    style: CsvStyle = USUAL_CSV  # of CSV
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    groups: list[list[int]] = field(default_factory=list)  # rows of each row group of each file
+    partitions: dict[str, list[str]] = field(default_factory=dict)  # columns that folders name
+    stamps: dict[Any, tuple[int, int, int]] = field(default_factory=dict)  # what must not change
 
-    @property
-    def style_note(self) -> dict[str, str] | None:
-        """How numbers and text are written, for a model file; None if that is as usual."""
-        return None
+    def __post_init__(self) -> None:
+        self._starts: dict[int, Any] = {0: self.files[0]}
 
-    def _find_partitions(self) -> dict[str, list[str]]:
-        """Return the columns that the folders' names hold, as in state=AK: a cell for each file.
+    def stamped(self) -> Self:
+        """Return the same table; from now on, none of its files may change."""
+        return replace(self, stamps={file: _stamp(file) for file in self.files})
 
-        The columns are added to the schema. A column in the files is used instead of a folder's.
-        """
-        cells = [_partition_cells(file, self._root) for file in self.files]
-        partitions: dict[str, list[str]] = {}
+    def find_columns(self, root: PurePath) -> Self:
+        """Read which columns there are; folders below a root may name some, as in state=AK."""
+        with naming_file(self.name):
+            self.schema, self.groups = self.format.infer(self)
+        self.check_names(self.schema.names)
+        cells = [_partition_cells(file, root) for file in self.files]
         for name in cells[0]:
             if any(own.keys() != cells[0].keys() for own in cells):
                 raise TableError(f"{self.name}: not all files lie in folders named {name}=...")
-            known = self.schema.get_field_index(name)
-            if known < 0 or self.schema.field(known).metadata == PARTITION:
-                partitions[name] = [own[name] for own in cells]
-        for name, values in partitions.items():
-            if self.schema.get_field_index(name) < 0:
-                kind = written_type(pa.array(values), name)
-                self.schema = self.schema.append(pa.field(name, kind, metadata=PARTITION))
-        return partitions
+            if self.schema.get_field_index(name) < 0:  # a column in the files is used instead
+                self.partitions[name] = [own[name] for own in cells]
+                kind = written_type(pa.array(self.partitions[name]), name)
+                self.schema = self.schema.append(pa.field(name, kind))
+        return self
 
-    def _with_partitions(
-        self, file: Path, batch: pa.RecordBatch, columns: list[str]
-    ) -> pa.RecordBatch:
-        """Return the columns of a batch from a file, and those that its folders name."""
-        for name in columns:
-            if name in self.partitions:
-                cell = self.partitions[name][self._places[file]]
-                value = pa.scalar(cell or None, pa.string())
-                batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
-        return batch.select(columns) if self.partitions else batch
-
-    def _check_names(self, names: list[str]) -> None:
+    def check_names(self, names: list[str]) -> None:
+        """Refuse a column that occurs twice."""
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise TableError(f"{self.name}: the column {min(twice)!r} occurs twice")
@@ -128,51 +110,53 @@ class Table(ABC):
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None where only reading all files would tell."""
-        return None
+        return sum(map(sum, self.groups)) if self.groups else None
 
     @property
     def block_rows(self) -> int:
         """Number of rows in a block."""
         return max(1, min(BLOCK_ROWS, BLOCK_CELLS // max(1, len(self.schema))))
 
-    @abstractmethod
-    def _infer(self) -> pa.Schema:
-        """Return the columns; where the format has no types, they are number or text."""
+    def read_as(self, names: Iterable[str], kind: pa.DataType = TEXT) -> None:
+        """Read columns as words, even if they hold numbers, or as brackets.
 
-    @abstractmethod
-    def _read(
-        self, file: Path, columns: list[str], start: int
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the first row of each batch of a file, and the batch.
-
-        Batches that end before the row `start` may be left out where `_n_rows` is known.
+        Names that are no columns are ignored. Columns of Parquet have the types that they have.
         """
+        for name in set(names) & set(self.schema.names) if not self.groups else ():
+            at = self.schema.get_field_index(name)
+            self.schema = self.schema.set(at, self.schema.field(at).with_type(kind))
 
-    def _n_rows(self, file: Path) -> int | None:
-        return None
+    # --- Blocks ---
 
     def blocks(
-        self, columns: list[str] | None = None, start: int = 0
+        self, columns: list[str] | None = None, start: int = 0, *, as_written: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the position and the cells of each block from a row on, read ahead by a thread."""
+        """Return the position and the cells of each block from a row on, read ahead by a thread.
+
+        Numbers in CSV are written with a point, unless they are to be `as_written`.
+        """
         names = self.schema.names if columns is None else list(dict.fromkeys(columns))
         for name in names:
             self.check_column(name)
         row = start
         try:
-            for block in read_ahead(rebatched(self._batches(names, start), self.block_rows)):
-                yield row, block
+            for block in read_ahead(in_blocks(self.batches(names, start), self.block_rows)):
+                yield row, block if as_written else self.with_points(row, block)
                 row += block.num_rows
         except pa.ArrowInvalid as error:  # a column of a block has at most 2 GB of text
             block = f"the {self.block_rows} rows from here on are too large"
             raise TableError(f"{self.where(row)}: {block}: {error}") from None
 
-    def read_as_words(self, names: Iterable[str]) -> None:  # noqa: B027 - most formats need not know
-        """Read columns as words, even if they hold numbers; ignore names that are no columns."""
-
-    def read_as_brackets(self, name: str) -> None:
-        """Read a column as texts and numbers, and keep a number what it is."""
-        self.read_as_words([name])
+    def with_points(self, first: int, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a block whose columns of numbers have a point and no groups of digits."""
+        if self.style.has_points:
+            return block
+        with self.naming_rows(first):
+            for j, name in enumerate(block.schema.names):
+                if self.schema.field(name).type == NUMBER and name not in self.partitions:
+                    cells = self.style.with_points(block.column(j), name)
+                    block = block.set_column(j, name, cells)
+        return block
 
     def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
         """Return each block twice: with the columns to use, and with all columns to copy.
@@ -181,34 +165,64 @@ class Table(ABC):
         """
         for name in columns:
             self.check_column(name)
-        for row, block in self.blocks():
-            yield row, block, block
+        return self.format.copy(self, columns, format)
 
-    def _batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: list[str], start: int = 0) -> Iterator[pa.RecordBatch]:
+        """Return the rows from a row on, in batches of any size."""
         row = 0  # the first of the file
-        for file in self.files:
+        own = [name for name in columns if name not in self.partitions]
+        own = own or [name for name in self.schema.names if name not in self.partitions][:1]
+        for k, file in enumerate(self.files):
             self.begin_file(file, row)
-            n_rows = self._n_rows(file) or 0
-            own = [name for name in columns if name not in self.partitions]
-            own = own or [name for name in self.schema.names if name not in self.partitions][:1]
+            n_rows = sum(self.groups[k]) if self.groups else 0
             with naming_file(self.name_of(file)):
-                for first, batch in self._read(file, own, start - row):
+                for first, batch in self.format.read(self, file, own, start - row):
                     n_rows = first + batch.num_rows
                     if row + n_rows > start:
-                        batch = self._with_partitions(file, batch, columns)
+                        batch = self._with_partitions(k, batch, columns)
                         yield batch.slice(max(0, start - row - first))
             row += n_rows
             self.check_unchanged(file)
 
-    def check_unchanged(self, file: Path) -> None:
+    def _with_partitions(self, k: int, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
+        """Return the columns of a batch from the k-th file, and those that its folders name."""
+        for name in set(columns) & self.partitions.keys():
+            value = pa.scalar(self.partitions[name][k] or None, TEXT)
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        return batch.select(columns) if self.partitions else batch
+
+    def pieces(self) -> list[tuple[Table, int, int | None]]:
+        """Return parts that can be read alone: a table of one file, first row, number of rows.
+
+        Row groups are read together up to `PIECE_ROWS` rows. Other files are one part each, and
+        their number of rows is not known.
+        """
+        pieces: list[tuple[Table, int, int | None]] = []
+        for k, file in enumerate(self.files):
+            own = {name: [cells[k]] for name, cells in self.partitions.items()}
+            groups = self.groups[k : k + 1]
+            whole = replace(self, files=[file.resolve()], name=self.name_of(file), stamps={})
+            alone = replace(whole, groups=groups, partitions=own)
+            first = last = 0
+            for rows in groups[0] if groups else ():
+                if last > first and last + rows - first > PIECE_ROWS:
+                    pieces.append((alone, first, last - first))
+                    first = last
+                last += rows
+            pieces.append((alone, first, last - first if groups else None))
+        return pieces
+
+    def check_unchanged(self, file: Any) -> None:
         """Refuse a file that is no longer the one that was opened: it is read more than once."""
-        if _stamp(file) != self._stamps[file]:
+        if _stamp(file) != self.stamps[file]:
             raise TableError(
                 f"{self.name_of(file)} has changed while it was read; run the command again when "
                 "nothing writes to it"
             )
 
-    def begin_file(self, file: Path, row: int) -> None:
+    # --- Messages ---
+
+    def begin_file(self, file: Any, row: int) -> None:
         """Remember the position of a file's first row, for messages."""
         self._starts[row] = file
 
@@ -230,16 +244,9 @@ class Table(ABC):
         """Return what to call a row, of those from `first` on, in a message about the table."""
         return self.where(first + row).removeprefix(f"{self.name}, ")
 
-    def name_of(self, file: Path) -> str:
+    def name_of(self, file: Any) -> str:
         """Return what to call a file in messages: for a table of one file, the table's name."""
         return self.name if len(self.files) == 1 else str(file)
-
-    def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
-        """Return file, first row and number of rows (or None) of parts that can be read alone.
-
-        Where the format allows splitting files, a part has about this number of rows.
-        """
-        return [(file, 0, self._n_rows(file)) for file in self.files]
 
     @contextmanager
     def naming_rows(self, rows: int | Array, labels: tuple[str, ...] = ()) -> Iterator[None]:
@@ -252,12 +259,18 @@ class Table(ABC):
         except RowError as error:
             row = rows + error.row if isinstance(rows, int) else int(rows[error.row])
             columns = f"{quote_columns(labels)}: " if labels and error.argument == "y" else ""
-            hint = "text" if self.is_typed and error.hint == "decimal" else error.hint
+            hint = "text" if self.format.is_typed and error.hint == "decimal" else error.hint
             raise TableError(f"{self.where(row)}: {columns}{error.reason}", hint) from None
 
+    # --- What identifies it ---
+
     def fingerprint(self) -> list[list[Any]]:
-        """Return what identifies a table: size, time of change and samples of each file."""
-        return [_fingerprint(file) for file in self.files]
+        """Return size, time of change and a checksum of samples of each file."""
+        return [
+            [size, None if is_pipe(file) else changed, _digest(file, FEW_SAMPLES)]
+            for file in self.files
+            for _, size, changed in [_stamp(file)]
+        ]
 
     @property
     def n_bytes(self) -> int:
@@ -303,26 +316,25 @@ def quote_columns(names: tuple[str, ...]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-def _partition_cells(file: Path, root: Path | None) -> dict[str, str]:
+def is_pipe(file: Any) -> bool:
+    """Tell whether a file is a copy of standard input or of a pipe."""
+    return str(file).endswith(STDIN_SUFFIX)
+
+
+def _partition_cells(file: Any, root: PurePath) -> dict[str, str]:
     """Return the cells that a file's folders name, as in Hive: state=AK, state=New%20York."""
-    folder = file.parent if root is None else file.parent.relative_to(root)
-    pairs = [part.partition("=") for part in folder.parts]
+    folders = PurePath(str(file)).parent.relative_to(root).parts
+    pairs = [part.partition("=") for part in folders]
     cells = {name: unquote(value) for name, equals, value in pairs if name and equals}
     return {name: "" if value == NO_PARTITION else value for name, value in cells.items()}
 
 
-def _stamp(file: Path) -> tuple[int, int, int]:
+def _stamp(file: Any) -> tuple[int, int, int]:
     status = file.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _fingerprint(file: Path) -> list[Any]:
-    status = file.stat()
-    changed = None if file.suffix == STDIN_SUFFIX else status.st_mtime_ns
-    return [status.st_size, changed, _digest(file, FEW_SAMPLES)]
-
-
-def _digest(file: Path, samples: int) -> str:
+def _digest(file: Any, samples: int) -> str:
     """Return a checksum of samples of a file; of the whole file if they cover it."""
     size, digest = file.stat().st_size, hashlib.sha256()
     n = min(samples, 1 + size // READ_BYTES)
@@ -336,7 +348,7 @@ def _digest(file: Path, samples: int) -> str:
 # --- Blocks --------------------------------------------------------------------------------------
 
 
-def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def in_blocks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Return the same rows in blocks of one size; the last may be smaller."""
     waiting: list[pa.RecordBatch] = []
     n_waiting = 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -19,26 +18,18 @@ import pyarrow.parquet
 
 from pril.errors import RowError, naming_file, shown
 from pril.tables.cells import (
-    BRACKET,
     NUMBER,
-    POINT_NUMBER,
     TEXT,
+    common_type,
+    narrowest_type,
     read_words,
     schema_without_views,
     with_nulls,
     without_views,
     written_type,
 )
-from pril.tables.csv_style import USUAL_CSV, CsvStyle, Transcoded
-from pril.tables.files import CopyBlock, Table, TableError, explaining
-from pril.tables.json_lines import (
-    common_type,
-    first_types,
-    read_objects,
-    split_lines,
-    to_column,
-    whole_types,
-)
+from pril.tables.files import CopyBlock, Format, Table, TableError, explaining
+from pril.tables.json_lines import first_types, read_objects, split_lines, to_column, whole_types
 from pril.tables.text import (
     LONGEST_ROW,
     READ_BYTES,
@@ -54,73 +45,27 @@ LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to
 # --- Parquet -------------------------------------------------------------------------------------
 
 
-class Parquet(Table):
-    """Parquet files."""
-
-    about = "Parquet, columns have the types in the file"
-
-    def _open(self, file: Path) -> pa.parquet.ParquetFile:
-        with explaining(lambda: f"{self.name_of(file)} is damaged, or not a Parquet file"):
-            # Read pages one by one: a row group may be larger than memory.
-            source = file if isinstance(file, Path) else file.open()
-            return pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=READ_BYTES)
-
-    def _infer(self) -> pa.Schema:
-        self._counts: dict[Path, int] = {}
-        schemas = []
-        for file in self.files:
-            with self._open(file) as opened:
-                self._counts[file] = opened.metadata.num_rows
-                schemas.append(opened.schema_arrow)
-            if not schemas[-1].equals(schemas[0]):
-                own, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
-                differing = own ^ first
-                raise TableError(
-                    f"{self.name_of(file)} has other columns or types than {self.files[0]}: "
-                    f"{'; '.join(sorted(differing)) or 'in another order'}"
-                )
-        return schema_without_views(schemas[0])
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return sum(self._counts.values())
-
-    def _n_rows(self, file: Path) -> int:
-        return self._counts[file]
-
-    def pieces(self, rows: int = 1 << 20) -> list[tuple[Path, int, int | None]]:
-        """Return file, first row and number of rows of whole row groups."""
-        pieces: list[tuple[Path, int, int | None]] = []
-        for file in self.files:
-            with self._open(file) as opened:
-                groups = [opened.metadata.row_group(k) for k in range(opened.num_row_groups)]
-            first = last = 0
-            for group in groups:
-                if last > first and last + group.num_rows - first > rows:
-                    pieces.append((file, first, last - first))
-                    first = last
-                last += group.num_rows
-            pieces.append((file, first, last - first))
-        return pieces
-
-    def _read(
-        self, file: Path, columns: list[str], start: int
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        with self._open(file) as opened, explaining(lambda: f"{self.name_of(file)} is damaged"):
-            row, groups = 0, list(range(opened.num_row_groups))
-            while groups and row + opened.metadata.row_group(groups[0]).num_rows <= start:
-                row += opened.metadata.row_group(groups.pop(0)).num_rows
-            # No more threads: this code already runs beside the thread that learns.
-            for batch in opened.iter_batches(
-                self.block_rows, row_groups=groups, columns=columns, use_threads=False
-            ):
-                # For "q.b", pyarrow also returns the field b of a struct q: select.
-                yield row, without_views(batch.select(columns))
-                row += batch.num_rows
+def _open_parquet(table: Table, file: Any) -> pa.parquet.ParquetFile:
+    with explaining(lambda: f"{table.name_of(file)} is damaged, or not a Parquet file"):
+        # Read pages one by one: a row group may be larger than memory.
+        source = file if isinstance(file, Path) else file.open()
+        return pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=READ_BYTES)
 
 
-# --- Text ----------------------------------------------------------------------------------------
+def _parquet_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
+    schemas, groups = [], []
+    for file in table.files:
+        with _open_parquet(table, file) as opened:
+            schemas.append(opened.schema_arrow)
+            rows = opened.metadata.row_group
+            groups.append([rows(k).num_rows for k in range(opened.num_row_groups)])
+        if not schemas[-1].equals(schemas[0]):
+            own, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
+            raise TableError(
+                f"{table.name_of(file)} has other columns or types than {table.files[0]}: "
+                f"{'; '.join(sorted(own ^ first)) or 'in another order'}"
+            )
+    return schema_without_views(schemas[0]), groups
 
 
 def _in_words(field: pa.Field) -> str:
@@ -128,117 +73,83 @@ def _in_words(field: pa.Field) -> str:
     return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
 
 
-class TextTable(Table):
-    """Files of text, which are read in blocks of whole rows."""
-
-    def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
-        return line_blocks(stream)
-
-    def _open(self, file: Path) -> Any:
-        """Return the bytes of a file, decompressed, as UTF-8."""
-        return open_text(file)
-
-    def _parsed(self, file: Path, parse: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the first row of each block of a file, and what `parse` makes of the block.
-
-        That has a length, the number of rows. A RowError names the row in the block.
-        """
-        row, name = 0, self.name_of(file)
-        try:
-            with (
-                explaining(lambda: f"{name}, after row {row}"),
-                naming_file(name),
-                closing(self._open(file)) as stream,
-            ):
-                for block in self._split(stream):
-                    rows = parse(block)
-                    yield row, rows
-                    row += len(rows)
-        except RowError as error:
-            place = f"{name}, row {row + error.row + 1}"
-            raise TableError(f"{place}: {error.reason}", error.hint) from None
-
-    @abstractmethod
-    def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
-        """Return the rows of a block."""
-
-    def _read(
-        self, file: Path, columns: list[str], start: int
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return self._parsed(file, lambda block: self._batch(block, columns))
+def _read_parquet(
+    table: Table, file: Any, columns: list[str], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with (
+        _open_parquet(table, file) as opened,
+        explaining(lambda: f"{table.name_of(file)} is damaged"),
+    ):
+        row, groups = 0, list(range(opened.num_row_groups))
+        while groups and row + opened.metadata.row_group(groups[0]).num_rows <= start:
+            row += opened.metadata.row_group(groups.pop(0)).num_rows
+        # No more threads: this code already runs beside the thread that learns.
+        for batch in opened.iter_batches(
+            table.block_rows, row_groups=groups, columns=columns, use_threads=False
+        ):
+            # For "q.b", pyarrow also returns the field b of a struct q: select.
+            yield row, without_views(batch.select(columns))
+            row += batch.num_rows
 
 
-class Csv(TextTable):
-    """CSV files with a header; cells come as text, numbers among them written with a point."""
+def _copy_parquet(table: Table, _columns: list[str], _format: str) -> Iterator[CopyBlock]:
+    for row, block in table.blocks():
+        yield row, block, block
 
-    about = "CSV with commas, the first value of a column tells numbers from words"
-    is_typed = False
 
-    def __init__(self, *arguments: Any, style: CsvStyle = USUAL_CSV, **named: Any) -> None:
-        self.style = style
-        super().__init__(*arguments, **named)
+# --- Text ----------------------------------------------------------------------------------------
 
-    @property
-    def delimiter(self) -> str:
-        """What separates cells."""
-        return self.style.delimiter
 
-    @property
-    def kind(self) -> Callable[..., Table]:
-        """Make other tables that are read in the same way."""
-        return partial(type(self), style=self.style)
+def _parsed(
+    table: Table, file: Any, parse: Callable[[IO[bytes]], Iterator[Any]]
+) -> Iterator[tuple[int, Any]]:
+    """Yield the rows that `parse` makes of a file, decompressed, in blocks, after their first row.
 
-    @property
-    def style_note(self) -> dict[str, str] | None:
-        """How numbers and text are written, for a model file; None if that is as usual."""
-        return self.style.to_note()
+    A block has a length, the number of rows. A RowError names the row in the block.
+    """
+    row, name = 0, table.name_of(file)
+    try:
+        with (
+            explaining(lambda: f"{name}, after row {row}"),
+            naming_file(name),
+            closing(table.style.decoded(open_text(file))) as stream,
+        ):
+            for rows in parse(stream):
+                yield row, rows
+                row += len(rows)
+    except RowError as error:
+        place = f"{name}, row {row + error.row + 1}"
+        raise TableError(f"{place}: {error.reason}", error.hint) from None
 
-    def _open(self, file: Path) -> Any:
-        stream = super()._open(file)
-        return stream if self.style.is_utf8 else Transcoded(stream, self.style.encoding)
 
-    def _split(self, stream: IO[bytes]) -> Iterator[bytes]:
-        blocks = csv_blocks(stream, self.delimiter)
-        self._header = self._rows(next(blocks, b""))
-        return blocks
+# --- CSV: cells are text -------------------------------------------------------------------------
 
-    def read_as_words(self, names: Iterable[str]) -> None:
-        """Read columns as words, even if they hold numbers: leave them as they are written."""
-        self.schema = _with_words(self.schema, names)
 
-    def blocks(
-        self, columns: list[str] | None = None, start: int = 0
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return blocks as in `Table`; numbers are written with a point."""
-        for row, block in super().blocks(columns, start):
-            yield row, self._with_points(row, block)
+def _delimiter(table: Table) -> str:
+    return "\t" if table.format.name == "tsv" else table.style.delimiter
 
-    def _with_points(self, first: int, block: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a block whose columns of numbers have a point and no groups of digits."""
-        if self.style.has_points:
-            return block
-        with self.naming_rows(first):
-            for j, name in enumerate(block.schema.names):
-                if self.schema.field(name).type == NUMBER and name not in self.partitions:
-                    cells = self.style.with_points(block.column(j), name)
-                    block = block.set_column(j, name, cells)
-        return block
 
-    def _rows(self, block: bytes) -> list[list[str]]:
-        """Return the rows of a block, read by the standard library: slow, but it names the row."""
-        csv.field_size_limit(LONGEST_ROW)
-        text = io.StringIO(block.decode(errors="surrogateescape"), newline="")
-        return [cells for cells in csv.reader(text, delimiter=self.delimiter, strict=True) if cells]
+def _csv_rows(block: bytes, delimiter: str) -> list[list[str]]:
+    """Return the rows of a block, read by the standard library: slow, but it names the row."""
+    csv.field_size_limit(LONGEST_ROW)
+    text = io.StringIO(block.decode(errors="surrogateescape"), newline="")
+    return [cells for cells in csv.reader(text, delimiter=delimiter, strict=True) if cells]
 
-    def _batch(self, block: bytes, columns: list[str] | None) -> pa.RecordBatch:
-        [names] = self._header
-        # pyarrow looks for each of these columns among all: its time grows with their square.
-        chosen = columns if columns is not None and len(columns) < 1000 else None
+
+def _csv_batches(
+    stream: IO[bytes], delimiter: str, columns: list[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, some columns or all."""
+    blocks = csv_blocks(stream, delimiter)
+    names = next(iter(_csv_rows(next(blocks, b""), delimiter)), [])
+    # pyarrow looks for each of these columns among all: its time grows with their square.
+    chosen = columns if columns is not None and len(columns) < 1000 else None
+    for block in blocks:
         try:
             table = pa.csv.read_csv(
                 pa.BufferReader(block),
                 pa.csv.ReadOptions(column_names=names, block_size=len(block) + 1),
-                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
                     column_types=dict.fromkeys(names, TEXT),
                     check_utf8=False,
@@ -246,104 +157,93 @@ class Csv(TextTable):
                 ),
             )
         except pa.ArrowInvalid:
-            for row, cells in enumerate(self._rows(block)):
+            for row, cells in enumerate(_csv_rows(block, delimiter)):
                 if len(cells) != len(names):
                     reason = f"{len(cells)} cells where the header has {len(names)}"
-                    start = self.delimiter.join(cells)[:60]
+                    start = delimiter.join(cells)[:60]
                     raise RowError("X", row, f"{reason}: {start!r}") from None
             raise
         table = table if columns is chosen else table.select(columns)
         [batch] = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-        return batch
-
-    def _infer(self) -> pa.Schema:
-        headers = [self._read_header(file) for file in self.files]
-        for file, header in zip(self.files, headers, strict=True):
-            if header != headers[0]:
-                raise TableError(f"{self.name_of(file)} has other columns than {self.files[0]}")
-        self._check_names(headers[0])
-        unknown, n_rows = list(headers[0]), 0
-        types: dict[str, pa.DataType] = {}
-
-        def parse(block: bytes) -> pa.RecordBatch:
-            batch = self._batch(block, None)
-            read = self.style.read_numbers
-            found = {name: written_type(batch.column(name), name, read) for name in unknown}
-            types.update({name: kind for name, kind in found.items() if kind != pa.null()})
-            return batch
-
-        for file in self.files:
-            for _, batch in self._parsed(file, parse):
-                n_rows += batch.num_rows
-                unknown = [name for name in unknown if name not in types]
-                if not unknown:
-                    break
-        if n_rows == 0:
-            raise TableError(f"{self.name} has a header, but no rows")
-        return pa.schema([(name, types.get(name, pa.null())) for name in headers[0]])
-
-    def _read_header(self, file: Path) -> list[str]:
-        name = self.name_of(file)
-        try:
-            next(self._parsed(file, lambda _: ""), None)
-            header = self._header[0] if self._header else []
-            for cell in header:
-                cell.encode()
-        except UnicodeEncodeError as error:
-            raw = error.object.encode(errors="surrogateescape")
-            said = f"{name}: the header has {shown(raw)}, which is not UTF-8"
-            raise TableError(said, hint="encoding") from None
-        except csv.Error as error:
-            raise TableError(f"{name} cannot be read as CSV: {error}") from None
-        if "\0" in "".join(header):
-            raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?", hint="encoding")
-        if not header:
-            raise TableError(f"{name} is empty: a header with the columns' names is missing")
-        if len(header) == 1 and re.search("[,;\t|]", header[0]):
-            mark = {",": "commas", "\t": "tabs"}.get(self.delimiter, repr(self.delimiter))
-            raise TableError(
-                f"{name}: the header is one name, {shown(header[0])}, if cells are separated by "
-                f"{mark}",
-                hint="delimiter",
-            )
-        return header
-
-    def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
-        """Return blocks as in `Table`; for a format with types, a column of numbers is a number."""
-        for name in columns:
-            self.check_column(name)
-        if format in ("csv", "tsv"):
-            for row, block in super().blocks():  # as they are written
-                yield row, self._with_points(row, block), block
-            return
-        types = {one.name: pa.null() if one.type == NUMBER else TEXT for one in self.schema}
-        for row, block in self.blocks():
-            with self.naming_rows(row):
-                for name, kind in types.items():
-                    words = read_words(block.column(name), name)
-                    types[name] = common_type(kind, _copied_type(words))
-        for row, block in self.blocks():
-            cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
-            yield row, block, pa.RecordBatch.from_pydict(cells)
+        yield batch
 
 
-def _copied_type(words: pa.Array) -> pa.DataType:
-    """Return the type of words that may be numbers.
+def _read_csv(
+    table: Table, file: Any, columns: list[str], _start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    parse = partial(_csv_batches, delimiter=_delimiter(table), columns=columns)
+    return _parsed(table, file, parse)
 
-    Codes such as 007, and numbers too long or too large for a float, are text.
-    """
-    if words.null_count == len(words):
-        return pa.null()
-    words = pc.ascii_trim_whitespace(words)
-    is_number = pc.match_substring_regex(words, POINT_NUMBER)
-    is_code = pc.match_substring_regex(words, r"^[+-]?0[0-9]")
-    if not pc.all(pc.and_not(is_number, is_code)).as_py():
-        return TEXT
-    with suppress(pa.ArrowInvalid):
-        return pc.cast(words, pa.int64()).type
-    is_long = pc.match_substring_regex(words, r"^[+-]?[0-9]{17,}$")
-    is_exact = pc.and_not(pc.is_finite(pc.cast(words, NUMBER)), is_long)
-    return NUMBER if pc.all(is_exact).as_py() else TEXT
+
+def _csv_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
+    headers = [_read_header(table, file) for file in table.files]
+    for file, header in zip(table.files, headers, strict=True):
+        if header != headers[0]:
+            raise TableError(f"{table.name_of(file)} has other columns than {table.files[0]}")
+    table.check_names(headers[0])
+    types, n_rows = dict.fromkeys(headers[0], pa.null()), 0
+
+    def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        for batch in _csv_batches(stream, _delimiter(table), None):
+            for name in [name for name, kind in types.items() if kind == pa.null()]:
+                types[name] = written_type(batch.column(name), name, table.style.read_numbers)
+            yield batch
+
+    for file in table.files:
+        for _, batch in _parsed(table, file, parse):
+            n_rows += batch.num_rows
+            if pa.null() not in types.values():
+                break
+    if n_rows == 0:
+        raise TableError(f"{table.name} has a header, but no rows")
+    return pa.schema(types), []
+
+
+def _read_header(table: Table, file: Any) -> list[str]:
+    name, delimiter = table.name_of(file), _delimiter(table)
+
+    def first_rows(stream: IO[bytes]) -> Iterator[list[list[str]]]:
+        yield _csv_rows(next(csv_blocks(stream, delimiter), b""), delimiter)
+
+    try:
+        [(_, rows)] = _parsed(table, file, first_rows)
+        header: list[str] = rows[0] if rows else []
+        for cell in header:
+            cell.encode()
+    except UnicodeEncodeError as error:
+        raw = error.object.encode(errors="surrogateescape")
+        said = f"{name}: the header has {shown(raw)}, which is not UTF-8"
+        raise TableError(said, hint="encoding") from None
+    except csv.Error as error:
+        raise TableError(f"{name} cannot be read as CSV: {error}") from None
+    if "\0" in "".join(header):
+        raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?", hint="encoding")
+    if not header:
+        raise TableError(f"{name} is empty: a header with the columns' names is missing")
+    if len(header) == 1 and re.search("[,;\t|]", header[0]):
+        mark = {",": "commas", "\t": "tabs"}.get(delimiter, repr(delimiter))
+        raise TableError(
+            f"{name}: the header is one name, {shown(header[0])}, if cells are separated by {mark}",
+            hint="delimiter",
+        )
+    return header
+
+
+def _copy_csv(table: Table, _columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+    """To a format with types, a column of numbers is a number."""
+    if format in ("csv", "tsv"):
+        for row, block in table.blocks(as_written=True):
+            yield row, table.with_points(row, block), block
+        return
+    types = {one.name: pa.null() if one.type == NUMBER else TEXT for one in table.schema}
+    for row, block in table.blocks():
+        with table.naming_rows(row):
+            for name, kind in types.items():
+                words = read_words(block.column(name), name)
+                types[name] = common_type(kind, narrowest_type(words))
+    for row, block in table.blocks():
+        cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
+        yield row, block, pa.RecordBatch.from_pydict(cells)
 
 
 def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -352,86 +252,45 @@ def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(pc.ascii_trim_whitespace(read_words(cells, "")), kind)
 
 
-def _with_words(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """Return the columns, some of which hold words; ignore names that are no columns."""
-    for name in set(names) & set(schema.names):
-        at = schema.get_field_index(name)
-        schema = schema.set(at, schema.field(at).with_type(TEXT))
-    return schema
+# --- JSON Lines: a missing key is a missing value ------------------------------------------------
 
 
-class Tsv(Csv):
-    """CSV files with tabs."""
-
-    def __init__(self, *arguments: Any, style: CsvStyle = USUAL_CSV, **named: Any) -> None:
-        super().__init__(*arguments, style=style._replace(delimiter="\t"), **named)
-
-    @property
-    def style_note(self) -> dict[str, str] | None:
-        """The tabs are not kept: they belong to the suffix."""
-        return self.style._replace(delimiter=USUAL_CSV.delimiter).to_note()
-
-    about = "CSV with tabs, the first value of a column tells numbers from words"
+def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    return map(split_lines, line_blocks(stream))
 
 
-class JsonLines(TextTable):
-    """Files with one JSON object in each line; a missing key is a missing value."""
-
-    about = "JSON Lines, the first value of a column tells numbers from words"
-
-    def _infer(self) -> pa.Schema:
-        types: dict[str, pa.DataType] = {}
-        n_rows = 0
-        for file in self.files:
-            for _, rows in self._parsed(file, _objects):
-                first_types(rows, types)
-                n_rows += len(rows)
-        if n_rows == 0:
-            raise TableError(f"{self.name} is empty: no rows")
-        return pa.schema(types)
-
-    def read_as_words(self, names: Iterable[str]) -> None:
-        """Read columns as words, even if they hold numbers."""
-        self.schema = _with_words(self.schema, names)
-
-    def read_as_brackets(self, name: str) -> None:
-        """Read a column as texts and numbers, and keep a number what it is."""
-        at = self.schema.get_field_index(name)
-        if at >= 0:
-            self.schema = self.schema.set(at, pa.field(name, BRACKET))
-
-    def _batch(self, block: bytes, columns: list[str]) -> pa.RecordBatch:
-        lines = split_lines(block)
-        schema = pa.schema([self.schema.field(name) for name in columns if name != LINE])
-        batch = _columns(read_objects(lines), schema)
-        return batch.append_column(LINE, pa.array(lines, RAW)) if LINE in columns else batch
-
-    def blocks_to_copy(self, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
-        """Return blocks as in `Table`; to JSON Lines, the lines are copied unchanged."""
-        for name in columns:
-            self.check_column(name)
-        types: dict[str, pa.DataType] = {}
-        if format != "jsonl":
-            for file in self.files:
-                for _, rows in self._parsed(file, _objects):
-                    whole_types(rows, types)
-        start = 0
-        for batch in self._batches([*columns, LINE], 0):
-            lines = batch.column(LINE).to_pylist()
-            if format == "jsonl":
-                copy = [without_marks(line).decode().strip() for line in lines]
-            else:
-                with self.naming_rows(start):
-                    copy = _columns(read_objects(lines), pa.schema(types), nested=True)
-            yield start, batch.select(columns), copy
-            start += len(lines)
+def _objects(table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Return all rows of a table, in blocks."""
+    for file in table.files:
+        for _, rows in _parsed(table, file, lambda stream: map(read_objects, _lines(stream))):
+            yield rows
 
 
-def _objects(block: bytes) -> list[dict[str, Any]]:
-    return read_objects(split_lines(block))
+def _json_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
+    types: dict[str, pa.DataType] = {}
+    n_rows = 0
+    for rows in _objects(table):
+        first_types(rows, types)
+        n_rows += len(rows)
+    if n_rows == 0:
+        raise TableError(f"{table.name} is empty: no rows")
+    return pa.schema(types), []
 
 
-def _columns(
+def _read_json(
+    table: Table, file: Any, columns: list[str], _start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    schema = pa.schema([table.schema.field(name) for name in columns if name != LINE])
+
+    def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        for lines in _lines(stream):
+            batch = _columns_of(read_objects(lines), schema)
+            yield batch.append_column(LINE, pa.array(lines, RAW)) if LINE in columns else batch
+
+    return _parsed(table, file, parse)
+
+
+def _columns_of(
     rows: list[dict[str, Any]], schema: pa.Schema, *, nested: bool = False
 ) -> pa.RecordBatch:
     cells = [
@@ -439,3 +298,37 @@ def _columns(
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(cells, schema=schema)
+
+
+def _copy_json(table: Table, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+    """To JSON Lines, the lines are copied unchanged."""
+    types: dict[str, pa.DataType] = {}
+    if format != "jsonl":
+        for rows in _objects(table):
+            whole_types(rows, types)
+    start = 0
+    for batch in table.batches([*columns, LINE]):
+        lines = batch.column(LINE).to_pylist()
+        if format == "jsonl":
+            copy = [without_marks(line).decode().strip() for line in lines]
+        else:
+            with table.naming_rows(start):
+                copy = _columns_of(read_objects(lines), pa.schema(types), nested=True)
+        yield start, batch.select(columns), copy
+        start += len(lines)
+
+
+TYPED = "the first value of a column tells numbers from words"
+CSV = Format("csv", f"CSV with commas, {TYPED}", _csv_columns, _read_csv, _copy_csv, is_typed=False)
+FORMATS = {
+    "csv": CSV,
+    "tsv": CSV._replace(name="tsv", about=f"CSV with tabs, {TYPED}"),
+    "parquet": Format(
+        "parquet",
+        "Parquet, columns have the types in the file",
+        _parquet_columns,
+        _read_parquet,
+        _copy_parquet,
+    ),
+    "jsonl": Format("jsonl", f"JSON Lines, {TYPED}", _json_columns, _read_json, _copy_json),
+}

@@ -16,38 +16,36 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, RowError
 from pril.io.model_files import About
 from pril.tables.cells import NUMBER, TEXT, read_numbers, read_words
-from pril.tables.codec import NAME
 from pril.tables.encoder import (
     ColumnEncoder,
+    Moments,
     add_words,
     count_words,
     have_gaps,
     no_moments,
 )
-from pril.tables.json_lines import to_column, to_matrix
-from pril.tables.label_columns import Labelling, guessed_classes
+from pril.tables.json_lines import NAME, to_column, to_matrix
+from pril.tables.label_columns import LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
-from pril.tables.moments import Moments
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import hardly_alike, looks_like_row_id, warn_of_columns
 from pril.tables.task import Task
 
 if TYPE_CHECKING:
-    from pril.tables.codec import Codec
-    from pril.tables.row_encoder import Cells
+    from pril.tables.json_lines import Cells, Codec
 
 
-def blank_model(path: Path, classes: tuple[str, ...], labels: Labelling, name: str) -> LoadedModel:
+def blank_model(path: Path, classes: tuple[str, ...], labels: LabelKind, name: str) -> LoadedModel:
     """Return a model that has learned nothing and knows no column yet."""
     if not BY_COMMAND[name].linear:
         raise InputError(f"{path}: a model {name} cannot begin with a stream: it needs a table")
     order: Any = guessed_classes(classes)
-    learner = Task(labels.names, model=name, epochs=1, shuffle=False).blank_model(order)
+    learner = Task(labels, model=name, epochs=1, shuffle=False).blank_model(order)
     learning.begin_empty(learner, order)
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
     model = Pipeline([("columns", encoder), ("model", learner)])
-    notes = {**labels.to_notes(), "grows": True}
+    notes = {"labels": to_note(labels), "grows": True}
     return LoadedModel(path, (model, About({}, notes)))
 
 
@@ -60,7 +58,7 @@ def grows(model: LoadedModel) -> bool:
 
 
 @contextmanager
-def unchanged_on_failure(model: LoadedModel) -> Iterator[None]:
+def undoing(model: LoadedModel) -> Iterator[None]:
     """Undo what a row that is refused has added to a model."""
     parts = (model.encoder, model.learner)
     before = [dict(vars(part)) for part in parts]

@@ -1,16 +1,19 @@
-"""How labels are read from the columns of a table. Needs pyarrow."""
+"""What the labels in the columns of a table are, and how they are read. Needs pyarrow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
+from msgspec import Meta, Struct, json
+from msgspec.structs import replace
 
 from pril.core import brackets, ranking
+from pril.core.arrays import Array
 from pril.core.spellings import Scale
-from pril.core.votes import between_votes, rank_votes
+from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
 from pril.errors import InputError, RowError, shown
 from pril.labels import from_bounds
 from pril.tables.cells import (
@@ -30,81 +33,134 @@ from pril.tables.files import Table, TableError
 import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.tables.task import Task
-
-    Array = NDArray[Any]
-
 LARGEST_LABEL = 2**53  # from here on, floats are not exact
 
 
-class Labelling(NamedTuple):
-    """Which columns hold the labels, and what kind of labels they are."""
+# --- What labels are: the options of a command make one of these, and a model file keeps it -------
 
-    names: tuple[str, ...] = ()  # of exact labels, of the two ends, or one for each rater
-    trim: float | None = None  # not None: columns hold votes; the share left out at each end
-    range_texts: bool = False  # cells are ranges of classes, as people write them
-    marks: tuple[tuple[str, Any], ...] = ()  # of numbers in brackets, if not those of the model
 
-    def to_notes(self) -> dict[str, Any]:
-        """Return what a model file keeps of it, as a `Task` does."""
-        options = {"trim": self.trim, "range_texts": self.range_texts}
-        return {"labels": list(self.names), "options": options}
+class InColumns(Struct, frozen=True, tag_field="kind"):
+    """Columns that hold labels."""
+
+    columns: tuple[str, ...]
+
+
+class Ends(InColumns, frozen=True, tag="ends"):
+    """Exact labels, in one column, or the lower and the upper end, in two."""
+
+    columns: tuple[str, ...] = ()
+
+
+class Votes(InColumns, frozen=True, tag="votes"):
+    """Votes, a column for each rater."""
+
+    trim: Annotated[float, Meta(ge=0.0, le=MOST_TRIMMED)] = 0.0  # share left out at each end
+
+
+class RangeTexts(InColumns, frozen=True, tag="ranges"):
+    """Ranges of classes, as people write them."""
+
+
+class Edges(InColumns, frozen=True, tag="edges"):
+    """Numbers, exact or two ends; the classes are the brackets between the edges."""
+
+    edges: tuple[float, ...]
+
+
+class Brackets(InColumns, frozen=True, tag="brackets"):
+    """Brackets of a number, as people write them."""
+
+    edges: tuple[float, ...] | None = None  # None: the texts tell
+    no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
+    spelling: brackets.Spelling = brackets.Spelling()
+
+
+LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
+CELLS = {Brackets: BRACKET, RangeTexts: TEXT, Edges: NUMBER}  # of others, the table tells
+
+
+def to_note(value: Any) -> Any:
+    """Return a value as JSON has it: what a model file keeps."""
+    return json.decode(json.encode(value))
+
+
+# --- How they are read ---------------------------------------------------------------------------
 
 
 class LabelColumns(NamedTuple):
-    """Which columns hold the labels, and how their cells become labels."""
+    """What labels are, and the classes that their cells become."""
 
-    names: tuple[str, ...]  # of exact labels, of the lower and the upper end, or of raters
+    kind: LabelKind
     text: bool  # whether the labels are words, as the names of brackets are
     classes: tuple[Any, ...] | None = None  # lowest first, as a user wrote them or a model has them
-    edges: tuple[float, ...] | None = None  # labels are the brackets between these numbers
-    no_answer: tuple[str, ...] | None = None  # not None: cells are brackets as people write them
-    spelling: brackets.Spelling = brackets.Spelling()  # how brackets are written
-    trim: float | None = None  # not None: cells are votes; the share left out at each end
-    range_texts: bool = False  # cells are ranges of classes, as people write them
 
     @classmethod
-    def in_table(cls, table: Table, task: Task) -> Self:
-        """Return how to read the labels of a task; refuse columns that cannot be labels."""
-        kinds = {name: kind_of(table.schema.field(name).type) for name in task.labels}
-        for name, kind in kinds.items():
-            if kind not in ("number", "text", "empty"):
+    def in_table(
+        cls, table: Table, kind: LabelKind, classes: tuple[str, ...] | None, words: tuple[str, ...]
+    ) -> Self:
+        """Return how to read labels; refuse columns that cannot be labels.
+
+        `words` are columns that are read as words, whatever they hold.
+        """
+        types = {name: kind_of(table.schema.field(name).type) for name in kind.columns}
+        for name, held in types.items():
+            if held not in ("number", "text", "empty"):
                 raise TableError(
-                    f"{table.name}: the column {name!r} cannot be a label: it holds {kind}"
+                    f"{table.name}: the column {name!r} cannot be a label: it holds {held}"
                 )
-        as_words = [name for name in task.labels if name in task.text]
-        if task.range_texts:
-            if task.classes is None:
-                raise InputError("ranges of classes as text need the classes", hint="classes")
-            are_words = any(isinstance(name, str) for name in guessed_classes(task.classes))
-            return cls(task.labels, are_words, task.classes, range_texts=True)
-        if task.brackets:
-            if len(task.labels) > 1:
-                raise InputError("brackets as text are in one column, not in two")
-            spelling = task.spelling or brackets.Spelling()
-            texts = cls(task.labels, True, task.classes, None, task.no_answer, spelling)
-            return texts if task.edges is None else texts.in_brackets(task.edges)
-        if task.edges is not None:
-            if as_words:
+        as_words = [name for name in kind.columns if name in words]
+        match kind:
+            case RangeTexts():
+                if classes is None:
+                    raise InputError("ranges of classes as text need the classes", hint="classes")
+                known = guessed_classes(classes)
+                return cls(kind, any(isinstance(name, str) for name in known), classes)
+            case Edges() if as_words:
                 raise TableError(
                     f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
                     "for numbers"
                 )
-            return cls(task.labels, True, task.classes).in_brackets(task.edges)
-        kinds.update({name: "text" for name in as_words if kinds[name] == "number"})
-        if "text" in kinds.values() and "number" in kinds.values():
-            both = "both" if len(kinds) == 2 else "all"
+            case Edges() | Brackets():
+                return cls(kind, True, classes).in_brackets()
+        types.update({name: "text" for name in as_words if types[name] == "number"})
+        if "text" in types.values() and "number" in types.values():
+            both = "both" if len(types) == 2 else "all"
             raise TableError(
-                f"{table.name}: the columns {' and '.join(map(repr, kinds))} must {both} hold "
+                f"{table.name}: the columns {' and '.join(map(repr, types))} must {both} hold "
                 f"numbers or {both} hold words"
             )
-        return cls(task.labels, "text" in kinds.values(), task.classes, trim=task.trim)
+        return cls(kind, "text" in types.values(), classes)
 
-    def in_brackets(self, edges: Sequence[float]) -> Self:
-        """Return how to read labels that are brackets; the classes name the brackets."""
+    @classmethod
+    def of_model(cls, kind: LabelKind, order: Array, path: object) -> Self:
+        """Return how to read labels for a model from a file, whose classes are in order."""
+        columns = cls(kind, order.dtype.kind not in "biuf", tuple(order.tolist()))
+        if isinstance(kind, Ends):
+            return columns._replace(classes=None)
+        if isinstance(kind, Brackets):
+            if len(kind.columns) > 1:
+                raise InputError(f"{path} has learned brackets as text, which are in one column")
+            if kind.edges is None or kind.spelling.unit is None:
+                raise InputError(f"{path} is damaged: it does not say how its texts are written")
+        try:
+            return columns.in_brackets()
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path} is damaged: its edges: {error}") from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return self.kind.columns
+
+    @property
+    def edges(self) -> tuple[float, ...] | None:
+        """The edges of the brackets that labels are; None if they are none, or not yet known."""
+        return self.kind.edges if isinstance(self.kind, Edges | Brackets) else None
+
+    def in_brackets(self) -> Self:
+        """Return the same with a name for each bracket between the edges, if there are edges."""
+        if (edges := self.edges) is None:
+            return self
         from_bounds([], [], edges)  # refuses edges that do not ascend
         classes = brackets.names(edges) if self.classes is None else self.classes
         if len(classes) != len(edges) + 1:
@@ -112,24 +168,28 @@ class LabelColumns(NamedTuple):
                 f"{len(edges)} edges make {len(edges) + 1} brackets, but there are {len(classes)} "
                 f"classes: {ranking.named(classes)}"
             )
-        return self._replace(classes=classes, edges=tuple(edges))
+        return self._replace(classes=classes)
 
     @property
     def as_written(self) -> Self:
         """How to read labels in the first pass: brackets in text stay as people wrote them."""
-        return self if self.no_answer is None else self._replace(edges=None)
+        if not isinstance(self.kind, Brackets):
+            return self
+        return self._replace(kind=replace(self.kind, edges=None))
 
     def settled(self, texts: dict[str, int], place: Callable[[int], str]) -> Self:
         """Return how to read brackets once all texts are known, each with its first row.
 
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
-        found = brackets.Brackets(texts, (), "y", self.spelling, self.edges or (), place)
-        edges = self.edges or found.edges()
+        kind: Any = self.kind
+        found = brackets.Brackets(texts, (), "y", kind.spelling, kind.edges or (), place)
+        edges = kind.edges or tuple(found.edges())
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
             raise RowError("y", min(texts.values()), reason, hint="edges")
-        return self._replace(spelling=found.spelling).in_brackets(edges)
+        kind = replace(kind, edges=edges, spelling=found.spelling)
+        return self._replace(kind=kind).in_brackets()
 
     @property
     def order(self) -> str:
@@ -143,8 +203,7 @@ class LabelColumns(NamedTuple):
     @property
     def ends(self) -> tuple[str, ...]:
         """What the columns of `read` hold: exact labels, or the lower and the upper end."""
-        are_made = self.trim is not None or self.range_texts
-        return ("lower", "upper") if are_made else self.names
+        return ("lower", "upper") if isinstance(self.kind, Votes | RangeTexts) else self.names
 
     def _scale(self) -> Array | None:
         """Return the classes, numbers as numbers; None if they are not known yet."""
@@ -157,34 +216,35 @@ class LabelColumns(NamedTuple):
     @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
-        if self.no_answer is not None:
-            return BRACKET
-        if self.range_texts:
-            return TEXT
-        return TEXT if self.text and self.edges is None else NUMBER
+        return CELLS.get(type(self.kind), TEXT if self.text else NUMBER)
 
     def read(
         self, batch: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
     ) -> ranking.Labels:
         """Return the labels of some rows; `place` is what to call a row in errors."""
-        if self.no_answer is not None:
-            return self._read_texts(batch, place)
-        if self.trim is not None:
-            return self._read_votes(batch, self.trim)
-        if self.range_texts:
-            return self._read_ranges(batch)
-        if self.edges is None:
-            return read_labels(batch, self.names, text=self.text)
+        match self.kind:
+            case Brackets():
+                return self._read_texts(self.kind, batch, place)
+            case Votes():
+                return self._read_votes(self.kind.trim, batch)
+            case RangeTexts():
+                return self._read_ranges(batch)
+            case Edges():
+                return self._read_bounds(self.kind.edges, batch)
+        return read_labels(batch, self.names, text=self.text)
+
+    def _read_bounds(self, edges: tuple[float, ...], batch: pa.RecordBatch) -> ranking.Labels:
+        """Return numbers as labels: the brackets that they lie in."""
         try:
             ends = [read_numbers(column(batch, name), name) for name in self.names]
-            bins = from_bounds(ends[0], ends[-1], self.edges)
+            bins = from_bounds(ends[0], ends[-1], edges)
         except RowError as error:
             argument = "y" if error.argument == "lower" else error.argument
             # No hint: words have no brackets.
             raise RowError(argument, error.row, error.reason) from None
         return self._as_labels(bins[:, : len(ends)])
 
-    def _read_votes(self, batch: pa.RecordBatch, trim: float) -> ranking.Labels:
+    def _read_votes(self, trim: float, batch: pa.RecordBatch) -> ranking.Labels:
         """Return votes as labels, from the lowest to the highest that is not left out."""
         votes = read_labels(batch, self.names, text=self.text)
         if not votes.labelled().any():
@@ -197,7 +257,7 @@ class LabelColumns(NamedTuple):
 
     def votes_cast(self, batch: pa.RecordBatch) -> dict[Any, int]:
         """Return the votes that name classes, each with its first row; none for other labels."""
-        if self.trim is None or self.classes is not None:
+        if not isinstance(self.kind, Votes) or self.classes is not None:
             return {}
         votes = read_labels(batch, self.names, text=self.text)
         _, first = np.unique(votes.values, return_index=True)
@@ -208,9 +268,7 @@ class LabelColumns(NamedTuple):
     def _read_ranges(self, batch: pa.RecordBatch) -> ranking.Labels:
         """Return ranges of classes, as people write them, as labels."""
         [name] = self.names
-        coded = read_words(column(batch, name), name).dictionary_encode()
-        texts = coded.dictionary.to_pylist()
-        codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
+        texts, codes = _distinct(read_words(column(batch, name), name))
         order = ranking.check_classes(self._scale())
         try:
             intervals = Scale(order).intervals([*texts, ""])
@@ -225,28 +283,29 @@ class LabelColumns(NamedTuple):
         names = np.array(self.classes, dtype=object)
         return ranking.Labels(bins, names.dtype, names)
 
-    def _read_texts(self, batch: pa.RecordBatch, place: Callable[[int], str]) -> ranking.Labels:
+    def _read_texts(
+        self, kind: Brackets, batch: pa.RecordBatch, place: Callable[[int], str]
+    ) -> ranking.Labels:
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
         words = _bracket_texts(column(batch, name), name)
-        coded = words.dictionary_encode()
-        texts, missing = coded.dictionary.to_pylist(), self.no_answer or ()
-        if self.edges is None:
+        (texts, codes), missing = _distinct(words), kind.no_answer
+        if kind.edges is None:
             silent = pa.array(sorted(brackets.without_answer(texts, missing)), TEXT)
             return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
-        codes = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
-        first = dict(zip(texts, np.unique(codes, return_index=True)[1].tolist(), strict=False))
-        found = brackets.Brackets(first, missing, "y", self.spelling, self.edges, place)
-        classes = [ends or (np.nan, np.nan) for ends in found.classes(self.edges).values()]
+        rows = np.unique(codes, return_index=True)[1][-len(texts) :]  # the first of each text
+        first = dict(zip(texts, rows.tolist(), strict=False))
+        found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place)
+        classes = [ends or (np.nan, np.nan) for ends in found.classes(kind.edges).values()]
         return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
 
-    def encode(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
+    def to_ranks(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
         columns = [pa.array(column) for column in zip(*cells, strict=True)]
         batch = pa.RecordBatch.from_arrays(columns, names=list(self.ends))
         labels = (
             read_labels(batch, self.ends, text=self.text)
-            if self.no_answer is None
+            if not isinstance(self.kind, Brackets)
             else self.read(batch)
         )
         try:
@@ -320,10 +379,16 @@ def _too_large(name: str, row: int, value: Any) -> RowError:
     return RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
 
 
-def _coded(words: pa.Array) -> ranking.Labels:
+def _distinct(words: pa.Array) -> tuple[list[str], Array]:
+    """Return the different words, and the position of each row's among them, -1 if missing."""
     coded = words.dictionary_encode()
-    vocabulary = np.array(coded.dictionary.to_pylist(), dtype=object)
-    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return coded.dictionary.to_pylist(), codes.astype(np.int64)
+
+
+def _coded(words: pa.Array) -> ranking.Labels:
+    texts, codes = _distinct(words)
+    vocabulary = np.array(texts, dtype=object)
     return ranking.Labels(codes, vocabulary.dtype, vocabulary)
 
 

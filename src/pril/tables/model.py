@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from pril.core import ranking
-from pril.core.brackets import Spelling
+from pril.core.arrays import Array
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
@@ -24,39 +24,23 @@ from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.units import scale_of_features, units_of_features
-from pril.core.votes import MOST_TRIMMED
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import is_by_column, ranges_of
 from pril.reporting.words import rows_known, some_of
-from pril.tables.cells import TEXT, column, kind_of, read_numbers, read_words
-from pril.tables.csv_style import CsvStyle
+from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
+from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError
-from pril.tables.formats import JsonLines, Tsv
-from pril.tables.label_columns import LabelColumns, Labelling
+from pril.tables.files import Table, TableError, Watcher
+from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
 from pril.tables.opening import format_of
-from pril.tables.text import is_zipped
+from pril.tables.text import codec_of
 from pril.tables.writing import TableWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
 ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
-
-
-class Progress(Protocol):
-    """Is told how far some work is."""
-
-    def __call__(self, name: str, done: int, total: int | None, note: str = "", /) -> None:
-        """Take what is done, how many rows of how many; with a note, what is counted is no rows."""
 
 
 def probability_columns(classes: Array) -> list[str]:
@@ -95,28 +79,16 @@ class HeldOut(Struct, frozen=True):
     interval_absolute_error: float | None
 
 
-class LabelNotes(Struct, frozen=True):
-    """What kind of labels a model learned from."""
-
-    trim: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_TRIMMED)] | None = None
-    range_texts: bool = False
-    edges: tuple[float, ...] | None = None
-    brackets: bool = False
-    no_answer: tuple[str, ...] = ()
-    spelling: Spelling | None = None  # of brackets
-
-
 class FitNotes(Struct, frozen=True):
     """What a model file says of the data that a model learned from; `Run.describe` says more."""
 
     table: str | None = None
     contents: Contents | None = None
-    csv: dict[str, str] | None = None
+    csv: CsvStyle | None = None  # how it was written, if not as usual
     rows: int = 0
     learned_rows: int = 0
     holdout: HeldOut | None = None
-    labels: tuple[str, ...] = ()
-    options: LabelNotes = LabelNotes()
+    labels: LabelKind = Ends()  # no columns: they are not known
     grows: bool = False  # whether later streams widen the model, too
 
 
@@ -187,10 +159,9 @@ class LoadedModel:
             validate_params(self.learner)
 
     @property
-    def labels(self) -> Labelling:
-        """Return the label columns that it learned from, if they are known."""
-        options = self.notes.options
-        return Labelling(self.notes.labels, options.trim, options.range_texts)
+    def has_brackets(self) -> bool:
+        """Whether it learned from brackets as text."""
+        return isinstance(self.notes.labels, Brackets)
 
     @property
     def user_notes(self) -> dict[str, Any]:
@@ -212,7 +183,7 @@ class LoadedModel:
     @property
     def csv_style(self) -> CsvStyle:
         """How CSV was written that it learned from."""
-        return CsvStyle.of(self.notes.csv, self.path)
+        return self.notes.csv or USUAL_CSV
 
     @property
     def columns(self) -> list[str]:
@@ -232,31 +203,6 @@ class LoadedModel:
         categories = {} if self.steps else getattr(self.learner, "categories_", {})
         texts = [k for k, own in categories.items() if any(isinstance(one, str) for one in own)]
         return [self.columns[int(k)] for k in texts]
-
-    def label_columns(self, labels: Labelling) -> LabelColumns:
-        """Return how labels are read from columns, as when the model learned."""
-        classes, names = self.learner.order_, labels.names
-        if labels.trim is not None or labels.range_texts:
-            is_text = classes.dtype.kind not in "biuf"
-            known = tuple(classes.tolist())
-            return LabelColumns(
-                names, is_text, known, trim=labels.trim, range_texts=labels.range_texts
-            )
-        options = self.notes.options
-        if options.edges is None:
-            return LabelColumns(names, text=classes.dtype.kind not in "biuf")
-        try:
-            columns = LabelColumns(names, True, tuple(classes)).in_brackets(options.edges)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{self.path} is damaged: its edges: {error}") from None
-        if not options.brackets:
-            return columns
-        if len(names) > 1:
-            raise InputError(f"{self.path} has learned brackets as text, which are in one column")
-        if options.spelling is None or options.spelling.unit is None:
-            raise InputError(f"{self.path} is damaged: it does not say how its texts are written")
-        spelling = replace(options.spelling, **dict(labels.marks))
-        return columns._replace(no_answer=options.no_answer, spelling=spelling)
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
@@ -286,7 +232,7 @@ class LoadedModel:
         table: Table,
         stream: IO[bytes],
         format: str,  # noqa: A002
-        progress: Progress,
+        progress: Watcher,
         *,
         style: CsvStyle,
         proba: bool = False,
@@ -341,7 +287,7 @@ class LoadedModel:
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
         words = self.words
-        table.read_as_words(words)
+        table.read_as(words)
         log.info("model: %s, columns %s", self.name, some_of(self.columns))
         if words:
             log.info("words: %s, as in the model", some_of(words))
@@ -355,7 +301,7 @@ class LoadedModel:
             for name, (row, word) in unseen.items()
         }
 
-    def evaluate(self, table: Table, labels: Labelling, progress: Progress) -> Evaluation:
+    def evaluate(self, table: Table, labels: LabelKind, progress: Watcher) -> Evaluation:
         """Return how good the model is on the rows of a table."""
         evaluation = Evaluation()
         for _, _, outcomes in self.outcomes(table, labels, progress):
@@ -363,20 +309,18 @@ class LoadedModel:
         return evaluation
 
     def outcomes(
-        self, table: Table, labels: Labelling, progress: Progress
+        self, table: Table, labels: LabelKind, progress: Watcher
     ) -> Iterator[tuple[int, pa.RecordBatch, Outcomes]]:
         """Return the first row of each block, its cells, and what the model says of its rows."""
         self._read_words_of(table)
-        columns = self.label_columns(labels)
-        if columns.cell_type == TEXT:
-            table.read_as_words(labels.names)
-        if columns.no_answer is not None:
-            table.read_as_brackets(*labels.names)
+        columns = LabelColumns.of_model(labels, self.learner.order_, self.path)
+        if columns.cell_type != NUMBER:
+            table.read_as(labels.columns, columns.cell_type)
         if columns.edges:
             log.info("edges: %s, from the model", ", ".join(map(str, columns.edges)))
         rows = 0
-        for first, block in table.blocks([*self.columns, *labels.names]):
-            with table.naming_rows(first, labels.names):
+        for first, block in table.blocks([*self.columns, *labels.columns]):
+            with table.naming_rows(first, labels.columns):
                 y = columns.read(block, partial(table.other_place, first=first))
                 batch = read_batch(self.learner, self.features(block, table.schema), y)
                 rank, scores, _ = rate_rows(self.learner, batch.rows)
@@ -389,9 +333,9 @@ class LoadedModel:
     def report(
         self,
         table: Table,
-        labels: Labelling,
+        labels: LabelKind,
         path: Path,
-        progress: Progress,
+        progress: Watcher,
         known: FitNotes | None = None,
         title: str | None = None,
     ) -> dict[str, Any]:
@@ -482,11 +426,9 @@ class LoadedModel:
 def output_format(file: Path | None, table: Table) -> str:
     """Return the format to write: by the suffix of a file, else the text format of the table."""
     if file is None:
-        if isinstance(table, JsonLines):
-            return "jsonl"
-        return "tsv" if isinstance(table, Tsv) else "csv"
+        return "csv" if table.format.name == "parquet" else table.format.name
     name = format_of(file)
-    if name not in ("csv", "tsv", "jsonl", "parquet") or (name == "parquet" and is_zipped(file)):
+    if name is None or (name == "parquet" and codec_of(file)):
         raise InputError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")
     return name
 

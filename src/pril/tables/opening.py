@@ -1,4 +1,9 @@
-"""Open a table: find its files, and the format they have."""
+"""Open a table: find its files, and the format they have.
+
+Files of object stores are read there, those of web servers are copied. Credentials come from where
+pyarrow looks for them: the environment, and the files of the stores' own tools. A URL that holds
+any is refused, so that none gets into a message or a model file.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,34 @@ import atexit
 import glob
 import itertools
 import logging
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import IO, Any
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.request import urlopen
 
-from pril.errors import MissingFileError, naming_file
+import pyarrow as pa
+from msgspec.structs import asdict
+from pyarrow import fs
+
+from pril.errors import InputError, MissingFileError, naming_file, shown
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
-from pril.tables.files import STDIN_SUFFIX, Table, TableError
-from pril.tables.formats import Csv, JsonLines, Parquet, Tsv
-from pril.tables.remote import is_url, open_url
-from pril.tables.text import READ_BYTES, is_zipped, without_marks
+from pril.tables.files import STDIN_SUFFIX, Table, TableError, is_pipe
+from pril.tables.formats import FORMATS
+from pril.tables.text import READ_BYTES, codec_of, without_marks
 
 log = logging.getLogger(__name__)
 
-FORMATS: dict[str, type[Table]] = {
-    "csv": Csv,
-    "tsv": Tsv,
-    "parquet": Parquet,
-    "jsonl": JsonLines,
-}
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -49,16 +60,20 @@ IN_PYTHON = {
 SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no names
 
 
-def format_of(file: Path) -> str | None:
+STORES, WEB = ("s3", "gs", "abfs", "abfss"), ("http", "https")
+SECONDS = 60.0  # without an answer of a web server
+STORE_SECONDS = 30  # in which Google's client tries again; by default a quarter of an hour
+
+
+def format_of(file: Any) -> str | None:
     """Return the format by a file's suffix or, for standard input, by its first bytes."""
-    if file.suffix == STDIN_SUFFIX:
-        return _guess_format(file)
-    return SUFFIXES.get(_suffix(file))
+    return _guess_format(file) if is_pipe(file) else SUFFIXES.get(_suffix(file))
 
 
-def _suffix(file: Path) -> str:
+def _suffix(file: Any) -> str:
     """Return the suffix of a file, without that of its compression."""
-    return (file.with_suffix("") if is_zipped(file) else file).suffix.lower()
+    path = PurePath(str(file))
+    return (path.with_suffix("") if codec_of(path) else path).suffix.lower()
 
 
 def open_table(
@@ -94,30 +109,49 @@ def open_table(
         if format not in ("csv", "tsv") or (format == "tsv" and aspect == "delimiter"):
             raise TableError(f"{name}: the {aspect} is for CSV, and this is {format}")
     if format not in ("csv", "tsv"):
-        return FORMATS[format](files, name, root=root)
-    for aspect, value in style._asdict().items():
+        style = USUAL_CSV
+    for aspect, value in asdict(style).items():
         if value != getattr(USUAL_CSV, aspect):
             way = "as asked for" if aspect in asked else "as in the model"
             log.info("%s: %r, %s", aspect, value, way)
-    kind: Any = FORMATS[format]
-    return kind(files, name, root=root, style=style)  # type: ignore[no-any-return]
+    return Table(files, name, FORMATS[format], style).stamped().find_columns(root)
 
 
-def _find(place: str) -> tuple[list[Any], Any]:
+def _find(place: str) -> tuple[list[Any], PurePath]:
     """Return the files of a table, and the folder that they are named relative to."""
-    root: Any = None
+    path, root = Path(place), None
+    files: list[Any]
     if place == "-":
-        files: list[Any] = [_copy_of(sys.stdin.buffer)]
-    elif is_url(place):
+        files = [_copy_of(sys.stdin.buffer)]
+    elif "://" in place:
         files, root = open_url(place)
-        files = files if root is None else _tables_in(place, files, root)
-    elif Path(place).is_fifo():
-        with open(place, "rb") as pipe:
+    elif path.is_fifo():
+        with path.open("rb") as pipe:
             files = [_copy_of(pipe)]
+    elif path.is_dir():
+        files, root = sorted(filter(Path.is_file, path.rglob("*"))), path
+    elif path.exists():
+        files = [path]
     else:
-        files = _files(place)
-        root = _root(Path(place), files)
-    return files, files[0].parent if root is None else root
+        return _matching(place)
+    if root is None:
+        return files, PurePath(str(files[0])).parent
+    tables = [file for file in files if format_of(file)]
+    tables = [t for t in tables if not _is_hidden(PurePath(str(t)).relative_to(root).parts)]
+    if not tables:
+        raise TableError(f"{place}: no file in this folder is a table, by its suffix")
+    return tables, root
+
+
+def _matching(place: str) -> tuple[list[Any], PurePath]:
+    """Return the files that a glob matches, and the folder that it begins with."""
+    parts = Path(place).parts
+    files = [file for file in map(Path, glob.glob(place, recursive=True)) if file.is_file()]
+    # Skip hidden files that a star matches: they may be a writer's temporary files.
+    files = sorted(file for file in files if not _is_hidden(set(file.parts) - set(parts)))
+    if not files:
+        raise MissingFileError(f"{place}: no such file")
+    return files, PurePath(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
 
 def _common_format(name: str, files: list[Any]) -> str:
@@ -130,9 +164,10 @@ def _common_format(name: str, files: list[Any]) -> str:
     for file in files:
         if read := IN_PYTHON.get(_suffix(file)):
             place = str(name if len(files) == 1 else file)
+            target = PurePath(str(file)).with_suffix(".parquet").name
             raise TableError(
                 f"{name}: the command does not read this format, but Python does; run: "
-                f"{read.format(place)}.to_parquet({file.with_suffix('.parquet').name!r})"
+                f"{read.format(place)}.to_parquet({target!r})"
             )
     formats = {format_of(file) for file in files}
     if len(formats) > 1 or None in formats:
@@ -142,39 +177,6 @@ def _common_format(name: str, files: list[Any]) -> str:
             hint="format",
         )
     return str(formats.pop())
-
-
-def _root(path: Path, files: list[Any]) -> Any:
-    """Return the folder that a user named: a folder, what a glob begins with, or a file's own."""
-    if path.is_dir():
-        return path
-    if not glob.has_magic(str(path)) or path in files:  # a file
-        return files[0].parent
-    return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
-
-
-def _files(place: str) -> list[Path]:
-    path = Path(place)
-    if path.is_dir():
-        return _tables_in(place, sorted(filter(Path.is_file, path.rglob("*"))), path)
-    if path.exists():
-        return [path]
-    files = sorted(map(Path, glob.glob(place, recursive=True)))
-    # Skip hidden files that a star matches: they may be a writer's temporary files.
-    files = [file for file in files if not _is_hidden(set(file.parts) - set(path.parts))]
-    files = [file for file in files if file.is_file()]
-    if not files:
-        raise MissingFileError(f"{place}: no such file")
-    return files
-
-
-def _tables_in(place: str, files: list[Any], root: Any) -> list[Any]:
-    """Return those files of a folder that are tables and not hidden."""
-    tables = [file for file in files if format_of(file)]
-    tables = [file for file in tables if not _is_hidden(file.relative_to(root).parts)]
-    if not tables:
-        raise TableError(f"{place}: no file in this folder is a table, by its suffix")
-    return tables
 
 
 def _is_hidden(parts: Iterable[str]) -> bool:
@@ -196,3 +198,117 @@ def _guess_format(file: Path) -> str:
     if start.startswith(b"PAR1"):
         return "parquet"
     return "jsonl" if start.startswith(b"{") else "csv"
+
+
+# --- Files that are not on this machine ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of an object store, which can be used where a Path is read."""
+
+    url: str
+    path: str
+    system: Any = field(compare=False, repr=False)  # a FileSystem of pyarrow
+
+    def resolve(self) -> RemoteFile:
+        """Return the file itself: there are no links."""
+        return self
+
+    def open(self, mode: str = "rb") -> Any:
+        """Open the file for reading at any place."""
+        return self.system.open_input_file(self.path)
+
+    def stat(self) -> Any:
+        """Return size and time of change."""
+        info = self.system.get_file_info(self.path)
+        return SimpleNamespace(st_ino=0, st_size=info.size, st_mtime_ns=info.mtime_ns)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def open_url(url: str) -> tuple[list[Any], PurePath | None]:
+    """Return a file, or all files of a folder in a store and that folder.
+
+    A file on a web server is copied: few servers can send a part of a file.
+    """
+    try:
+        parts = urlsplit(url)
+        if not parts.netloc or parts.port == 0:  # the port is read only now
+            raise InputError("it names no server")
+    except ValueError as error:
+        start = url.rpartition("@")[2]  # without what may be a credential
+        raise TableError(f"{start.partition('?')[0]} is not a URL: {error}") from None
+    _check(parts)
+    with _explained(url):
+        if parts.scheme in WEB:
+            return [_copy(_in_ascii(parts), url, PurePath(parts.path).suffixes)], None
+        limit = f"?retry_limit_seconds={STORE_SECONDS}" if parts.scheme == "gs" else ""
+        system, path = fs.FileSystem.from_uri(f"{url}{limit}")
+        if system.get_file_info(path).type == fs.FileType.File:
+            return [RemoteFile(url, path, system)], None
+        inside = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    if not inside:
+        raise MissingFileError(f"{url}: no such file or folder (a URL has no wildcards)")
+    names = sorted(one.path for one in inside if one.type == fs.FileType.File)
+    start = url.rstrip("/")
+    files = [RemoteFile(f"{start}{name[len(path) :]}", name, system) for name in names]
+    return files, PurePath(start)
+
+
+def _check(parts: SplitResult) -> None:
+    """Refuse a URL that cannot be read, or that may hold a credential, without repeating it."""
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if parts.scheme not in (*STORES, *WEB):
+        known = ", ".join(f"{name}://" for name in (*STORES, *WEB))
+        raise TableError(f"{place}: tables are read from local files, and from {known}")
+    has_user = parts.username is not None and parts.scheme not in ("abfs", "abfss")
+    if has_user or parts.password is not None or parts.query:
+        raise TableError(
+            f"{place}: the URL has a user, a password or a query, which may be secret: set "
+            "credentials in the environment, or copy the table to this machine first"
+        )
+
+
+def _in_ascii(parts: SplitResult) -> str:
+    """Return a URL as a web server takes it, whatever characters it is written with."""
+    host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
+    path = quote(parts.path, safe="/%:;=@!$&'()*+,~")  # % is there for characters quoted before
+    return urlunsplit((parts.scheme, host, path, "", ""))
+
+
+def _copy(address: str, url: str, suffixes: list[str]) -> Path:
+    """Copy a file from a web server; it is removed when the process ends.
+
+    The copy gets the time of change that the server tells, by which a checkpoint knows the table.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="pril-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / "".join(["table", *suffixes[-2:]])
+    with urlopen(address, timeout=SECONDS) as answer, file.open("wb") as copy:  # noqa: S310
+        if answer.status != HTTPStatus.OK:
+            said = f"{answer.status} {answer.reason}".strip()
+            raise TableError(f"{url}: the server answered {said}, which is not the whole table")
+        if (way := answer.headers.get("Content-Encoding", "identity")) != "identity":
+            raise TableError(f"{url}: the server sent it as {shown(way)}, which was not asked for")
+        shutil.copyfileobj(answer, copy, READ_BYTES)
+        changed = answer.headers.get("Last-Modified")
+        size = answer.headers.get("Content-Length")
+    if size is not None and size.isdecimal() and file.stat().st_size != int(size):
+        raise TableError(f"{url}: the answer ended after {file.stat().st_size} of {size} bytes")
+    os.utime(file, (0.0, 0.0))
+    with suppress(ValueError, OverflowError, OSError):  # no date, or one that no file can have
+        seconds = parsedate_to_datetime(changed or "").timestamp()
+        os.utime(file, (seconds, seconds))
+    return file
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    try:
+        yield
+    except TableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, HTTPException) as error:
+        raise TableError(f"{url} cannot be read: {error}") from None

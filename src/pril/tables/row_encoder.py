@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from pril.core.arrays import Array
 from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
-from pril.tables.encoder import ColumnEncoder, encode, scales_of
-from pril.tables.json_lines import to_matrix, to_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
-Cells = list[tuple[Any, ...]]  # of each row: its columns, in their order, and perhaps more
+from pril.tables.encoder import ColumnEncoder, scales_of, to_features
+from pril.tables.json_lines import Cells, to_matrix, to_text
 
 
 class RowEncoder:
@@ -104,7 +98,7 @@ class RowEncoder:
             np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
             for j, (name, places) in enumerate(self._words.items(), n)
         ]
-        return encode(encoder, to_matrix(rows, self._numbers), codes, self._scales)
+        return to_features(encoder, to_matrix(rows, self._numbers), codes, self._scales)
 
     def _further_features(self, features: Any) -> Any:
         if self._further is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import learning, ranking
+from pril.core.arrays import Array
 from pril.core.classifier import rate_rows, rows_to_rate
 from pril.core.evaluation import pick_scores
 from pril.core.linear import LinearMixin
@@ -20,20 +21,24 @@ from pril.core.passes import Batch
 from pril.core.rows import frozen
 from pril.errors import InputError, RowError, shown
 from pril.tables.cells import TEXT
-from pril.tables.codec import NAME, USUAL, Answers, Codec, StreamOptions
 from pril.tables.files import TableError, quote_columns
-from pril.tables.growing import grow, grows, unchanged_on_failure, warn_of_features
-from pril.tables.json_lines import split_lines, to_column, to_matrix
-from pril.tables.label_columns import Labelling
+from pril.tables.growing import grow, grows, undoing, warn_of_features
+from pril.tables.json_lines import (
+    NAME,
+    USUAL,
+    Answers,
+    Cells,
+    Codec,
+    StreamOptions,
+    split_lines,
+    to_column,
+    to_matrix,
+)
+from pril.tables.label_columns import LabelColumns, LabelKind
 from pril.tables.model import LoadedModel
-from pril.tables.row_encoder import Cells, RowEncoder
+from pril.tables.row_encoder import RowEncoder
 from pril.tables.survey import MANY_ROWS
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_SPELLINGS = 10_000  # of labels that are remembered
 
@@ -56,10 +61,10 @@ class LineStream:
     """
 
     def __init__(
-        self, model: LoadedModel, labels: Labelling, options: StreamOptions = USUAL
+        self, model: LoadedModel, labels: LabelKind, options: StreamOptions = USUAL
     ) -> None:
         self.model = model
-        self.labels, self.names = labels, labels.names
+        self.labels, self.names = labels, labels.columns
         self.options = options
         self._has_begun = False  # whether a line has come that is not blank
         self.is_ahead = False  # whether the model has learned rows that are not yet written
@@ -74,15 +79,12 @@ class LineStream:
             model.check_learns()
 
     def _check_columns(self) -> None:
-        both = set(self.names) & set(self.model.columns)
-        if both:
+        key, columns = self.options.key, self.model.columns
+        if both := set(self.names) & set(columns):
             raise InputError(f"the column {min(both)!r} cannot be a label: it is a feature")
-        key = self.options.key
-        if key in {*self.names, *self.model.columns}:
-            raise InputError(f"the column {key!r} cannot be the id: it is a feature or a label")
-        note = self.options.note
-        if note in {*self.names, *self.model.columns}:
-            raise InputError(f"the column {note!r} cannot be noted: it is a feature or a label")
+        for name, use in ((key, "the id"), (self.options.note, "noted")):
+            if name in (*self.names, *columns):
+                raise InputError(f"the column {name!r} cannot be {use}: it is a feature or a label")
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has that key")
 
@@ -90,10 +92,10 @@ class LineStream:
         """Go on with a model that has learned more."""
         self.model.use(model)
         self._encoder = RowEncoder(model)
-        self._labels = self.model.label_columns(self.labels)
+        order = self.model.learner.order_
+        self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
-        order, columns = self.model.learner.order_, self.model.columns
-        self._codec = Codec(order, columns, self.names, self.options)
+        self._codec = Codec(order, self.model.columns, self.names, self.options)
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""
@@ -153,7 +155,7 @@ class LineStream:
         if not self._grows:
             yield
             return
-        with unchanged_on_failure(self.model):
+        with undoing(self.model):
             self._check_lines(lines)
             grow(
                 self.model,

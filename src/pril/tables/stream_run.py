@@ -9,40 +9,33 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.evaluation import Evaluation
 from pril.core.recent_errors import ErrorReports
 from pril.errors import InputError, naming_file
 from pril.io import model_files
 from pril.reporting.words import count
 from pril.tables.checkpoints import Checkpoint
-from pril.tables.codec import NAME
 from pril.tables.files import TableWarning
+from pril.tables.json_lines import NAME
+from pril.tables.label_columns import to_note
 from pril.tables.stream import LineStream
 from pril.tables.text import whole_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
 CHUNK_BYTES = 1 << 19
 TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
 MOST_HELD = 1024  # rows that wait until it is known whether the last run has learned them
 # Signals that ask a process to end; the last two come when the terminal is closed.
-STOPPING = [
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
-    if hasattr(signal, name)
-]
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+STOPPING = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
 
 
 class Stopped(Exception):  # noqa: N818 - it is not an error
@@ -133,7 +126,7 @@ class StreamRun:
         repeated after its end, it answers nothing, unless `again` is true.
         """
         path, saved = self.model.path, self.checkpoint
-        notes = self.stream.labels.to_notes() | self.model.about.notes
+        notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
         last = Finished.of(notes.pop("finished", None), path)
         origin = self._origin(notes, half_life)
         in_place = bool(saved and output and output.resolve() == path.resolve())
@@ -159,14 +152,12 @@ class StreamRun:
 
     def _origin(self, notes: dict[str, Any], half_life: float | None) -> dict[str, Any]:
         """Return what identifies the run."""
-        path, labels = self.model.path, self.stream.labels
+        path = self.model.path
         # A model that begins with this stream has no file yet.
         content = path.read_bytes() if path.exists() else b""
         begun = {"checksum": sha256(content).hexdigest(), "streamed": notes.get("streamed", 0)}
         origin: dict[str, Any] = {"model": begun, "half-life": half_life}
-        origin |= {"labels": list(labels.names), "trim": labels.trim}
-        if labels.range_texts:
-            origin["ranges"] = True
+        origin["labels"] = to_note(self.stream.labels)
         if self.stream.options.skip:  # blank lines count as rows
             origin["on-error"] = "skip"
         return origin

@@ -7,13 +7,14 @@ import logging
 import re
 import warnings
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.errors import ClassOrderWarning, RowError, shown
 from pril.reporting.words import some_of
@@ -29,13 +30,8 @@ from pril.tables.cells import (
 )
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
-from pril.tables.label_columns import LabelColumns
+from pril.tables.label_columns import Brackets, LabelColumns, Votes
 from pril.tables.task import Task
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -66,58 +62,65 @@ class Columns(NamedTuple):
 
 def choose_columns(table: Table, task: Task) -> Columns:
     """Sort the columns of a table by what they hold and by what the task asks for."""
-    for name in (*task.columns, *(task.features or ()), *task.drop, *task.text):
-        table.check_column(name)
-    if task.weight in (*task.labels, *(task.features or ())):
-        raise TableError(
-            f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
-        )
-    if len(set(task.labels)) < len(task.labels) and task.trim is not None:
-        twice = next(name for name in task.labels if task.labels.count(name) > 1)
-        raise TableError(f"{table.name}: the column {twice!r} cannot be two raters")
-    if len(set(task.labels)) < len(task.labels):
-        raise TableError(
-            f"{table.name}: {task.labels[0]!r} cannot be both the lower and the upper end",
-            hint="label",
-        )
-    for name in task.features or ():
-        if name in task.labels:
-            raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
+    _check_names(table, task)
     chosen = Columns([], [], {})
-    index = pandas_index(table.schema)
     for column in table.schema:
         name, kind = column.name, kind_of(column.type)
         if name in task.text and kind in ("number", "empty", "dates", "text"):
             kind = "text"
             log.info("%s: read as words, as asked for", name)
-        requested = name in (task.features or ())
         if name in task.columns:
             continue
-        if name in task.drop or (task.features is not None and not requested):
-            chosen.ignored[name] = "not asked for"
-        elif name in index and not requested:
-            chosen.ignored[name] = "the index of a DataFrame"
-        elif kind == "number":
-            chosen.numbers.append(name)
-        elif kind == "text" and task.one_hot:
-            chosen.words.append(name)
-        else:
-            reason = REASONS.get(kind, f"holds {kind}")
-            if requested or (name in task.text and kind != "text"):
-                raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
+        if reason := _why_ignored(table, task, name, kind):
             chosen.ignored[name] = reason
+        else:
+            (chosen.numbers if kind == "number" else chosen.words).append(name)
     if not chosen.used:
         raise TableError(f"{table.name}: no column is left to learn from")
     ignored = [f"{name} ({reason})" for name, reason in chosen.ignored.items()]
-    for kind, names in {**chosen._asdict(), "ignored": ignored}.items():
+    for held, names in {**chosen._asdict(), "ignored": ignored}.items():
         if names:
-            log.info("%s: %s", kind, some_of(names))
+            log.info("%s: %s", held, some_of(names))
     return chosen
+
+
+def _check_names(table: Table, task: Task) -> None:
+    """Refuse names that are no columns, and columns that are named for two things."""
+    labels, features = task.labels.columns, task.features or ()
+    for name in (*task.columns, *features, *task.drop, *task.text):
+        table.check_column(name)
+    if task.weight in (*labels, *features):
+        raise TableError(
+            f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
+        )
+    for name in labels:
+        if name in features:
+            raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
+        if labels.count(name) > 1:
+            if isinstance(task.labels, Votes):
+                raise TableError(f"{table.name}: the column {name!r} cannot be two raters")
+            both = f"{name!r} cannot be both the lower and the upper end"
+            raise TableError(f"{table.name}: {both}", hint="label")
+
+
+def _why_ignored(table: Table, task: Task, name: str, kind: str) -> str | None:
+    """Return why a column is no feature, None if it is one; refuse one that was asked for."""
+    is_named = name in (task.features or ())
+    if name in task.drop or (task.features is not None and not is_named):
+        return "not asked for"
+    if name in pandas_index(table.schema) and not is_named:
+        return "the index of a DataFrame"
+    if kind == "number" or (kind == "text" and task.one_hot):
+        return None
+    reason = REASONS.get(kind, f"holds {kind}")
+    if is_named or (name in task.text and kind != "text"):
+        raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
+    return reason
 
 
 def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
     """Refuse a column of words if nearly all of them are numbers, but for how they are written."""
-    row = misread_number(words, typed=table.is_typed)
+    row = misread_number(words, typed=table.format.is_typed)
     if row < 0:
         return
     word = words[row].as_py()
@@ -239,7 +242,7 @@ class LabelCounts:
         for label, (n, n_learned, row) in other.seen.items():
             self._count(label, n, n_learned, row + offset)
 
-    def encode(self, table: Table) -> EncodedLabels:
+    def to_ranks(self, table: Table) -> EncodedLabels:
         """Return the classes, and the different labels as ranks."""
         names = self.columns.names
         place = f"{table.name}: {quote_columns(names)}"
@@ -251,7 +254,7 @@ class LabelCounts:
         columns = self.settle(table)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
-            order, ranks = columns.encode([label for label, _ in seen])
+            order, ranks = columns.to_ranks([label for label, _ in seen])
         for entry in caught:
             warning = entry.message
             if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
@@ -265,7 +268,7 @@ class LabelCounts:
 
     def settle(self, table: Table) -> LabelColumns:
         """Return how labels are read, now that all of them are known."""
-        if self.columns.no_answer is None:
+        if not isinstance(self.columns.kind, Brackets):
             return self.columns
         labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
         rows = {cells[0]: row for cells, (_, _, row) in labelled}
@@ -278,7 +281,7 @@ class LabelCounts:
         return self.seen.get(self._unlabelled, [0])[0]
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
-        """Return what labels there are, for people and machines: see `encode`."""
+        """Return what labels there are, for people and machines: see `to_ranks`."""
         ends = [{"exact": 0, "lower": 0, "upper": 0} for _ in order]
         widths: Counter[int] = Counter()
         for (lo, hi), count in zip(ranks.tolist(), counts.tolist(), strict=True):
@@ -364,7 +367,7 @@ class Survey:
         """
         named = (*task.text, *(task.features or ()))
         labels = self.counts.columns
-        if labels.cell_type == TEXT and labels.classes is None and labels.no_answer is None:
+        if labels.cell_type == TEXT and labels.classes is None:
             for name in labels.names:
                 if name not in task.text:
                     _refuse_numbers(table, name, read_words(block.column(name), name))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pril.core import ranking
-from pril.core.brackets import Spelling
+from pril.core.arrays import Array
 from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, check_promise
 from pril.tables.cells import read_numbers
-from pril.tables.label_columns import typed_classes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+from pril.tables.label_columns import LabelKind, to_note, typed_classes
 
 CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
 
@@ -37,7 +32,7 @@ class Uses(NamedTuple):
 class Task:
     """What to learn and how. The model depends on this and on the table alone."""
 
-    labels: tuple[str, ...]  # one column, the lower and the upper end, or one for each rater
+    labels: LabelKind
     classes: tuple[str, ...] | None = None
     model: str = "ordered-logit"
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -56,17 +51,11 @@ class Task:
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
     by: Literal["class"] | None = None  # where the guarantee holds; None: for all rows together
-    edges: tuple[float, ...] | None = None  # classes are the brackets between these numbers
-    brackets: bool = False  # labels are brackets as people write them, not numbers
-    no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
-    spelling: Spelling | None = None  # how brackets are written; None: as usual
-    trim: float | None = None  # not None: labels are votes; the share left out at each end
-    range_texts: bool = False  # labels are ranges of classes, as people write them
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read and are not features."""
-        return (*self.labels, *(() if self.weight is None else (self.weight,)))
+        return (*self.labels.columns, *(() if self.weight is None else (self.weight,)))
 
     @property
     def keeps_rows_apart(self) -> bool:
@@ -156,5 +145,4 @@ class Task:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task as JSON has it."""
-        values = asdict(self).items()
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+        return dict(to_note(self))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
-from pathlib import Path
+from pathlib import PurePath
 from typing import IO, Any
 
 import pyarrow as pa
@@ -20,14 +20,14 @@ BOM = b"\xef\xbb\xbf"
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # of compressed files, by their suffix
 
 
-def is_zipped(file: Path) -> bool:
-    """Tell whether a file is compressed, by its suffix."""
-    return file.suffix.lower() in CODECS
+def codec_of(file: Any) -> str | None:
+    """Return how a file is compressed, by its suffix; None if it is not."""
+    return CODECS.get(PurePath(str(file)).suffix.lower())
 
 
-def open_text(file: Path) -> Any:
+def open_text(file: Any) -> Any:
     """Open a file, decompressed if its suffix says so."""
-    stream, codec = file.open("rb"), CODECS.get(file.suffix.lower())
+    stream, codec = file.open("rb"), codec_of(file)
     return pa.CompressedInputStream(stream, codec) if codec else stream
 
 

@@ -2,7 +2,7 @@
 
 The first pass surveys the table: it learns how to encode the columns and which labels there are.
 Each further pass learns from the blocks in order, the rows of a block shuffled; or it is a step to
-the maximum of a likelihood, see `maximum_run`. Rows that were kept apart then evaluate the model
+the maximum of a likelihood, see `runs`. Rows that were kept apart then evaluate the model
 and calibrate its ranges. A checkpoint holds one dict: all that a run has learned, and the row where
 it stands.
 """
@@ -12,10 +12,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from sklearn.utils import check_random_state
 
 from pril import __version__
 from pril.core import learning, ranking
+from pril.core.arrays import Array
 from pril.core.classifier import rate_rows
 from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
@@ -31,12 +31,12 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.scaling import LEAST
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.cells import one_batch
+from pril.tables.cells import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Table, TableError, TableWarning, no_column
-from pril.tables.label_columns import LabelColumns
-from pril.tables.model import Progress, read_batch
+from pril.tables.files import Table, TableError, TableWarning, Watcher, no_column
+from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_note
+from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
     EncodedLabels,
@@ -47,11 +47,6 @@ from pril.tables.survey import (
     warn_of_columns,
 )
 from pril.tables.task import CALIBRATION_SIZE, Task, Uses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +73,7 @@ class Recipe(NamedTuple):
         self, table: Table, rows: Array, cells: pa.RecordBatch
     ) -> tuple[Any, ranking.Labels, Array | None]:
         """Return features, labels and weights of rows, whose positions in the table are given."""
-        with table.naming_rows(rows, self.task.labels):
+        with table.naming_rows(rows, self.task.labels.columns):
             labels = self.labels.read(cells)
             return self.encoder.transform(cells), labels, self.task.read_weights(cells)
 
@@ -160,16 +155,15 @@ class Kept:
 class Run:
     """One run over a table: survey, passes, a check on rows kept apart."""
 
-    def __init__(self, table: Table, task: Task, progress: Progress) -> None:
+    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as_words(task.text)
-        for name in task.labels if task.brackets else ():
-            table.read_as_brackets(name)
-        table.read_as_words(task.labels if task.range_texts else ())
+        table.read_as(task.text)
+        if (cells := CELLS.get(type(task.labels), NUMBER)) != NUMBER:
+            table.read_as(task.labels.columns, cells)
         self.columns = choose_columns(table, task)
-        labels = LabelColumns.in_table(table, task)
+        labels = LabelColumns.in_table(table, task.labels, task.classes, task.text)
         self.model: Any = task.blank_model(np.array([0, 1]))  # refuses wrong parameters at once
         if task.coverage is not None:
             task.ranges(self.model)
@@ -209,7 +203,8 @@ class Run:
         """Return what calibrates the ranges; warn if only rows do whose raters agree."""
         rows = self.check.calibration
         n, n_others = len(rows.distance), len(rows.others)
-        if n_others == 0 or self.task.trim is None or self.task.trim >= MEDIAN:
+        labels = self.task.labels
+        if n_others == 0 or not isinstance(labels, Votes) or labels.trim >= MEDIAN:
             return rows
         reason = f"the ranges are calibrated on {n:,} of {n + n_others:,} rows, those whose votes"
         reason += " agree, which are easier than others: fewer of the others are covered"
@@ -298,16 +293,16 @@ class Run:
     @cached_property
     def encoded_labels(self) -> EncodedLabels:
         """The classes, and the different labels as ranks, with their counts."""
-        return self.survey.counts.encode(self.table)
+        return self.survey.counts.to_ranks(self.table)
 
     def _log_decisions(self, classes: Array, width: int) -> None:
         """Log what the survey has decided, and why."""
         task, encoder = self.task, self.survey.encoder
         log.info("rows: %d in blocks of %d", self.survey.rows, self.table.block_rows)
-        log.info("labels: %s", ", ".join(task.labels))
+        log.info("labels: %s", ", ".join(task.labels.columns))
         log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
-        if task.brackets and self.labels.edges:
-            where = "from the texts" if task.edges is None else "as given"
+        if isinstance(task.labels, Brackets) and self.labels.edges:
+            where = "from the texts" if task.labels.edges is None else "as given"
             log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
         if self.model.class_weight:
             named = [f"{name} {weight:.4g}" for name, weight in self.model.class_weight.items()]
@@ -348,10 +343,17 @@ class Run:
 
     def _check(self) -> Check:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
-        self.row, check = 0, Check()
-        for _, block in self._tracked("evaluating", self._blocks()):
-            if block.apart:
-                check = check.merge(block.apart.check(self.task, self.model))
+        self.row, check, recipe = 0, Check(), self.recipe
+        kept = self._prepared.blocks
+        blocks: Iterable[tuple[int, Any]] = kept or self._read_cells(recipe.columns)
+        for first, block in self._tracked("evaluating", blocks):
+            uses = self.task.uses(first, block.num_rows)
+            model = self.model
+            apart = (
+                block.apart if kept else recipe.read_apart(self.table, model, first, block, uses)
+            )
+            if apart:
+                check = check.merge(apart.check(self.task, model))
         return check
 
     def _pipeline(self) -> Pipeline:
@@ -396,15 +398,22 @@ class Run:
 
     def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Block:
         """Return a block of the table as the learner takes it."""
-        uses = self.task.uses(first, cells.num_rows)
-        places = row_numbers(first, uses.learning)
-        X, y, weights = recipe.read(self.table, places, select_rows(cells, uses.learning))
-        with self.table.naming_rows(places, self.task.labels):
+        places, rows = self._to_learn(first, cells)
+        X, y, weights = recipe.read(self.table, places, rows)
+        with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
-        apart = recipe.read_apart(self.table, self.model, first, cells, uses)
-        return Block(cells.num_rows, places, batch, apart)
+        return Block(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
 
-    def _tracked(self, name: str, blocks: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    def _to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
+        """Return the rows to learn from: their positions in the table, and their cells."""
+        learning = self.task.uses(first, cells.num_rows).learning
+        return row_numbers(first, learning), select_rows(cells, learning)
+
+    def _read_apart(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Apart | None:
+        uses = self.task.uses(first, cells.num_rows)
+        return recipe.read_apart(self.table, self.model, first, cells, uses)
+
+    def _tracked(self, name: str, blocks: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Return the blocks of a pass; after each, report progress and save a checkpoint if due."""
         total = self.table.n_rows if self.phase == "survey" else self.survey.rows
         for first, block in blocks:
@@ -441,7 +450,7 @@ class Run:
         """Return what identifies this run, for its checkpoint."""
         task = self.task.to_dict()
         origin = {"table": self.table.fingerprint(), "task": task, "version": __version__}
-        return origin | {"csv": self.table.style_note}
+        return origin | {"csv": self.table.style.to_note()}
 
     # --- Results ---
 
@@ -454,14 +463,11 @@ class Run:
         order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
-        edges = self.labels.edges  # perhaps found in the table
-        options["edges"] = None if edges is None else list(edges)
-        options["spelling"] = asdict(self.labels.spelling) if task.brackets else None
         return {
             "table": self.table.name,
             "contents": self.table.contents(),
-            "csv": self.table.style_note,
-            "labels": list(task.labels),
+            "csv": self.table.style.to_note(),
+            "labels": to_note(self.labels.kind),  # with what the texts told
             "rows": self.survey.rows,
             "columns": {
                 "numbers": encoder.numbers_,

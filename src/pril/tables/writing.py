@@ -16,21 +16,22 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+from msgspec.structs import replace
 
 from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
 from pril.tables.cells import kind_of
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
-from pril.tables.text import CODECS, is_zipped
+from pril.tables.text import codec_of
 
 
 @contextmanager
 def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
-        if is_zipped(file):
+        if codec := codec_of(file):
             own = os.fdopen(os.dup(stream.fileno()), "wb")  # it is closed at the end
-            with pa.CompressedOutputStream(own, CODECS[file.suffix.lower()]) as zipped:
+            with pa.CompressedOutputStream(own, codec) as zipped:
                 yield zipped
         else:
             yield stream
@@ -47,7 +48,7 @@ class TableWriter:
     ) -> None:
         self._stream = stream
         self._format = format
-        self._style = style._replace(delimiter="\t") if format == "tsv" else style
+        self._style = replace(style, delimiter="\t") if format == "tsv" else style
         self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
         self._is_first = True
