@@ -294,7 +294,7 @@ def test_an_alarm_is_printed_and_changes_nothing(model, call, feed, tmp_path):
 
 def test_files_for_metrics_that_are_refused(model, bad, feed, tmp_path):
     feed(write_lines(tmp_path, make_rows(5)))
-    assert "pass --every too" in bad("stream", model, "--metrics", "log.jsonl")
+    assert "pass --every N too" in bad("stream", model, "--metrics", "log.jsonl")
     every = ("--every", 5)
     assert "flats.csv exists and does not hold lines of JSON" in bad(
         "stream", model, *every, "--metrics", "flats.csv"
