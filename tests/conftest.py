@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pril.core.compile_time import compile_time
 from tables import snapshot
 
 # The first example of a test may compile. The same examples are tried in every run.
@@ -55,7 +56,7 @@ def call(capfdbinary, tmp_path, monkeypatch):
     """Run the command in an empty folder; return exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", float("inf"))  # however slow we are
-    monkeypatch.setattr("pril.core.loop.announcer.said", True)
+    monkeypatch.setattr(compile_time, "was_told", True)
 
     def run(*arguments):
         from pril.cli.main import main

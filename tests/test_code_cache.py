@@ -17,7 +17,9 @@ import pytest
 from numba.core import config
 
 import pril
+from pril.cli.printing import Printer
 from pril.core import code_cache
+from pril.core.compile_time import compile_time
 
 # Two types of one name, whose fields are in another order.
 MODULES = {
@@ -310,6 +312,28 @@ def test_a_full_disk_leaves_nothing(folder, full_disk):
     home = folder.parent.parent
     found = [path for path in home.rglob("steps.*") if path.suffix != ".pyc"]
     assert found == [home / "steps.py"]
+
+
+def test_that_it_compiles_is_told_once(folder, monkeypatch, caplog):
+    monkeypatch.setattr("pril.core.compile_time.LONG", 0.0)
+    monkeypatch.setattr(compile_time, "was_told", False)
+    before, steps = compile_time.seconds, fresh()
+    assert [steps.half(3), steps.double(3)] == [1.5, 6]
+    assert caplog.messages == ["compiling, once: the code is kept on disk"]
+    assert caplog.records[0].levelno == logging.WARNING  # which notebooks show
+    assert compile_time.seconds > before
+
+
+def test_rows_a_second_do_not_count_the_time_of_compiling(monkeypatch, capfd):
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
+    with Printer().progress() as update:
+        monkeypatch.setattr(compile_time, "seconds", compile_time.seconds + 3600.0)
+        update("learning", 10, None)
+        assert capfd.readouterr().err == ""  # less than no time has passed
+        monkeypatch.undo()
+        monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", 0.0)
+        update("learning", 10, None)
+    assert capfd.readouterr().err.endswith(" rows/s\n")
 
 
 def imports(path):

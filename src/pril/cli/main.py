@@ -11,7 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from pril.cli.learn import compile as compile_
 from pril.cli.learn import demo, fit
 from pril.cli.options import ADVICE, INSTEAD, with_groups
 from pril.cli.paper import audit, reproduce
@@ -40,7 +41,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for _command in (fit, predict, evaluate, report, show, export, stream, audit, reproduce, demo):
+for _command in (
+    fit, predict, evaluate, report, show, export, stream, audit, reproduce, compile_, demo
+):  # fmt: skip
     app.command()(with_groups(_command))
 
 
@@ -154,11 +157,11 @@ class _LineHandler(logging.Handler):
 
 
 @contextmanager
-def _printing_log(name: str) -> Iterator[None]:
-    """Print what modules log: what they decide and why, or that the loop is being compiled."""
+def _printing_log(name: str, level: int = logging.INFO) -> Iterator[None]:
+    """Print what modules log: what they decide and why, or that something is being compiled."""
     logger, handler = logging.getLogger(name), _LineHandler()
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level)
     try:
         yield
     finally:
@@ -167,10 +170,9 @@ def _printing_log(name: str) -> Iterator[None]:
 
 
 def _saying_that_it_compiles(arguments: list[str]) -> AbstractContextManager[None]:
-    """Print that the loop is being compiled, if a person is waiting at a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty() or "--quiet" in arguments:
-        return nullcontext()
-    return _printing_log("pril.core.loop")
+    """Print that something is being compiled."""
+    is_quiet = {"--quiet", "-q"} & {*arguments}
+    return _printing_log("pril.core.compile_time", logging.ERROR if is_quiet else logging.INFO)
 
 
 @contextmanager

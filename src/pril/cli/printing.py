@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pril.core.compile_time import compile_time
 from pril.errors import UnavailableError
 from pril.reporting.words import count, printable
 
@@ -95,17 +96,22 @@ class Printer:
             yield update
 
 
+def _clock() -> float:
+    """Return a time in seconds that stands still while something compiles."""
+    return time.monotonic() - compile_time.seconds
+
+
 def _progress_lines(unit: str) -> Callable[..., None]:
     """Return a function that prints a line every ten seconds.
 
     It has units, their share and units a second; or, of something else, a number and a note.
     """
-    printed, last_name, before = time.monotonic(), "", 0
+    printed, last_name, before = _clock(), "", 0
 
     def update(name: str, done: int, total: int | None, note: str = "") -> None:
         nonlocal printed, last_name, before
         before, last_name = before if name == last_name else 0, name
-        seconds = time.monotonic() - printed
+        seconds = _clock() - printed
         if seconds < PROGRESS_SECONDS:
             return
         share = f" ({done / total:.0%})" if total else ""
@@ -117,6 +123,6 @@ def _progress_lines(unit: str) -> Callable[..., None]:
             else f"{count(done, unit)}{share}, {pace} {unit}s/s"
         )
         print(f"{name}: {said}", file=sys.stderr)
-        printed, before = time.monotonic(), done
+        printed, before = _clock(), done
 
     return update

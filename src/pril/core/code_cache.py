@@ -42,6 +42,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
+from pril.core.compile_time import compile_time
+
 log = logging.getLogger(__name__)
 
 # Modules with compiled code or what it is made of, and this one. Of the package, they import each
@@ -51,6 +53,7 @@ MODULES = (
     "core.code_cache",
     "core.coarsening",
     "core.coarsening_by_row",
+    "core.compile_time",
     "core.compiling",
     "core.loop",
     "core.nouns",
@@ -110,6 +113,11 @@ class _Cached(CPUDispatcher):
         """Keep its code in our files; that of a closure depends on values, and is not kept."""
         if source_for(self.py_func.__module__) and self.py_func.__closure__ is None:
             self._cache = _Files(self.py_func)
+
+    def compile(self, sig: Any) -> Any:
+        """Return the code for a signature, from disk or compiled."""
+        with compile_time.counted():
+            return super().compile(sig)
 
 
 class _Results(CompileResultCacheImpl):

@@ -28,13 +28,11 @@ code is kept on disk by `code_cache`, which names all modules that may have any:
 elsewhere would go stale silently.
 """
 
-import logging
 from math import exp, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import typeof
-from numba.core import event
 
 from pril.core.coarsening_by_row import (
     SEEN,
@@ -79,27 +77,6 @@ from pril.core.nouns import (
     curved,
     positive_part,
 )
-
-log = logging.getLogger(__name__)
-
-
-class Announcer(event.Listener):
-    """Says, once, that functions of ours are compiled: a second run finds them on disk."""
-
-    said = False
-
-    def on_start(self, event):
-        """Say it, unless it is said already."""
-        if not self.said and event.data["dispatcher"].py_func.__module__.startswith("pril."):
-            self.said = True
-            log.info("compiling, first run only")
-
-    def on_end(self, event):
-        """Print nothing."""
-
-
-announcer = Announcer()
-event.register("numba:compile", announcer)
 
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100

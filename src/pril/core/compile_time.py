@@ -1,0 +1,48 @@
+"""How long compiling takes, and a line that says so while it does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
+
+LONG = 1.0  # seconds: what takes longer is told
+
+
+class CompileTime:
+    """The seconds for which this process has compiled."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.was_told = False
+        self.is_counting = False
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count what is done meanwhile; if it takes long, log a line, once in a process."""
+        if self.is_counting:  # what a function calls is compiled with it
+            yield
+            return
+        self.is_counting = True
+        timer, start = threading.Timer(LONG, self._tell), time.monotonic()
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self.is_counting = False
+            self.seconds += time.monotonic() - start
+
+    def _tell(self) -> None:
+        if not self.was_told:
+            self.was_told = True
+            # A warning, because Python shows it if nothing else was asked for.
+            log.warning("compiling, once: the code is kept on disk")
+
+
+compile_time = CompileTime()
