@@ -36,6 +36,7 @@ from pril import (
 from pril.core.scikit import openmp_threads
 from pril.core.threads import n_threads
 from pril.labels import make_intervals
+from pril.learners import ordered_boosting
 from pril.learners.boosting import compiled, cross_fitting, starts, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -96,15 +97,16 @@ def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
     fold = np.empty(60, dtype=int)
     fold[order] = np.arange(60) % 3
     begun = []
-    begin = cross_fitting.Training._begin
+    make_plan = ordered_boosting.make_plan
     monkeypatch.setattr(
-        cross_fitting.Training, "_begin", lambda *a: begun.append(begin(*a)) or begun[-1]
+        ordered_boosting, "make_plan", lambda *a: begun.append(make_plan(*a)) or begun[-1]
     )
     model = OrderedBoosting(
         max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
         random_state=5, classes=range(3), coarsening=coarsening,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
-    plan, knowledge, _, _ = begun[0]
+    plan, beginning = begun[0]
+    knowledge = beginning.knowledge
     start, mechanism = plan.scores.astype(float), model.coarsening_.mechanism
     assert (mechanism == "random") == (coarsening == "random")
     twin = partial(

@@ -22,8 +22,8 @@ from pril.core.classifier import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
 from pril.errors import InputError, InputTypeError, RowError
-from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import print_rounds
+from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan
 from pril.learners.ordered_boosting import learn
 

@@ -28,11 +28,20 @@ from pril.core.groups import read_groups
 from pril.core.one_row import RowStream
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
+from pril.core.threads import n_threads
 from pril.errors import InputError
-from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.contributions import importances
-from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
-from pril.learners.boosting.folds import Home, InMemory, Source
+from pril.learners.boosting.cross_fitting import (
+    Labelled,
+    Watch,
+    grow,
+    make_plan,
+    plant,
+    print_rounds,
+    warn_of_ends,
+)
+from pril.learners.boosting.features import find_categories
+from pril.learners.boosting.folds import Home, InMemory, Source, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -483,17 +492,17 @@ def learn(
         )
     if n < 2:
         raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
-    weight = weight[counts]
-    training = Training(
-        model,
-        source(counts),
-        intervals[counts],
-        weight / weight.mean(),
-        None if groups is None else groups[counts],
-        check_random_state(model.random_state),
-        watch,
-        home,
-    )
-    del intervals, weight, counts  # frees memory
-    model.__dict__.update(training.run())
+    weight, features = weight[counts], source(counts)
+    groups = None if groups is None else groups[counts]
+    rows = Labelled(features, intervals[counts], weight / weight.mean(), groups)
+    del intervals, weight, counts, groups  # memory is scarce
+    with Threads(n_threads(model.n_jobs)) as threads:
+        plan, beginning = make_plan(model, rows, check_random_state(model.random_state), threads)
+        warn_of_ends(beginning.knowledge.mechanism)
+        home = home or threads
+        home.begin(plan, features)
+        del plan, rows
+        grown = grow(beginning, home, model.max_iter, model.n_iter_no_change, watch)
+    model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)
+    model.memory_ = plant(beginning, grown, model.categories_)
     model.__dict__.pop("file_notes_", None)
