@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -393,6 +394,31 @@ def test_people_are_shown_the_signal_first(tmp_path, good):
     assert min(names, key=lambda name: rows.index(f">{name}<")) == "signal"
 
 
+STRINGS = {
+    "object": lambda X: X.assign(town=X["town"].astype(object)),
+    "string": lambda X: X.assign(town=X["town"].astype("string")),
+    "Arrow": lambda X: X.assign(town=X["town"].astype(pd.ArrowDtype(pa.string()))),
+    "polars": lambda X: pl.from_pandas(X.assign(town=X["town"].astype(object))),
+    "pyarrow": lambda X: pa.Table.from_pandas(X.assign(town=X["town"].astype(object))),
+}
+
+
+@pytest.mark.parametrize("way", STRINGS)
+def test_columns_of_strings_are_categories(way):
+    X, y = mixed_table()
+    model, words = OrderedBoosting(**QUICK).fit(X, y), STRINGS[way](X)
+    again = OrderedBoosting(**QUICK).fit(words, y)
+    np.testing.assert_array_equal(again.latent(words), model.latent(X))
+    np.testing.assert_array_equal(again.latent(X), model.latent(X))
+
+
+def test_strings_beside_other_values_are_refused_with_their_row():
+    X, y = mixed_table(60)
+    towns = X["town"].astype(object).where(np.arange(60) != 7, 3.5)
+    with pytest.raises(ValueError, match=r"X, row 7: feature 'town' is 3.5, but has strings in"):
+        OrderedBoosting(**QUICK).fit(X.assign(town=towns), y)
+
+
 @pytest.mark.parametrize("frame", ["polars", "indices", "mask", "names", "reordered"])
 def test_categories_may_come_in_other_ways(frame):
     X, y = mixed_table()
@@ -436,7 +462,7 @@ def test_trees_say_what_lightgbm_says(leaves):
     data = lightgbm.Dataset(rows, y, categorical_feature=[0, 3])
     booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
     texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
-    arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
+    arrays = trees.read_trees(texts, {"0": [*range(6)], "3": [*range(90)]})
     scores = np.empty(len(rows))
     linear = dict.fromkeys(("mean", "slope", "width"), np.zeros(4))
     none = {"landmarks": np.empty((0, 4)), "similarity": np.empty(0)}
@@ -605,15 +631,16 @@ def test_infinity_is_refused_with_its_row(dtype):
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_words_and_dates_are_refused_with_their_column(frame):
+def test_dates_are_refused_with_their_column(frame):
     X, y, _ = table(50)
-    for cells in (["old"] * 50, pd.date_range("2020", periods=50).to_list()):
-        rows = frame({"size": X[:, 0], "age": cells})
+    days = pd.date_range("2020", periods=50)
+    for more in ({}, {"town": ["Rome"] * 50}):
+        rows = {"size": X[:, 0], "age": days.to_list(), **more}
         with pytest.raises((TypeError, ValueError), match="feature 'age'"):
-            OrderedBoosting().fit(rows, y)
-    mixed = pd.DataFrame({"age": ["old"] * 50, "town": pd.Categorical(["Rome"] * 50)})
-    with pytest.raises(ValueError, match=r"X, feature 0: .*'old'.* a categorical column"):
-        OrderedBoosting().fit(mixed, y)
+            OrderedBoosting().fit(frame(rows), y)
+    rows = pd.DataFrame({"age": days.date.astype(object), "town": ["Rome"] * 50})
+    with pytest.raises(ValueError, match=r"X, feature 'age': .*datetime.date"):
+        OrderedBoosting().fit(rows, y)
 
 
 def test_masked_cells_and_columns_without_a_value_are_missing():

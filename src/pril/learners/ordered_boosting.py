@@ -114,9 +114,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         ranges have more than three classes, or if ranges are the brackets of a questionnaire or of
         several: those do not overlap, or do not move with the class.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which features are categorical: columns of a DataFrame with a categorical dtype
-        ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories are
-        strings or numbers; make strings of others, such as dates and the intervals of
+        Which features are categorical: columns of a DataFrame that have strings or a categorical
+        dtype ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories
+        are strings or numbers; make strings of others, such as dates and the intervals of
         :func:`pandas.cut`. A category that `fit` has not seen counts as missing; a number where
         all categories are strings, or the reverse, is refused.
     monotonic_cst : array-like of shape (n_features,), dict or None, default=None
@@ -333,7 +333,6 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         >>> import pandas as pd
         >>> from pril import OrderedBoosting
         >>> flats = pd.DataFrame({"size": range(40), "town": ["Oslo", "Rome"] * 20})
-        >>> flats["town"] = flats["town"].astype("category")
         >>> model = OrderedBoosting(random_state=0).fit(flats, [1] * 20 + [2] * 20)
         >>> stream = model.stream()
         >>> stream.predict_one({"size": 35, "town": "Oslo"})

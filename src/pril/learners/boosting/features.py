@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Kind = Literal["strings", "numbers"]
 
+TEXT = ("str", "string", "large_string", "string_view")  # names of dtypes
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)  # int has bool
 LARGEST = 1e150  # sums of squares stay finite
 LEAST = 2.0**-1000  # of the largest value of a feature: a weight can be its inverse
@@ -44,7 +45,9 @@ def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
         return {}
     cells = np.asarray(X).T if columns is None else columns
     if isinstance(asked, str):
-        chosen = [k for k, column in enumerate(cells) if _is_categorical(column)]
+        chosen = [
+            k for k, column in enumerate(cells) if _is_categorical(column) or _is_text(X, k, column)
+        ]
     else:
         chosen = column_indices(
             np.asarray(X) if columns is None else X, asked, "categorical_features"
@@ -73,6 +76,20 @@ def _is_categorical(column: Any) -> bool:
     """Tell whether the dtype of a column says that it has categories."""
     dtype = getattr(column, "dtype", getattr(column, "type", None))
     return hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "dictionary"))
+
+
+def _is_text(X: Any, k: int, column: Any) -> bool:
+    """Tell whether the k-th column has strings; refuse one that has other values too."""
+    dtype = str(getattr(column, "dtype", getattr(column, "type", None))).partition("[")[0].lower()
+    if dtype != "object":
+        return dtype in TEXT
+    values = [(row, value) for row, value in enumerate(_values(column)) if not is_missing(value)]
+    others = [(row, value) for row, value in values if not isinstance(value, str)]
+    if 0 < len(others) < len(values):
+        row, value = others[0]
+        reason = f"feature {_name(X, k)} is {shown(value)}, but has strings in other rows"
+        raise RowError("X", row, f"{reason}; make all of them strings, or none")
+    return len(values) > len(others)
 
 
 def _values(column: Any) -> Iterable[Any]:
@@ -138,7 +155,7 @@ def encoded(X: Any, categories: dict[str, list[Any]]) -> Array:
                 ensure_min_samples=0,
             )
         except (TypeError, ValueError) as error:
-            reason = f"X, feature {k}: {error}; make it a number or a categorical column"
+            reason = f"X, feature {_name(X, k)}: {error}; make it a number or strings"
             raise InputError(reason) from None
     return features
 
