@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import threading
+import warnings
 import zipfile
 from functools import partial
 
@@ -21,6 +22,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -713,18 +715,38 @@ def test_progress(capsys, monkeypatch):
     monkeypatch.setattr(cross_fitting, "PROGRESS_SECONDS", 0.0)
     X, y, _ = table(100)
     OrderedBoosting(max_iter=3, random_state=0, verbose=1).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("reading rows")
     said = [re.fullmatch(PROGRESS, line) for line in lines]
     assert [int(line["round"]) for line in said] == [1, 2, 3]
     assert [line["rest"] for line in said] == ["0 to 0 s left"] * 2 + ["done"]
     monkeypatch.setattr(cross_fitting, "PROGRESS_SECONDS", math.inf)
     model = OrderedBoosting(max_iter=40, learning_rate=1.0, random_state=0, verbose=1).fit(X, y)
-    first, last = (re.fullmatch(PROGRESS, line) for line in capsys.readouterr().out.splitlines())
+    lines = capsys.readouterr().out.splitlines()[1:]
+    first, last = (re.fullmatch(PROGRESS, line) for line in lines)
     assert (first["round"], first["best"]) == ("1", "1")
     losses = model.validation_loss_
     assert (int(last["round"]), int(last["best"])) == (len(losses), model.n_iter_)
     assert float(last["loss"]) == pytest.approx(losses[-1], abs=1e-5)
     assert float(last["lowest"]) == pytest.approx(losses.min(), abs=1e-5)
+
+
+def test_a_last_round_that_is_the_best_is_told():
+    X, y, _ = table()
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 rounds was the best") as told:
+        few = OrderedBoosting(max_iter=2, learning_rate=0.01, random_state=0).fit(X, y)
+    assert few.n_iter_ == 2
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        more = OrderedBoosting(random_state=0).fit(X, y)
+    assert more.n_iter_ < len(more.validation_loss_)
+
+
+def test_progress_begins_before_rows_are_read(capsys):
+    with pytest.raises(ValueError, match="row 1"):
+        OrderedBoosting(verbose=1).fit([[0.0], [np.inf]], [0, 1])
+    assert capsys.readouterr().out.startswith("reading rows")
 
 
 def test_time_left_is_between_no_progress_and_the_last_round(monkeypatch):

@@ -39,6 +39,7 @@ MISSING = 255  # the code of a missing value on its way, in a byte
 
 def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
+    watch = print_rounds() if model.verbose or cluster.progress else None
     tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
     found = cluster.compute(delayed(list)(tasks), "reading labels and categories")
     categories: dict[str, set[Any]] = {}
@@ -73,7 +74,6 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         ]
         return BlockRows(parts, [int(mask.sum()) for mask in masks], cluster)
 
-    watch = print_rounds() if model.verbose or cluster.progress else None
     if cluster.client is None:
         learn(model, source, intervals, weight, watch)
         return model

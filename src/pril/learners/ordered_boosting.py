@@ -39,6 +39,7 @@ from pril.learners.boosting.cross_fitting import (
     plant,
     print_rounds,
     warn_of_ends,
+    warn_of_rounds,
 )
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Home, InMemory, Source, Threads
@@ -89,7 +90,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         classes of weight 1; "balanced" gives all classes the same total weight. The weight of a
         range is the mean of its classes' weights, and it counts in equal parts for each of them.
     max_iter : int, default=300
-        Largest number of rounds. Each round adds a tree to every booster.
+        Largest number of rounds. Each round adds a tree to every booster. If the last one is the
+        best, a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
     learning_rate : float, default=0.1
         Factor by which each tree's contribution to the score is multiplied.
     max_leaf_nodes : int, default=31
@@ -502,6 +504,7 @@ def learn(
         home.begin(plan, features)
         del plan, rows
         grown = grow(beginning, home, model.max_iter, model.n_iter_no_change, watch)
+    warn_of_rounds(grown.rounds)
     model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)
     model.memory_ = plant(beginning, grown, model.categories_)
     model.__dict__.pop("file_notes_", None)

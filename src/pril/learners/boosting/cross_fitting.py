@@ -11,6 +11,7 @@ from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from pril.core import fitting
 from pril.core.coarsening import TINY, Kinds, Mechanism
@@ -86,7 +87,8 @@ Watch = Callable[[Rounds], None]  # is called after each round
 
 
 def print_rounds() -> Watch:
-    """Return a function that prints a line every few seconds, and one for the last round."""
+    """Print a first line; return a function that prints one every few seconds, and the last one."""
+    print("reading rows, and learning linear models to start from", flush=True)
     printed = -math.inf
 
     def watch(rounds: Rounds) -> None:
@@ -299,6 +301,17 @@ def plant(beginning: Beginning, grown: Grown, categories: dict[str, list[Any]]) 
         forest=Forest(**beginning.arrays, **trees),
         background=beginning.background,
     )
+
+
+def warn_of_rounds(rounds: Rounds) -> None:
+    """Warn if trees stopped growing while they were still getting better."""
+    if rounds.best == rounds.most:
+        warnings.warn(
+            f"the last of max_iter={rounds.most} rounds was the best: raise max_iter, as more may "
+            "be better",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
 
 
 def warn_of_ends(mechanism: Mechanism) -> None:
