@@ -203,8 +203,8 @@ def make_plan(model: Any, labelled: Labelled, rng: Any, threads: Threads) -> tup
     mix, found, knowledge = mix_starts(starts, there, kinds, trust, model.coarsening)
     mechanism = found.maximum.mechanism
     if mechanism is not None:
-        # Starts that assume a direction would find it again.
-        if mechanism.name == "offsets":
+        # Starts that assume a direction would find it again; exact labels show which it is.
+        if mechanism.name == "offsets" and not kinds.exact.any():
             mechanism = replace(mechanism, name="symmetric")
         counts = found.maximum.sums.counts
         starts = start(Chances(kinds, mechanism.learn(counts).chance(counts, doubt)))
