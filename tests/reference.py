@@ -445,11 +445,12 @@ def ordered_boosting(
             for y in range(kinds[u][0], kinds[u][1] + 1):
                 chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * target[u, y]
         information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
-        for i in range(n):  # of log z, by the thresholds
-            z, F = q[group[i]] @ p[i], below[i, 1:-1]
-            first = F * (1 - F) * (q[group[i], :-1] - q[group[i], 1:]) / z
-            slope += weight[i] * first
-            information += weight[i] * (np.outer(first, first) - np.diag(first * (1 - 2 * F)))
+        for i in range(n):  # by the thresholds
+            z, density = q[group[i]] @ p[i], below[i, 1:-1] * (1 - below[i, 1:-1])
+            slope += weight[i] * density * (q[group[i], :-1] - q[group[i], 1:]) / z
+            for y in range(K):  # the mean over the classes that a row may have
+                of_y = density * ((ranks[:-1] == y) - 1.0 * (ranks[1:] == y)) / p[i, y]
+                information += weight[i] * p[i, y] * np.outer(of_y, of_y)
         step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
         return np.maximum.accumulate(theta + step), chance
 
@@ -481,9 +482,9 @@ def ordered_boosting(
             g, h = derivatives(f[j])
             c = 1 + t / 50  # each round is bolder
             f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
-        theta, q = em_step(f[fold, rows])
         _, p, _ = chances_of(f[fold, rows])
         losses.append(-np.average(np.log((q[group] * p).sum(axis=1)), weights=weight))
+        theta, q = em_step(f[fold, rows])
     return losses, theta, q, f - start
 
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 import pril
 from pril import OrderedBoosting
 from pril.learners.boosting import cross_fitting, folds, starts, trees
-from pril.learners.boosting.bins import MOST_BINS, Bins
+from pril.learners.boosting.features import MOST_BINS, Bins
 from pril.tables import runs
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")

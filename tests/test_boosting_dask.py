@@ -61,14 +61,15 @@ def test_the_model_is_that_of_one_process(where, client, rows_of_sample):
     assert not hasattr(learner, "memory_")
 
 
-def test_categories_and_gaps_come_in_any_block(client, rows_of_sample):
+@pytest.mark.parametrize("dtype", ["category", "object"])
+def test_categories_and_gaps_come_in_any_block(dtype, client, rows_of_sample):
     X, y = table()
     rng = np.random.default_rng(1)
     towns = np.array(["Rome", "Oslo", "Bonn", None], dtype=object)[rng.integers(0, 4, len(X))]
     towns[:400][towns[:400] == "Oslo"] = "Bath"  # other words in the first blocks
     label = pd.array(np.where(rng.random(len(X)) < 0.1, None, y.astype(object)), dtype="Int64")
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=towns, y=label)
-    frame["town"] = frame["town"].astype("category")
+    frame["town"] = frame["town"].astype(dtype)
     learner = OrderedBoosting(classes=range(4), max_iter=12, random_state=0)
     expected = clone(learner).fit(frame.drop(columns="y"), frame["y"])
     model = pril.dask.fit(learner, dd.from_pandas(frame, npartitions=4), "y", client=client)

@@ -110,7 +110,8 @@ def test_wrong_weights_of_classes_are_refused(bad, tmp_path, weights, said):
     assert bad("fit", "t.csv", *RANGES, "--class-weight", weights) == said
 
 
-BOOSTING = ["--model=boosting", "--set=max_iter=20"]
+GROWTH = {"max_iter": 20, "learning_rate": 0.8}  # so that the last round is not the best
+BOOSTING = ["--model=boosting", *(f"--set={name}={value}" for name, value in GROWTH.items())]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
@@ -125,7 +126,7 @@ def test_boosting_learns_a_table_as_it_is(good, tmp_path, suffix):
     X, y = frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
     X = X.assign(town=X["town"].astype("category"))
     twin = pril.OrderedBoosting(
-        classes=GRADES, class_weight={"poor": 2.0}, max_iter=20, random_state=0
+        classes=GRADES, class_weight={"poor": 2.0}, random_state=0, **GROWTH
     ).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(frame), twin.predict_proba(X))
     assert (shown["passes"], shown["mistakes"], shown["rounds"]) == (None, None, twin.n_iter_)
@@ -147,7 +148,7 @@ def test_boosting_in_blocks_with_weights_and_ranges(good, tmp_path, monkeypatch)
     frame = pd.DataFrame(rows)
     X, y = frame[["size", "age", "town"]], frame[["low", "high"]].astype(object)
     X = X.assign(town=X["town"].astype("category"))
-    twin = pril.OrderedBoosting(classes=GRADES, max_iter=20, random_state=0)
+    twin = pril.OrderedBoosting(classes=GRADES, max_iter=20, learning_rate=0.8, random_state=0)
     twin.fit(X, y, sample_weight=frame["w"])
     model = pril.load("t.pril")
     np.testing.assert_array_equal(model.predict_proba(frame), twin.predict_proba(X))
@@ -732,7 +733,7 @@ def test_boosting_on_a_cluster_is_that_of_one_process(good, bad, cluster, tmp_pa
     rows = [{**row, "town": None} if t % 9 == 0 else row for t, row in enumerate(make_rows(200))]
     write(tmp_path / "t.csv", rows)
     there = ["--cluster", cluster.scheduler_address]
-    fit = ["fit", "t.csv", *RANGES, *BOOSTING]
+    fit = ["fit", "t.csv", *RANGES, *BOOSTING, "--set=learning_rate=3"]
     reports = [json.loads(good(*fit, *where, "--json", "-o", "m.pril")) for where in ((), there)]
     assert reports[0] == reports[1]
     good(*fit, "-o", "one.pril")

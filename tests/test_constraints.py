@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import pril
 from pril import OrderedBoosting
 from pril.labels import make_intervals
-from pril.learners.boosting import groups as grouping
+from pril.learners.boosting import cross_fitting
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -169,7 +169,7 @@ def test_groups_stay_together_in_folds_of_about_one_size(sizes, n_folds, seed):
     rng = np.random.RandomState(seed)
     groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     order = rng.permutation(len(groups))
-    fold = grouping.spread_groups(groups, n_folds, order)
+    fold = cross_fitting.spread_groups(groups, n_folds, order)
     assert all(len(set(fold[groups == g])) == 1 for g in range(len(sizes)))
     filled = np.bincount(fold, minlength=n_folds)
     assert filled.min() > 0
@@ -178,7 +178,7 @@ def test_groups_stay_together_in_folds_of_about_one_size(sizes, n_folds, seed):
 
 
 def test_large_groups_come_first():
-    fold = grouping.spread_groups(np.array([0, 1, 2, 3, 4, 4, 4, 4]), 2, np.arange(8))
+    fold = cross_fitting.spread_groups(np.array([0, 1, 2, 3, 4, 4, 4, 4]), 2, np.arange(8))
     assert np.bincount(fold).tolist() == [4, 4]
 
 

@@ -271,7 +271,7 @@ def test_boosting_from_the_command(good, tmp_path):
     table = make_rows()
     write(tmp_path / "t.csv", table)
     options = ["--label=grade", "--features=size,age,town", "--model=boosting"]
-    options += ["--set=max_iter=10"]
+    options += ["--set=max_iter=10", "--set=learning_rate=2"]
     good("fit", "t.csv", *options)
     good("export", "t.pril", "-o", "t.onnx")
     frame = pd.DataFrame(table)[["size", "age", "town"]].astype({"size": float, "age": float})

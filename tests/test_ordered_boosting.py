@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import threading
+import warnings
 import zipfile
 from functools import partial
 
@@ -15,11 +16,13 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -36,6 +39,7 @@ from pril import (
 from pril.core.scikit import openmp_threads
 from pril.core.threads import n_threads
 from pril.labels import make_intervals
+from pril.learners import ordered_boosting
 from pril.learners.boosting import compiled, cross_fitting, starts, trees
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -96,15 +100,16 @@ def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
     fold = np.empty(60, dtype=int)
     fold[order] = np.arange(60) % 3
     begun = []
-    begin = cross_fitting.Training._begin
+    make_plan = ordered_boosting.make_plan
     monkeypatch.setattr(
-        cross_fitting.Training, "_begin", lambda *a: begun.append(begin(*a)) or begun[-1]
+        ordered_boosting, "make_plan", lambda *a: begun.append(make_plan(*a)) or begun[-1]
     )
     model = OrderedBoosting(
         max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
         random_state=5, classes=range(3), coarsening=coarsening,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
-    plan, knowledge, _, _ = begun[0]
+    plan, beginning = begun[0]
+    knowledge = beginning.knowledge
     start, mechanism = plan.scores.astype(float), model.coarsening_.mechanism
     assert (mechanism == "random") == (coarsening == "random")
     twin = partial(
@@ -391,6 +396,31 @@ def test_people_are_shown_the_signal_first(tmp_path, good):
     assert min(names, key=lambda name: rows.index(f">{name}<")) == "signal"
 
 
+STRINGS = {
+    "object": lambda X: X.assign(town=X["town"].astype(object)),
+    "string": lambda X: X.assign(town=X["town"].astype("string")),
+    "Arrow": lambda X: X.assign(town=X["town"].astype(pd.ArrowDtype(pa.string()))),
+    "polars": lambda X: pl.from_pandas(X.assign(town=X["town"].astype(object))),
+    "pyarrow": lambda X: pa.Table.from_pandas(X.assign(town=X["town"].astype(object))),
+}
+
+
+@pytest.mark.parametrize("way", STRINGS)
+def test_columns_of_strings_are_categories(way):
+    X, y = mixed_table()
+    model, words = OrderedBoosting(**QUICK).fit(X, y), STRINGS[way](X)
+    again = OrderedBoosting(**QUICK).fit(words, y)
+    np.testing.assert_array_equal(again.latent(words), model.latent(X))
+    np.testing.assert_array_equal(again.latent(X), model.latent(X))
+
+
+def test_strings_beside_other_values_are_refused_with_their_row():
+    X, y = mixed_table(60)
+    towns = X["town"].astype(object).where(np.arange(60) != 7, 3.5)
+    with pytest.raises(ValueError, match=r"X, row 7: feature 'town' is 3.5, but has strings in"):
+        OrderedBoosting(**QUICK).fit(X.assign(town=towns), y)
+
+
 @pytest.mark.parametrize("frame", ["polars", "indices", "mask", "names", "reordered"])
 def test_categories_may_come_in_other_ways(frame):
     X, y = mixed_table()
@@ -434,7 +464,7 @@ def test_trees_say_what_lightgbm_says(leaves):
     data = lightgbm.Dataset(rows, y, categorical_feature=[0, 3])
     booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
     texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
-    arrays = trees.plant(texts, {"0": [*range(6)], "3": [*range(90)]})
+    arrays = trees.read_trees(texts, {"0": [*range(6)], "3": [*range(90)]})
     scores = np.empty(len(rows))
     linear = dict.fromkeys(("mean", "slope", "width"), np.zeros(4))
     none = {"landmarks": np.empty((0, 4)), "similarity": np.empty(0)}
@@ -603,15 +633,16 @@ def test_infinity_is_refused_with_its_row(dtype):
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_words_and_dates_are_refused_with_their_column(frame):
+def test_dates_are_refused_with_their_column(frame):
     X, y, _ = table(50)
-    for cells in (["old"] * 50, pd.date_range("2020", periods=50).to_list()):
-        rows = frame({"size": X[:, 0], "age": cells})
+    days = pd.date_range("2020", periods=50)
+    for more in ({}, {"town": ["Rome"] * 50}):
+        rows = {"size": X[:, 0], "age": days.to_list(), **more}
         with pytest.raises((TypeError, ValueError), match="feature 'age'"):
-            OrderedBoosting().fit(rows, y)
-    mixed = pd.DataFrame({"age": ["old"] * 50, "town": pd.Categorical(["Rome"] * 50)})
-    with pytest.raises(ValueError, match=r"X, feature 0: .*'old'.* a categorical column"):
-        OrderedBoosting().fit(mixed, y)
+            OrderedBoosting().fit(frame(rows), y)
+    rows = pd.DataFrame({"age": days.date.astype(object), "town": ["Rome"] * 50})
+    with pytest.raises(ValueError, match=r"X, feature 'age': .*datetime.date"):
+        OrderedBoosting().fit(rows, y)
 
 
 def test_masked_cells_and_columns_without_a_value_are_missing():
@@ -684,18 +715,38 @@ def test_progress(capsys, monkeypatch):
     monkeypatch.setattr(cross_fitting, "PROGRESS_SECONDS", 0.0)
     X, y, _ = table(100)
     OrderedBoosting(max_iter=3, random_state=0, verbose=1).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("reading rows")
     said = [re.fullmatch(PROGRESS, line) for line in lines]
     assert [int(line["round"]) for line in said] == [1, 2, 3]
     assert [line["rest"] for line in said] == ["0 to 0 s left"] * 2 + ["done"]
     monkeypatch.setattr(cross_fitting, "PROGRESS_SECONDS", math.inf)
     model = OrderedBoosting(max_iter=40, learning_rate=1.0, random_state=0, verbose=1).fit(X, y)
-    first, last = (re.fullmatch(PROGRESS, line) for line in capsys.readouterr().out.splitlines())
+    lines = capsys.readouterr().out.splitlines()[1:]
+    first, last = (re.fullmatch(PROGRESS, line) for line in lines)
     assert (first["round"], first["best"]) == ("1", "1")
     losses = model.validation_loss_
     assert (int(last["round"]), int(last["best"])) == (len(losses), model.n_iter_)
     assert float(last["loss"]) == pytest.approx(losses[-1], abs=1e-5)
     assert float(last["lowest"]) == pytest.approx(losses.min(), abs=1e-5)
+
+
+def test_a_last_round_that_is_the_best_is_told():
+    X, y, _ = table()
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 rounds was the best") as told:
+        few = OrderedBoosting(max_iter=2, learning_rate=0.01, random_state=0).fit(X, y)
+    assert few.n_iter_ == 2
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        more = OrderedBoosting(random_state=0).fit(X, y)
+    assert more.n_iter_ < len(more.validation_loss_)
+
+
+def test_progress_begins_before_rows_are_read(capsys):
+    with pytest.raises(ValueError, match="row 1"):
+        OrderedBoosting(verbose=1).fit([[0.0], [np.inf]], [0, 1])
+    assert capsys.readouterr().out.startswith("reading rows")
 
 
 def test_time_left_is_between_no_progress_and_the_last_round(monkeypatch):

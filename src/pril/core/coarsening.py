@@ -359,6 +359,13 @@ class Mechanism:
         chances[kinds.exact] = kinds.inside[kinds.exact] * exact
         return chances
 
+    def n_parameters(self, counts: Array) -> int:
+        """Return how many numbers the labels determine, other than at random."""
+        used = self.shares * counts[self.kinds.narrow].sum() > 0.5  # others are the prior's
+        if self.name == "symmetric":
+            used &= np.arange(len(OFFSETS)) <= MATES
+        return int(used.sum() + self.kinds.wide.sum())
+
     def _turnbull(self, weights: Array) -> Array:
         """Return the most likely chances at random, from the weights of the kinds alone."""
         inside, mass = self.kinds.inside, self.kinds.turnbull(weights)

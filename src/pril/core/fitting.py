@@ -20,6 +20,7 @@ from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose
 from pril.core.likelihood import (
     EM_GAIN,
     MOST_DENSE,
+    Block,
     Chances,
     Frame,
     InMemory,
@@ -30,6 +31,7 @@ from pril.core.likelihood import (
     Sums,
     maximise,
     solve,
+    solver,
     total,
 )
 
@@ -57,6 +59,7 @@ class Settings(NamedTuple):
     coarsening: str  # "auto", "random", "offsets"
     max_iter: int
     offset: int | None = None  # the feature whose weight is 1
+    is_held_out: bool = False  # whether features are scores by models that have not seen the row
 
 
 class Knowledge(NamedTuple):
@@ -293,7 +296,9 @@ def without_folds(
     """Return the maxima without some folds in turn, with the chances that all rows show.
 
     They are near the maximum of all rows. So its information, less that of the folds left out,
-    serves for all steps, and a step takes no more than the gradient. `each` is like `map`.
+    serves for all steps, and a step takes no more than the gradient. It is that of the classes as
+    labels leave them open: the likelihood of labels may have a saddle, which steps must not leave
+    in either direction. `each` is like `map`.
     """
     here, penalty = maximum.point, Problem(rows, settings).penalty
     ridge = penalty.ridge
@@ -305,18 +310,20 @@ def without_folds(
             left_out,
         )
     parts = {j: rows.take(np.flatnonzero(fold == j)) for j in np.unique(fold).tolist()}
-    known = {j: part.sums(here) for j, part in parts.items()}
+    known = {
+        j: total((_complete(here, block) for block in part.blocks), Sums.plus)
+        for j, part in parts.items()
+    }
     whole = penalty.applied(here, total(known.values(), Sums.plus)).information
     rest = sum(sums.gradient for sums in known.values())  # the penalty's gradient, negative
 
     def leave_out(some: tuple[int, ...]) -> Point:
-        inside, point = [part for j, part in parts.items() if j not in some], here
-        information = whole - sum(known[j].information for j in some if j in known)
+        inside, point = replace(rows, weight=np.where(np.isin(fold, some), 0.0, rows.weight)), here
+        step_to = solver(whole - sum(known[j].information for j in some if j in known))
         for _ in range(FOLD_STEPS):
-            slopes = [point.gradient(block) for part in inside for block in part.blocks]
-            gradient = np.sum(slopes, axis=0) - rest
+            gradient = np.sum([*map(point.gradient, inside.blocks)], axis=0) - rest
             gradient[: len(ridge)] -= ridge * (point.w - here.w)
-            step = solve(information, gradient)
+            step = step_to(gradient)
             theta = np.maximum.accumulate(point.theta + step[len(ridge) :])
             point = replace(point, w=point.w + step[: len(ridge)], theta=theta)
             if np.abs(step).max() < LEAST_STEP:
@@ -324,6 +331,17 @@ def without_folds(
         return point
 
     return each(leave_out, left_out)
+
+
+def _complete(point: Point, block: Block) -> Sums:
+    """Return the sums of rows if each is of all classes of its label, in parts."""
+    if point.chances.q is None:
+        return point.sums(block)
+    ranks = np.arange(point.chances.kinds.n_classes)
+    exact = replace(point, chances=Chances(Kinds(np.column_stack([ranks, ranks]), len(ranks))))
+    parts = point.posterior(block, point.terms(block))
+    every = (block._replace(kind=kind, weight=block.weight * share) for kind, share in parts)
+    return total(map(exact.sums, every), Sums.plus)
 
 
 def choose_mechanism(
@@ -343,7 +361,9 @@ def choose_mechanism(
         likely = [_loglik(one.point, rows, problem.label_chances(one)) for one in fits]
         found[name] = fits[int(np.argmax(likely))]
     costs = dict.fromkeys(names, 0.0)
-    for inside, outside in folds(rows):
+    if settings.is_held_out:
+        costs = {name: _cost(found[name], problem, rows) for name in names}
+    for inside, outside in () if settings.is_held_out else folds(rows):
         taken, apart = rows.take(inside), rows.take(outside)
         for name in names:
             rest, before = Problem(taken, settings, believed[name]), found[name]
@@ -354,6 +374,13 @@ def choose_mechanism(
         costs["offsets"] = costs["symmetric"]
     name, evidence = choose(settings.coarsening, costs)
     return found[name], evidence
+
+
+def _cost(maximum: Maximum, problem: Problem, rows: InMemory) -> float:
+    """Return minus the log-likelihood of labels, and the number of parameters they determine."""
+    kinds, mechanism = rows.kinds, maximum.mechanism
+    n = (~kinds.exact).sum() if mechanism is None else mechanism.n_parameters(maximum.sums.counts)
+    return float(n) - _loglik(maximum.point, rows, problem.label_chances(maximum))
 
 
 def _loglik(point: Point, rows: InMemory, chances: Array) -> float:

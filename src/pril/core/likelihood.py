@@ -35,7 +35,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import csr_array, issparse, vstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, softmax
@@ -443,6 +443,18 @@ class Point:
         _scatter(second, terms.cuts, terms.second)
         return first[:, 1:-1], second[:, 1:-1]
 
+    def expected_information(self, block: Block) -> Array:
+        """Return the information in the thresholds that exact labels would have on average.
+
+        Steps by it are short, but a class never vanishes by them.
+        """
+        below = expit(self.theta[:, np.newaxis] - self.view(block)[1])
+        p = np.maximum(np.diff(below, axis=0, prepend=0.0, append=1.0), LEAST_CLASS)
+        density = below * (1.0 - below)
+        own = (density**2 * (1.0 / p[:-1] + 1.0 / p[1:])) @ block.weight
+        beside = -(density[:-1] * density[1:] / p[1:-1]) @ block.weight
+        return np.diag(own) + np.diag(beside, 1) + np.diag(beside, -1)
+
     @with_one_blas_thread
     def sums(self, block: Block) -> Sums:
         """Return the sums of a block."""
@@ -463,7 +475,9 @@ class Point:
             crossed = np.zeros((len(weight), inner + 2))
             _scatter(crossed, terms.cuts, mixed * weight)
             corner = Z.sums(crossed[:, 1:-1])
-            information = np.block([[Z.squares(weight * curve), corner], [corner.T, information]])
+            information, of_cuts = np.empty((d + inner, d + inner)), information
+            information[:d, :d], information[d:, d:] = Z.squares(weight * curve), of_cuts
+            information[:d, d:], information[d:, :d] = corner, corner.T
         slopes = weight * terms.slope, weight * terms.first
         squares = np.array([np.sum(part * part) for part in slopes])
         sums = Sums(loglik, gradient, information, squares)
@@ -539,22 +553,23 @@ class Penalty:
 
     def applied(self, point: Point, sums: Sums) -> Sums:
         """Return the sums of all rows with the penalty, whose second derivatives are bounded."""
-        loglik, slope, information, _ = self._at_mean(point.theta)[:4]
+        d, (loglik, slope, information, _) = len(point.w), self._at_mean(point.theta)[:4]
         loglik -= 0.5 * float(self.ridge @ point.w**2)
         gradient = np.concatenate([-self.ridge * point.w, slope])
-        if len(point.w) <= MOST_DENSE:
-            information = block_diag(np.diag(self.ridge), information)
+        if d <= MOST_DENSE:
+            of_cuts, information = information, np.diag(np.append(self.ridge, np.zeros(len(slope))))
+            information[d:, d:] = of_cuts
         if sums.classes is not None:
             classes = np.maximum(sums.classes, LEAST_CLASS)
             loglik += float(self.rows @ np.log(classes / classes.sum()))
             gradient += sums.class_slopes @ (self.rows / classes)
-            if len(point.w) <= MOST_DENSE:
+            if d <= MOST_DENSE:
                 root = self.root(sums)
                 information += root @ root.T
         gradient, information = sums.gradient + gradient, sums.information + information
         for j in self.fixed:
             gradient[j] = 0.0
-            if len(point.w) <= MOST_DENSE:
+            if d <= MOST_DENSE:
                 information[j], information[:, j] = 0.0, 0.0
                 information[j, j] = 1.0
         return sums._replace(
@@ -569,12 +584,16 @@ class Penalty:
 
     def _at_mean(self, theta: Array) -> Sums:
         """Return the sums of half of alpha rows of each class, all of them at the mean."""
-        ranks = np.arange(len(theta) + 1)
+        rows, at = self._each_class
+        return replace(at, theta=theta).sums(rows)
+
+    @cached_property
+    def _each_class(self) -> tuple[Block, Point]:
+        ranks, none = np.arange(len(self.rows)), np.empty(0)
         each = Kinds(np.column_stack([ranks, ranks]), len(ranks))
-        nowhere = Frame(np.empty(0), np.empty(0))
         weight = np.full(len(ranks), max(self.alpha, LEAST_ALPHA) / 2.0)
         rows = Block(np.empty((len(ranks), 0)), ranks, weight)
-        return Point(nowhere, np.empty(0), theta, Chances(each)).sums(rows)
+        return rows, Point(Frame(none, none), none, none, Chances(each))
 
 
 class Maximum(NamedTuple):
@@ -720,7 +739,12 @@ def _extrapolated(first: Array, second: Array, third: Array) -> Array:
 
 
 def solve(information: Array, gradient: Array) -> Array:
-    """Return the step to the maximum of a parabola that has this gradient and information.
+    """Return the step to the maximum of a parabola that has this gradient and information."""
+    return solver(information)(gradient)
+
+
+def solver(information: Array) -> Callable[[Array], Array]:
+    """Return a function that solves for several gradients.
 
     Where that is no maximum, which may be with chances that are not flat, the information is
     increased until it is.
@@ -734,8 +758,7 @@ def solve(information: Array, gradient: Array) -> Array:
             break
         except LinAlgError:
             more = max(10.0 * more, 1e-8)
-    step: Array = cho_solve(factor, gradient / size) / size
-    return step
+    return lambda gradient: cho_solve(factor, gradient / size) / size
 
 
 @dataclass(frozen=True, eq=False)

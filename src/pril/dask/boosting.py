@@ -22,8 +22,8 @@ from pril.core.classifier import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
 from pril.errors import InputError, InputTypeError, RowError
-from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.cross_fitting import print_rounds
+from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan
 from pril.learners.ordered_boosting import learn
 
@@ -39,6 +39,7 @@ MISSING = 255  # the code of a missing value on its way, in a byte
 
 def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
+    watch = print_rounds() if model.verbose or cluster.progress else None
     tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
     found = cluster.compute(delayed(list)(tasks), "reading labels and categories")
     categories: dict[str, set[Any]] = {}
@@ -73,7 +74,6 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         ]
         return BlockRows(parts, [int(mask.sum()) for mask in masks], cluster)
 
-    watch = print_rounds() if model.verbose or cluster.progress else None
     if cluster.client is None:
         learn(model, source, intervals, weight, watch)
         return model

@@ -28,11 +28,21 @@ from pril.core.groups import read_groups
 from pril.core.one_row import RowStream
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
+from pril.core.threads import n_threads
 from pril.errors import InputError
-from pril.learners.boosting.categories import find_categories
 from pril.learners.boosting.contributions import importances
-from pril.learners.boosting.cross_fitting import Training, Watch, print_rounds
-from pril.learners.boosting.folds import Home, InMemory, Source
+from pril.learners.boosting.cross_fitting import (
+    Labelled,
+    Watch,
+    grow,
+    make_plan,
+    plant,
+    print_rounds,
+    warn_of_ends,
+    warn_of_rounds,
+)
+from pril.learners.boosting.features import find_categories
+from pril.learners.boosting.folds import Home, InMemory, Source, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
 
@@ -80,7 +90,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         classes of weight 1; "balanced" gives all classes the same total weight. The weight of a
         range is the mean of its classes' weights, and it counts in equal parts for each of them.
     max_iter : int, default=300
-        Largest number of rounds. Each round adds a tree to every booster.
+        Largest number of rounds. Each round adds a tree to every booster. If the last one is the
+        best, a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
     learning_rate : float, default=0.1
         Factor by which each tree's contribution to the score is multiplied.
     max_leaf_nodes : int, default=31
@@ -105,9 +116,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         ranges have more than three classes, or if ranges are the brackets of a questionnaire or of
         several: those do not overlap, or do not move with the class.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which features are categorical: columns of a DataFrame with a categorical dtype
-        ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories are
-        strings or numbers; make strings of others, such as dates and the intervals of
+        Which features are categorical: columns of a DataFrame that have strings or a categorical
+        dtype ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories
+        are strings or numbers; make strings of others, such as dates and the intervals of
         :func:`pandas.cut`. A category that `fit` has not seen counts as missing; a number where
         all categories are strings, or the reverse, is refused.
     monotonic_cst : array-like of shape (n_features,), dict or None, default=None
@@ -324,7 +335,6 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         >>> import pandas as pd
         >>> from pril import OrderedBoosting
         >>> flats = pd.DataFrame({"size": range(40), "town": ["Oslo", "Rome"] * 20})
-        >>> flats["town"] = flats["town"].astype("category")
         >>> model = OrderedBoosting(random_state=0).fit(flats, [1] * 20 + [2] * 20)
         >>> stream = model.stream()
         >>> stream.predict_one({"size": 35, "town": "Oslo"})
@@ -483,17 +493,18 @@ def learn(
         )
     if n < 2:
         raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
-    weight = weight[counts]
-    training = Training(
-        model,
-        source(counts),
-        intervals[counts],
-        weight / weight.mean(),
-        None if groups is None else groups[counts],
-        check_random_state(model.random_state),
-        watch,
-        home,
-    )
-    del intervals, weight, counts  # frees memory
-    model.__dict__.update(training.run())
+    weight, features = weight[counts], source(counts)
+    groups = None if groups is None else groups[counts]
+    rows = Labelled(features, intervals[counts], weight / weight.mean(), groups)
+    del intervals, weight, counts, groups  # memory is scarce
+    with Threads(n_threads(model.n_jobs)) as threads:
+        plan, beginning = make_plan(model, rows, check_random_state(model.random_state), threads)
+        warn_of_ends(beginning.knowledge.mechanism)
+        home = home or threads
+        home.begin(plan, features)
+        del plan, rows
+        grown = grow(beginning, home, model.max_iter, model.n_iter_no_change, watch)
+    warn_of_rounds(grown.rounds)
+    model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)
+    model.memory_ = plant(beginning, grown, model.categories_)
     model.__dict__.pop("file_notes_", None)

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from pril.core.registry import BY_COMMAND
 from pril.dask.steps import merge_on
 from pril.errors import InputError, PrilError, RowError
-from pril.learners.boosting.categories import find_categories
+from pril.learners.boosting.features import find_categories
 from pril.ranges import PredictionRanges
 from pril.tables.cells import one_batch
 from pril.tables.checkpoints import Checkpoint

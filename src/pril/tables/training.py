@@ -29,7 +29,7 @@ from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
-from pril.learners.boosting.scaling import LEAST
+from pril.learners.boosting.features import LEAST
 from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint

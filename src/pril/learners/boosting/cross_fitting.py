@@ -6,31 +6,28 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from pril.core import fitting
 from pril.core.coarsening import TINY, Kinds, Mechanism
 from pril.core.fitting import Knowledge
-from pril.core.likelihood import InMemory, Sums, total
-from pril.core.threads import n_threads
+from pril.core.likelihood import Chances, InMemory, Sums, total
 from pril.errors import InputError
 from pril.learners.boosting import compiled
-from pril.learners.boosting.bins import Bins
 from pril.learners.boosting.compiled import Forest
-from pril.learners.boosting.constraints import find_constraints
 from pril.learners.boosting.contributions import background_size
+from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
 from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees
-from pril.learners.boosting.groups import spread_groups
-from pril.learners.boosting.scaling import scaled, unscaled
-from pril.learners.boosting.starts import Mixed, Starts
-from pril.learners.boosting.trees import parameters_of, plant
+from pril.learners.boosting.starts import Starts, View, learn_starts
+from pril.learners.boosting.trees import parameters_of, read_trees
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
@@ -39,8 +36,8 @@ PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
-MOST_STEPS = 60  # that find the weights of the starts
-# After these rounds, boosters that still improve are half as careful: the learning rate is twice
+MOST_STEPS = 10  # that find the weights of the starts: rounds will improve thresholds and chances
+# After so many rounds, boosters that still improve are half as careful: the learning rate is twice
 # the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
 HALF_AS_CAREFUL = 50
 # With many rows, trees are sure enough of themselves to begin with a higher learning rate.
@@ -90,7 +87,8 @@ Watch = Callable[[Rounds], None]  # is called after each round
 
 
 def print_rounds() -> Watch:
-    """Return a function that prints a line every few seconds, and one for the last round."""
+    """Print a first line; return a function that prints one every few seconds, and the last one."""
+    print("reading rows, and learning linear models to start from", flush=True)
     printed = -math.inf
 
     def watch(rounds: Rounds) -> None:
@@ -102,205 +100,227 @@ def print_rounds() -> Watch:
     return watch
 
 
-class Sample(NamedTuple):
-    """Rows that the starts and the bins are learned from: all, or some chosen at random."""
+class Labelled(NamedTuple):
+    """Rows to learn from."""
 
-    X: Array
-    rows: compiled.Rows
-    order: Array  # a permutation of these rows
-
-    @classmethod
-    def of(cls, chosen: Array, rows: compiled.Rows, source: Source) -> Self:
-        """Take some rows, given by their numbers, in random order."""
-        numbers = np.sort(chosen)
-        of_each = (part if len(chosen) == source.n_rows else part[numbers] for part in rows[1:])
-        return cls(
-            source.take(numbers),
-            compiled.Rows(rows.ends, *of_each),
-            np.searchsorted(numbers, chosen),
-        )
+    source: Source  # of their features
+    intervals: Array  # (n, 2), labels, as ranks
+    weight: Array  # (n,), their mean is 1
+    groups: Array | None  # (n,), the number of each row's group, from 0 on; None: each row is one
 
 
-class Training:
-    """The boosters of all folds, growing in step.
+class Beginning(NamedTuple):
+    """What is known before the first tree, beside the plan of the folds."""
 
-    Parameters
-    ----------
-    model : OrderedBoosting
-        The learner. It knows the classes and the categories.
-    source : Source
-        Features.
-    intervals : ndarray of shape (n_samples, 2)
-        Labels, as ranks.
-    weight : ndarray of shape (n_samples,)
-        Weights of the rows; their mean is 1.
-    groups : ndarray of shape (n_samples,) or None
-        The number of each row's group, from 0 on; None: each row is one.
-    rng : RandomState
-        Draws the folds.
-    watch : callable or None
-        Is called after each round.
-    home : Home or None
-        Where the folds live; None: in threads of this process.
+    n_rows: int
+    knowledge: Knowledge
+    doubt: Array  # (K,), see `Mechanism.chance`
+    evidence: float | None  # for offsets
+    arrays: dict[str, Array]  # of the forest
+    centre: float  # of the thresholds
+    bins: Bins
+    background: Array
+
+
+class Grown(NamedTuple):
+    """Trees, and what was known when the last of them had grown."""
+
+    rounds: Rounds
+    knowledge: Knowledge
+    trees: list[list[str]]  # of each fold, in LightGBM's text
+
+
+def split(rows: Labelled, asked: int | str, order: Array) -> tuple[int, Array]:
+    """Return the number of folds, and the fold of each row."""
+    n, groups = len(order), rows.groups
+    n_folds = (4 if n >= MANY_ROWS else 8) if isinstance(asked, str) else asked
+    parts, found = n, f"only {n} rows have a label"
+    if groups is not None:
+        _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
+        parts = int(groups.max()) + 1
+        found = f"the rows with a label are of only {parts} groups"
+    if parts < 2:
+        raise InputError("groups: all rows with a label are of one group, and 2 are needed")
+    if parts < n_folds:
+        warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=7)
+        n_folds = parts
+    if groups is not None:
+        return n_folds, spread_groups(groups, n_folds, order)
+    fold = np.empty(n, dtype=np.int8)
+    fold[order] = np.arange(n) % n_folds
+    return n_folds, fold
+
+
+def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
+    """Return a fold for each row, the same for rows of one group.
+
+    The largest groups come first, groups of one size in the order of their first rows; each goes
+    to the fold that has the fewest rows.
     """
+    n_groups = int(groups.max()) + 1
+    place = np.empty(n_groups, dtype=np.int64)
+    place[groups[order[::-1]]] = np.arange(len(order))[::-1]  # of the first row: written last
+    size, fold_of = np.bincount(groups, minlength=n_groups), np.empty(n_groups, dtype=np.int8)
+    folds = [(0, fold) for fold in range(n_folds)]
+    heapify(folds)
+    for group in np.lexsort([place, -size]).tolist():
+        filled, fold = folds[0]
+        fold_of[group] = fold
+        heapreplace(folds, (filled + int(size[group]), fold))
+    found: Array = fold_of[groups]
+    return found
 
-    def __init__(
-        self,
-        model: Any,
-        source: Source,
-        intervals: Array,
-        weight: Array,
-        groups: Array | None,
-        rng: Any,
-        watch: Watch | None,
-        home: Home | None,
-    ) -> None:
-        n, n_classes = source.n_rows, len(model.order_)
-        self.model, self.source, self.watch, self.home = model, source, watch, home
-        self.signs = find_constraints(model.monotonic_cst, model)
-        self.kinds, group = Kinds.of(intervals, n_classes)
-        order = rng.permutation(n)
-        self.n_folds, fold = self._split(order, groups)
-        self.rows = compiled.Rows(
-            self.kinds.ends, group.astype(np.int16), weight.astype(np.float32), fold
+
+def make_plan(model: Any, labelled: Labelled, rng: Any, threads: Threads) -> tuple[Plan, Beginning]:
+    """Learn from a sample of the rows what folds begin with.
+
+    The model knows its parameters, classes, categories and features.
+    """
+    source, n_classes, n = labelled.source, len(model.order_), labelled.source.n_rows
+    signs = find_constraints(model.monotonic_cst, model)
+    kinds, group = Kinds.of(labelled.intervals, n_classes)
+    order = rng.permutation(n)
+    n_folds, fold = split(labelled, model.n_folds, order)
+    rows = compiled.Rows(
+        kinds.ends, group.astype(np.int16), labelled.weight.astype(np.float32), fold
+    )
+    order, is_whole = order[:MOST_SAMPLED], n <= MOST_SAMPLED
+    some = np.sort(order)
+    sample, order = source.take(some), np.searchsorted(some, order)
+    there = rows if is_whole else compiled.Rows(kinds.ends, *(part[some] for part in rows[1:]))
+
+    categorical = [int(k) for k in model.categories_]
+    X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
+    view, trust = View.of(X, categorical, signs, order, n_folds), float(model.trust)
+    known = labelled.intervals[kinds.exact[group], 0]
+    trusted = np.bincount(known, minlength=n_classes) + trust
+    doubt = np.divide(trust, trusted, out=np.ones(n_classes), where=trusted > 0.0)
+
+    def start(chances: Chances | None) -> Starts:
+        return learn_starts(view, there, kinds, n_folds, trust, chances, threads.map)
+
+    starts = start(None)
+    mix, found, knowledge = mix_starts(starts, there, kinds, trust, model.coarsening)
+    mechanism = found.maximum.mechanism
+    if mechanism is not None:
+        # Starts that assume a direction would find it again; exact labels show which it is.
+        if mechanism.name == "offsets" and not kinds.exact.any():
+            mechanism = replace(mechanism, name="symmetric")
+        counts = found.maximum.sums.counts
+        starts = start(Chances(kinds, mechanism.learn(counts).chance(counts, doubt)))
+        mix, found, knowledge = mix_starts(starts, there, kinds, trust, model.coarsening)
+    mixed = starts.mixed(mix)
+    bins = Bins.of(sample, categorical)
+    arrays = unscaled(mixed.arrays, exponents)
+    plan = Plan(
+        rows=rows,
+        parameters=parameters_of(model, signs),
+        bins=bins,
+        categorical=categorical,
+        sample=bins.codes(sample),
+        mean=arrays["mean"],
+        slopes=np.ldexp(mixed.slopes, exponents),
+        centres=mixed.centres,
+        scores=mixed.scores if is_whole else None,
+        is_scarce=source.is_scarce,
+    )
+    beginning = Beginning(
+        n_rows=n,
+        knowledge=knowledge,
+        doubt=doubt,
+        evidence=found.evidence,
+        arrays=arrays,
+        centre=mixed.centre,
+        bins=bins,
+        background=sample[order[: background_size(sample.shape[1])]].astype(np.float64),
+    )
+    return plan, beginning
+
+
+def mix_starts(
+    starts: Starts,
+    rows: compiled.Rows,
+    kinds: Kinds,
+    trust: float,
+    coarsening: str,
+) -> tuple[Array, fitting.Fit, Knowledge]:
+    """Return the weights of starts, the fit to held-out scores that shows them, and what else.
+
+    They are those of an ordered logit, without those that would be negative.
+    """
+    scores, weight = starts.held_out(rows.fold), rows.weight.astype(np.float64)
+    mix = np.ones(scores.shape[1])
+    known: fitting.Fit | None = None
+    while True:
+        used = scores[:, mix > 0.0]
+        alpha = float(used.std(axis=0).mean() ** 2 + TINY)  # draws all weights to the same
+        held_out = InMemory(used, rows.group, weight, kinds, used.mean(axis=1))
+        settings = fitting.Settings(alpha, trust, coarsening, MOST_STEPS, is_held_out=True)
+        if known is None:
+            known = fitting.fit(held_out, settings)
+        else:  # how classes become ranges is known
+            problem, (point, _, mechanism) = fitting.Problem(held_out, settings), known.maximum[:3]
+            start = replace(problem.blank, chances=point.chances)
+            known = known._replace(maximum=problem.fit(start, mechanism))
+        mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + known.w, 0.0)
+        if np.count_nonzero(mix) in (0, used.shape[1]):
+            return mix, known, known.knowledge(held_out, trust)
+
+
+def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watch | None) -> Grown:
+    """Grow trees until no round is better; keep those of the best round, and what it knew."""
+    rounds, n = Rounds(most, patience), beginning.n_rows
+    knowledge = kept = beginning.knowledge
+    first = FIRST_HASTE if n >= HASTY_ROWS else 1.0
+    while not rounds.are_over:
+        haste = first * (1.0 + len(rounds) / HALF_AS_CAREFUL)
+        shown = home.each(Fold.learn, knowledge.theta, knowledge.chance, haste)
+        sums = total(shown, Sums.plus)
+        knowledge = knowledge.improved(sums, beginning.doubt)
+        if rounds.add(-sums.loglik / n):
+            kept = knowledge
+        if watch:
+            watch(rounds)
+    return Grown(rounds, kept, home.each(Fold.trees, rounds.best))
+
+
+def plant(beginning: Beginning, grown: Grown, categories: dict[str, list[Any]]) -> BoostedTrees:
+    """Return what was learned, without LightGBM and bins."""
+    knowledge, texts = grown.knowledge, [text for texts in grown.trees for text in texts]
+    trees = beginning.bins.unbinned(read_trees(texts, categories))
+    trees["leaf"] /= len(grown.trees)
+    return BoostedTrees(
+        thresholds=knowledge.theta + beginning.centre,
+        ends=knowledge.mechanism.kinds.ends,
+        chances=knowledge.chance,
+        coarsening={
+            "mechanism": knowledge.mechanism.name,
+            "shares": knowledge.mechanism.shares,
+            "evidence": beginning.evidence,
+        },
+        forest=Forest(**beginning.arrays, **trees),
+        background=beginning.background,
+    )
+
+
+def warn_of_rounds(rounds: Rounds) -> None:
+    """Warn if trees stopped growing while they were still getting better."""
+    if rounds.best == rounds.most:
+        warnings.warn(
+            f"the last of max_iter={rounds.most} rounds was the best: raise max_iter, as more may "
+            "be better",
+            ConvergenceWarning,
+            stacklevel=6,
         )
-        self.is_whole = n <= MOST_SAMPLED
-        self.sample = Sample.of(order[:MOST_SAMPLED], self.rows, source)
-        known = intervals[intervals[:, 0] == intervals[:, 1], 0]
-        trusted = np.bincount(known, minlength=n_classes) + model.trust
-        self.doubt = np.divide(model.trust, trusted, out=np.ones(n_classes), where=trusted > 0)
 
-    def _split(self, order: Array, groups: Array | None) -> tuple[int, Array]:
-        """Return the number of folds, and the fold of each row."""
-        n, asked = len(order), self.model.n_folds
-        n_folds = (4 if n >= MANY_ROWS else 8) if asked == "auto" else asked
-        parts, found = n, f"only {n} rows have a label"
-        if groups is not None:
-            _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
-            parts = int(groups.max()) + 1
-            found = f"the rows with a label are of only {parts} groups"
-        if parts < 2:
-            raise InputError("groups: all rows with a label are of one group, and 2 are needed")
-        if parts < n_folds:
-            warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=5)
-            n_folds = parts
-        if groups is not None:
-            return n_folds, spread_groups(groups, n_folds, order)
-        fold = np.empty(n, dtype=np.int8)
-        fold[order] = np.arange(n) % n_folds
-        return n_folds, fold
 
-    def run(self) -> dict[str, Any]:
-        """Learn, and return the attributes of a fitted model."""
-        model = self.model
-        with Threads(min(n_threads(model.n_jobs), self.n_folds)) as threads:
-            plan, knowledge, start, evidence = self._begin(threads)
-            home, bins = self.home or threads, plan.bins
-            few = self.sample.order[: background_size(self.sample.X.shape[1])]
-            background = self.sample.X[few].astype(np.float64)
-            del self.sample  # frees memory
-            home.begin(plan, self.source)
-            del plan
-            rounds, kept = self._grow(home, knowledge)
-            trees = [text for texts in home.each(Fold.trees, rounds.best) for text in texts]
-        forest = bins.unbinned(plant(trees, model.categories_))
-        forest["leaf"] /= self.n_folds
-        return {
-            "n_iter_": rounds.best,
-            "validation_loss_": np.array(rounds.losses),
-            "memory_": BoostedTrees(
-                thresholds=kept.theta + start.centre,
-                ends=self.rows.ends,
-                chances=kept.chance,
-                coarsening={
-                    "mechanism": kept.mechanism.name,
-                    "shares": kept.mechanism.shares,
-                    "evidence": evidence,
-                },
-                forest=Forest(**start.arrays, **forest),
-                background=background,
-            ),
-        }
-
-    def _begin(self, home: Threads) -> tuple[Plan, Knowledge, Mixed, float | None]:
-        """Learn from a sample what folds begin with."""
-        model, categorical = self.model, [int(k) for k in self.model.categories_]
-        X, exponents = scaled(self.sample.X, getattr(model, "feature_names_in_", None))
-        starts, mix, knowledge, evidence = self._choose(home, X, categorical, model.coarsening)
-        if knowledge.mechanism.name == "random" and starts.used_offsets:
-            # What was assumed there was wrong.
-            starts, mix, knowledge, _ = self._choose(home, X, categorical, "random")
-        self._warn_of_ends(knowledge.mechanism)
-        start = starts.mixed(mix)
-        start = start._replace(
-            arrays=unscaled(start.arrays, exponents), slopes=np.ldexp(start.slopes, exponents)
+def warn_of_ends(mechanism: Mechanism) -> None:
+    """Warn if nothing tells the classes at both ends from their neighbours."""
+    kinds = mechanism.kinds
+    if mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
+        warnings.warn(
+            "no label is exact, and the ranges do not look as if raters went up and down alike at "
+            "every class: the classes at both ends cannot be told from their neighbours; a few "
+            "exact labels would show how classes became ranges",
+            stacklevel=6,
         )
-        bins = Bins.of(self.sample.X, categorical)
-        plan = Plan(
-            rows=self.rows,
-            parameters=parameters_of(model, self.signs),
-            bins=bins,
-            categorical=categorical,
-            sample=bins.codes(self.sample.X),
-            mean=start.arrays["mean"],
-            slopes=start.slopes,
-            centres=start.centres,
-            scores=start.scores if self.is_whole else None,
-            is_scarce=self.source.is_scarce,
-        )
-        return plan, knowledge, start, evidence
-
-    def _grow(self, home: Home, knowledge: Knowledge) -> tuple[Rounds, Knowledge]:
-        """Grow trees until no round is better; return the rounds, and what the best one knew."""
-        rounds, kept = Rounds(self.model.max_iter, self.model.n_iter_no_change), knowledge
-        weight = float(self.rows.weight.sum(dtype=np.float64))
-        first = FIRST_HASTE if self.source.n_rows >= HASTY_ROWS else 1.0
-        outcomes = home.each(Fold.learn, knowledge.theta, knowledge.chance, first)
-        while not rounds.are_over:
-            knowledge = knowledge.improved(total((o.sums for o in outcomes), Sums.plus), self.doubt)
-            table, n_grown = (knowledge.theta, knowledge.chance), len(rounds) + 1
-            if n_grown < rounds.most:  # folds say how good a round was when they begin the next
-                haste = first * (1.0 + n_grown / HALF_AS_CAREFUL)
-                outcomes = home.each(Fold.learn, *table, haste)
-                losses = [outcome.loss for outcome in outcomes]
-            else:
-                losses = home.each(Fold.loss, *table)
-            if rounds.add(sum(losses) / weight):
-                kept = knowledge
-            if self.watch:
-                self.watch(rounds)
-        return rounds, kept
-
-    def _choose(
-        self, home: Threads, X: Array, categorical: list[int], coarsening: str
-    ) -> tuple[Starts, Array, Knowledge, float | None]:
-        """Return starts, their weights, what else held-out rows show, and the evidence for offsets.
-
-        The weights are those of an ordered logit whose features are the scores of the starts.
-        """
-        rows, order, trust = self.sample.rows, self.sample.order, float(self.model.trust)
-        starts = Starts(
-            X, categorical, self.signs, rows, self.kinds, order, self.n_folds, trust, coarsening,
-            home,
-        )  # fmt: skip
-        scores = starts.held_out(rows.fold).astype(np.float64)
-        mix, weight = np.ones(scores.shape[1]), rows.weight.astype(np.float64)
-        settings = fitting.Settings(0.0, trust, coarsening, MOST_STEPS)
-        for _ in range(len(mix)):  # without those whose weights would be negative
-            used = scores[:, mix > 0.0]
-            alpha = float(used.std(axis=0).mean() ** 2 + TINY)  # draws all weights to the same
-            held_out = InMemory(used, rows.group, weight, self.kinds, used.mean(axis=1))
-            found = fitting.fit(held_out, settings._replace(alpha=alpha))
-            mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + found.w, 0.0)
-            if mix.all() or not mix.any():
-                break
-        return starts, mix, found.knowledge(held_out, trust), found.evidence
-
-    def _warn_of_ends(self, mechanism: Mechanism) -> None:
-        if mechanism.name == "random" and self.kinds.n_classes > 1 and not self.kinds.exact.any():
-            warnings.warn(
-                "no label is exact, and the ranges do not look as if raters went up and down alike "
-                "at every class: the classes at both ends cannot be told from their neighbours; a "
-                "few exact labels would show how classes became ranges",
-                stacklevel=5,
-            )

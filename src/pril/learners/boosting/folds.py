@@ -17,7 +17,7 @@ from pril.core.likelihood import Block, Point, Sums, total
 from pril.core.logistic import FARTHEST, exp_of, odds_of
 from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
-from pril.learners.boosting.bins import Bins
+from pril.learners.boosting.features import Bins
 from pril.learners.boosting.trees import MOST_KEPT, PUSHED_ROWS, FoldBooster, dataset
 
 if TYPE_CHECKING:
@@ -31,13 +31,6 @@ T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
 
 BATCH = 1 << 15  # rows whose exponentials stay in the cache
-
-
-class Outcome(NamedTuple):
-    """What a round of a fold shows; a few hundred numbers."""
-
-    loss: float  # of the held-out rows before the new tree: the sum of -log P(label)
-    sums: Sums  # of the held-out rows after it
 
 
 class Fold:
@@ -60,13 +53,18 @@ class Fold:
         self.held_out = np.flatnonzero(rows.fold == number).astype(np.int32)
         self.turn, self.booster = turn, FoldBooster(data, parameters, scores)
 
-    def learn(self, theta: Array, chance: Array, haste: float) -> Outcome:
-        """Add a tree, learned from the rows outside the fold."""
-        loss = self.loss(theta, chance)
+    def learn(self, theta: Array, chance: Array, haste: float) -> Sums:
+        """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
             self._grow(odds_of(theta), chance, haste)
-        point = self._point(theta, chance)
-        return Outcome(loss, total(map(point.sums, self._held_out()), Sums.plus))
+        point = point_of(Kinds(self.rows.ends, len(theta) + 1), theta, chance)
+        return total((self._shown(point, block) for block in self._held_out()), Sums.plus)
+
+    def _shown(self, point: Point, block: Block) -> Sums:
+        sums = point.sums(block)
+        if point.chances.q is None:  # then, there are no ranges
+            return sums
+        return sums._replace(information=point.expected_information(block))
 
     def _grow(self, odds: Array, chance: Array, haste: float) -> None:
         gradient, hessian = np.empty((2, len(self.scores)), dtype=np.float32)
@@ -76,15 +74,6 @@ class Fold:
                 haste, gradient, hessian,
             )  # fmt: skip
         self.booster.grow(gradient, hessian)
-
-    def loss(self, theta: Array, chance: Array) -> float:
-        """Return the sum of -log P(label) over the held-out rows."""
-        point = self._point(theta, chance)
-        logs = (float(block.weight @ point.terms(block).log_z) for block in self._held_out())
-        return -sum(logs, 0.0)
-
-    def _point(self, theta: Array, chance: Array) -> Point:
-        return point_of(Kinds(self.rows.ends, len(theta) + 1), theta, chance)
 
     def _held_out(self) -> Iterator[Block]:
         """Return the held-out rows, in batches: no features, but scores."""

@@ -20,9 +20,8 @@ from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled
-from pril.learners.boosting.categories import Codes, encoded
 from pril.learners.boosting.contributions import contributions
-from pril.learners.boosting.scaling import LARGEST
+from pril.learners.boosting.features import LARGEST, Codes, encoded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,16 +12,17 @@ from sklearn.preprocessing import StandardScaler
 
 from pril.core import fitting
 from pril.core.coarsening import Kinds
-from pril.core.likelihood import InMemory, Maximum
+from pril.core.likelihood import Chances, InMemory
 from pril.core.rows import batches, frozen
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import NDArray
 
     from pril.learners.boosting.compiled import Rows
-    from pril.learners.boosting.folds import Threads
 
     Array = NDArray[Any]
 
@@ -37,7 +39,6 @@ class Start(NamedTuple):
 
     slopes: Array  # (folds, features)
     centres: Array  # (folds,), the means of their thresholds
-    theta: Array  # (K - 1,), their thresholds, centred
     scores: Array  # (folds, n), centred
 
 
@@ -51,151 +52,128 @@ class Mixed(NamedTuple):
     centres: Array  # (folds,)
 
 
-class Starts:
-    """Linear models of the features, and of landmark features.
+class View(NamedTuple):
+    """Features as starts get them: standardised, and if the rows are few, as landmark features."""
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Features.
-    categories : list of int
-        Features that are no numbers.
-    signs : ndarray of shape (n_features,)
-        The sign that each slope must have, 0 if it may have any. Near landmarks, a score rises and
-        falls, so there are no landmarks if a sign is given.
-    rows : Rows
-        Labels, weights and folds.
-    kinds : Kinds
-        The kinds of labels.
-    order : ndarray of shape (n_samples,)
-        The order in which landmarks are chosen.
-    n_folds : int
-        Number of folds; a small one may have no row among these.
-    trust : float
-        As in `OrderedLogit`.
-    coarsening : str
-        As in `OrderedLogit`.
-    home : Threads
-        Learns several models at once.
-    """
+    X: Array  # as they are
+    Z: Array  # standardised, 0 where they are missing, or no numbers
+    mean: Array
+    scale: Array
+    width: Array  # by which features are multiplied for landmarks
+    signs: Array  # (features,), the sign that each slope must have, 0 if it may have any
+    landmarks: LandmarkFeatures | None
+    mapped: Array  # (n, landmark features)
 
-    def __init__(
-        self,
-        X: Array,
-        categories: list[int],
-        signs: Array,
-        rows: Rows,
-        kinds: Kinds,
-        order: Array,
-        n_folds: int,
-        trust: float,
-        coarsening: str,
-        home: Threads,
-    ) -> None:
-        self.rows, self.home, self.signs, self.n_folds = rows, home, signs, n_folds
-        self.kinds = kinds
-        self.settings = fitting.Settings(ALPHA, float(trust), coarsening, MOST_STEPS)
+    @classmethod
+    def of(cls, X: Array, categorical: list[int], signs: Array, order: Array, n_folds: int) -> Self:
+        """Look at features, of which some are no numbers; landmarks are chosen in this order."""
         scaler = StandardScaler(copy=False)
         with np.errstate(all="ignore"):
             for batch in batches(len(X), 1 << 16):
                 scaler.partial_fit(X[batch])
         scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
-        scaler.scale_[categories] = np.inf
-        self.mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
-        self.scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
+        scaler.scale_[categorical] = np.inf
+        mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
+        scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
         Z: Array = np.nan_to_num(scaler.transform(X.copy()), copy=False)
-        found = self._fit(Z)
-        self.used_offsets = found.used_offsets
-        self.models = [self._learn(Z, found.maximum, self.scale, X, self.mean)]
-        self.width = np.where(varies, GAMMA / max(varies.sum(), 1) / self.scale, 0.0)
-        self.landmarks: LandmarkFeatures | None = None
-        is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS
-        can_cross = n_folds <= MOST_CROSSED
-        if is_small and can_cross and varies.any() and not signs.any():
-            self.landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
-            self.landmarks.fit(Z[order])  # the order of the rows must not matter
-            mapped = self.landmarks.transform(Z)
-            self.settings = self.settings._replace(alpha=LANDMARK_ALPHA)
-            problem, known = fitting.Problem(self._rows(mapped), self.settings), found.maximum
-            start = replace(problem.blank, chances=known.point.chances)
-            maximum = problem.fit(start, known.mechanism, em_gain=fitting.LEAST_GAIN)
-            zero = np.zeros(mapped.shape[1])
-            self.models.append(self._learn(mapped, maximum, 1.0, mapped, zero, cross=True))
+        width = np.where(varies, GAMMA / max(varies.sum(), 1) / scale, 0.0)
+        is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS and n_folds <= MOST_CROSSED
+        # Near landmarks, a score rises and falls.
+        if not is_small or not varies.any() or signs.any():
+            return cls(X, Z, mean, scale, width, signs, None, np.empty((len(X), 0)))
+        landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
+        landmarks.fit(Z[order])  # the order of the rows must not matter
+        return cls(X, Z, mean, scale, width, signs, landmarks, landmarks.transform(Z))
 
-    def _rows(self, Z: Array) -> InMemory:
-        """Return the rows with such features."""
-        return InMemory(Z, self.rows.group, self.rows.weight.astype(np.float64), self.kinds)
 
-    def _fit(self, Z: Array) -> fitting.Fit:
-        """Fit all rows; features whose slopes have a wrong sign are made 0, which makes these 0."""
-        found = fitting.fit(self._rows(Z), self.settings)
-        while self.signs.any() and (is_wrong := self.signs * found.w < 0.0).any():
-            Z[:, is_wrong] = 0.0
-            found = fitting.fit(self._rows(Z), self.settings)
-        return found
+class Starts(NamedTuple):
+    """Linear models of the features and, if there are some, of landmark features."""
 
-    def _learn(
-        self,
-        Z: Array,
-        maximum: Maximum,
-        scale: Array | float,
-        X: Array,
-        mean: Array,
-        *,
-        cross: bool = False,
-    ) -> Start:
-        """Learn a model for each fold, without it, and score all rows before scaling.
-
-        Landmark models fit the rows that they have seen so well that trees could not learn from
-        what is left. So they are crossed: each row of another fold is scored by a model that has
-        not seen this fold either.
-        """
-        fold, n_folds = self.rows.fold, self.n_folds
-        pairs = list(combinations(range(n_folds), 2)) if cross and n_folds > 2 else []
-        left_out: list[tuple[int, ...]] = [*((j,) for j in range(n_folds)), *pairs]
-        points = fitting.without_folds(
-            self._rows(Z), self.settings, maximum, fold, left_out, self.home.map
-        )
-        slopes = np.array([point.weights for point in points]) / scale
-        if self.signs.any():  # there are no landmarks then
-            slopes[slopes * self.signs < 0.0] = 0.0
-        cuts = np.array([point.thresholds for point in points])
-        centres = cuts.sum(axis=1) / max(cuts.shape[1], 1)
-        scores = np.empty((n_folds, len(fold)), dtype=np.float32)
-        own = slice(n_folds)
-        compiled.write_linear_scores(frozen(X), mean, slopes[own], centres[own], scores)
-        for pair, slope, centre in zip(pairs, slopes[n_folds:], centres[n_folds:], strict=True):
-            for one, other in (pair, pair[::-1]):
-                some = np.flatnonzero(fold == other)
-                scores[one, some] = Z[some] @ slope - centre
-        theta = (cuts[own] - centres[own, np.newaxis]).mean(axis=0)
-        return Start(slopes[own], centres[own], theta, scores)
+    view: View
+    models: list[Start]
 
     def held_out(self, fold: Array) -> Array:
         """Return scores of each row by models that have not seen it; of shape (n, kinds)."""
         every = np.arange(len(fold))
-        return np.column_stack([model.scores[fold, every] for model in self.models])
+        scores = np.column_stack([model.scores[fold, every] for model in self.models])
+        return scores.astype(np.float64)
 
     def mixed(self, mix: Array) -> Mixed:
         """Return weighted sums of the models."""
-        plain, d = self.models[0], len(self.mean)
+        view, plain, d = self.view, self.models[0], len(self.view.mean)
         slopes, centres = mix[0] * plain.slopes, mix[0] * plain.centres
         slope, centre, scores = slopes.mean(axis=0), centres.mean(), plain.scores
         scores *= np.float32(mix[0])
         points, similarity = np.empty((0, d)), np.empty(0)
-        if self.landmarks is not None:
+        if view.landmarks is not None:
             other = self.models[1]
             scores += np.float32(mix[1]) * other.scores
             added = mix[1] * other.slopes.mean(axis=0)
-            slope += added[:d] / self.scale
-            similarity, offset = self.landmarks.kernel_weights(added[d:])
-            points = self.landmarks.gamma * self.landmarks.landmarks_
+            slope += added[:d] / view.scale
+            similarity, offset = view.landmarks.kernel_weights(added[d:])
+            points = view.landmarks.gamma * view.landmarks.landmarks_
             centre += mix[1] * other.centres.mean() + offset
         arrays = {
-            "mean": self.mean,
+            "mean": view.mean,
             "slope": slope,
-            "width": self.width,
+            "width": view.width,
             "landmarks": points,
             "similarity": similarity,
         }
         return Mixed(arrays, centre, scores, slopes, centres)
+
+
+def learn_starts(
+    view: View,
+    rows: Rows,
+    kinds: Kinds,
+    n_folds: int,
+    trust: float,
+    chances: Chances | None,
+    each: Callable[..., list[Any]],
+) -> Starts:
+    """Learn a model for each fold, without it, and score all rows before scaling.
+
+    Without chances of ranges, they are taken to be at random. Folds may have no row. `each` is like
+    `map`. Landmark models fit the rows that they have seen so well that trees could not learn from
+    what is left. So they are crossed: each row of another fold is scored by a model that has not
+    seen this fold either.
+    """
+    weight, fold = rows.weight.astype(np.float64), rows.fold
+    own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
+    crossed = list(combinations(range(n_folds), 2)) if n_folds > 2 else []
+
+    def learn(
+        Z: Array, alpha: float, signs: Array | float, pairs: list[tuple[int, int]]
+    ) -> tuple[Array, Array]:
+        """Return slopes and centres of models without folds, then without pairs of folds."""
+        some = InMemory(Z, rows.group, weight, kinds)
+        problem = fitting.Problem(some, fitting.Settings(alpha, trust, "random", MOST_STEPS))
+        blank = problem.blank if chances is None else replace(problem.blank, chances=chances)
+        maximum = problem.fit(blank, em_gain=fitting.LEAST_GAIN)
+        is_wrong = signs * maximum.point.weights < 0.0
+        if is_wrong.any():  # these slopes are 0 if their features are
+            return learn(np.where(is_wrong, 0.0, Z), alpha, signs, pairs)
+        points = fitting.without_folds(some, problem.settings, maximum, fold, [*own, *pairs], each)
+        slopes = np.array([point.weights for point in points])
+        slopes[slopes * signs < 0.0] = 0.0
+        cuts = np.array([point.thresholds for point in points])
+        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1)
+
+    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
+        scores = np.empty((n_folds, len(X)), dtype=np.float32)
+        compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
+        return Start(slopes, centres, scores)
+
+    slopes, centres = learn(view.Z, ALPHA, view.signs, [])
+    models = [scored(view.X, view.mean, slopes / view.scale, centres)]
+    if view.landmarks is not None:
+        mapped = view.mapped
+        slopes, centres = learn(mapped, LANDMARK_ALPHA, 0.0, crossed)
+        zero = np.zeros(mapped.shape[1])
+        models.append(scored(mapped, zero, slopes[:n_folds], centres[:n_folds]))
+        for pair, slope, centre in zip(crossed, slopes[n_folds:], centres[n_folds:], strict=True):
+            for one, other in (pair, pair[::-1]):
+                there = np.flatnonzero(fold == other)
+                models[1].scores[one, there] = mapped[there] @ slope - centre
+    return Starts(view, models)

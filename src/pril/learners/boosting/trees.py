@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.errors import InputError, MissingExtraError
-from pril.learners.boosting.bins import MOST_BINS
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
+from pril.learners.boosting.features import MOST_BINS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,7 +163,7 @@ class FoldBooster:
         return self.trees + text.partition("\nend of trees")[0].split("\nTree=")[1:]
 
 
-def plant(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array]:
+def read_trees(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array]:
     """Read trees from LightGBM's text; return the arrays of a forest."""
     trees: list[dict[str, Array]] = []
     n_words = 0
