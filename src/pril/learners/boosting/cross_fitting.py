@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
+ALPHA = 1.0  # draws the weights of the starts to the same
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
 MOST_STEPS = 10  # that find the weights of the starts: rounds will improve thresholds and chances
 # After so many rounds, boosters that still improve are half as careful: the learning rate is twice
@@ -253,16 +254,16 @@ def mix_starts(
     known: fitting.Fit | None = None
     while True:
         used = scores[:, mix > 0.0]
-        alpha = float(used.std(axis=0).mean() ** 2 + TINY)  # draws all weights to the same
-        held_out = InMemory(used, rows.group, weight, kinds, used.mean(axis=1))
-        settings = fitting.Settings(alpha, trust, coarsening, MOST_STEPS, is_held_out=True)
+        size = float(used.std(axis=0).mean()) + TINY  # so that the penalty does not depend on it
+        held_out = InMemory(used / size, rows.group, weight, kinds, used.mean(axis=1))
+        settings = fitting.Settings(ALPHA, trust, coarsening, MOST_STEPS, is_held_out=True)
         if known is None:
             known = fitting.fit(held_out, settings)
         else:  # how classes become ranges is known
             problem, (point, _, mechanism) = fitting.Problem(held_out, settings), known.maximum[:3]
             start = replace(problem.blank, chances=point.chances)
             known = known._replace(maximum=problem.fit(start, mechanism))
-        mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + known.w, 0.0)
+        mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + known.w / size, 0.0)
         if np.count_nonzero(mix) in (0, used.shape[1]):
             return mix, known, known.knowledge(held_out, trust)
 
