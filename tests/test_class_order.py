@@ -229,7 +229,8 @@ WRAPPERS = {
     "one against the rest": OneVsRestClassifier(LEARNER),
     "one against one": OneVsOneClassifier(LEARNER),
     "output codes": OutputCodeClassifier(LEARNER, random_state=0),
-    "boosting": AdaBoostClassifier(LEARNER, n_estimators=2, random_state=0),
+    # Its weights add up to 1, and alpha counts as rows do.
+    "boosting": AdaBoostClassifier(OrderedLogit(alpha=1e-3), n_estimators=2, random_state=0),
     "a search": GridSearchCV(LEARNER, {"max_iter": [50]}, cv=3),
     "a pipeline": make_pipeline(StandardScaler(), LEARNER),
     **{
