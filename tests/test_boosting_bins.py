@@ -159,7 +159,7 @@ def test_a_large_table_teaches_what_its_rows_in_memory_teach(
     )
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=100)
     fit = ["fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", *options]
-    fit += ["--set=max_iter=9", "--overwrite", "-o"]
+    fit += ["--set=max_iter=9", "--set=learning_rate=1", "--overwrite", "-o"]
     sampled(400)
     monkeypatch.setattr(runs, "MOST_SAMPLED", 10**6)
     good(*fit, "whole.pril")

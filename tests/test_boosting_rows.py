@@ -226,7 +226,7 @@ def test_a_model_of_the_command_serves_rows(good, bad, feed, tmp_path):
     write(tmp_path / "t.csv", rows)
     ends = ["--lower=low", "--upper=high"]
     fit = ["--classes=poor,fair,good,great", "--drop=id,grade", "--model=boosting"]
-    good("fit", "t.csv", *ends, *fit, "--set=max_iter=5")
+    good("fit", "t.csv", *ends, *fit, "--set=max_iter=30", "--set=learning_rate=1")
     model = pril.load("t.pril")
     labels, stream = model.predict(pd.DataFrame(rows)), model.stream()
     assert [stream.predict_one(row) for row in rows] == labels.tolist()

@@ -373,6 +373,7 @@ ADVICE = {
     "delimiter": "for another separator pass, for example, --delimiter ';'",
     "decimal": "if these are numbers, say how they are written: --decimal ',' --thousands '.'",
     "drop": "leave it out with --drop",
+    "per": "pass --per unit",
     "encoding": "pass its encoding, such as --encoding cp1252",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(get_args(Format))}",

@@ -477,7 +477,7 @@ def candidates(asked: str, kinds: Kinds, weights: Array) -> tuple[Name, ...]:
     return NAMES
 
 
-def choose(asked: str, costs: dict[Name, float]) -> tuple[Name, float]:
+def choose(asked: str, costs: dict[Name, float], least: float = 0.0) -> tuple[Name, float]:
     """Return the mechanism of the lowest cost, and by how much offsets cost less than at random.
 
     A cost is the negative log likelihood of held-out labels by `Mechanism.label_chances`. Free
@@ -487,4 +487,4 @@ def choose(asked: str, costs: dict[Name, float]) -> tuple[Name, float]:
     is_skewed = costs["symmetric"] > costs["offsets"] + LEAST_SKEW
     best: Name = "offsets" if is_skewed else "symmetric"
     evidence = costs["random"] - costs[best]
-    return ("random" if asked == "auto" and evidence <= -BENEFIT else best), evidence
+    return ("random" if asked == "auto" and evidence <= least else best), evidence

@@ -63,6 +63,7 @@ NEWTON_GAIN, EM_GAIN = 1e-14, 1e-7
 EM_ROWS = 1000.0  # of fewer rows, no label tells a smaller difference
 ROUNDING, EM_LOSS = 1e-12, 1e-6  # by which the log-likelihood may fall in a step, relative
 MOST_HALVINGS = 40
+EXTRAPOLATED_LOSS = 1.0  # of the log-likelihood: what steps lead to need not be its maximum
 MOST_EXTRAPOLATED = 40  # steps of EM: where it has not helped by then, it may go in circles
 LARGEST_EXPONENT = 400  # of two, that features are scaled by
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
@@ -703,7 +704,7 @@ def maximise(
                 chances = Chances(rows.kinds, likely.chance(counts, doubt))
                 further = replace(point, w=w, theta=np.sort(theta), chances=chances)
                 found = look_at(further)
-                if found[1].loglik >= lowest:
+                if found[1].loglik >= sums.loglik - EXTRAPOLATED_LOSS:
                     point, mechanism, (own, sums) = further, likely, found
                 path = []
         watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, tuple(path)))

@@ -398,7 +398,7 @@ class LoadedModel:
             return None
         unit = scale_of_features(parts).unit
         if per == "sd" and unit != "standard deviation":
-            raise InputError(f"{self.path}: the model does not standardise numbers: --per unit")
+            raise InputError(f"{self.path}: the model does not standardise numbers", hint="per")
         return "unit" if per == "unit" else unit
 
     def weights(self, top: int | None = None, *, per_unit: bool = False) -> list[tuple[str, Any]]:

@@ -30,7 +30,7 @@ LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks sh
 MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
 LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
 GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
-ALPHA, LANDMARK_ALPHA = 1.0, 3.0  # penalties of the weights
+ALPHA, LANDMARK_ALPHA = 0.3, 3.0  # penalties of the weights
 MOST_STEPS = 30  # to a maximum
 
 
