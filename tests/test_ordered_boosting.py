@@ -567,8 +567,8 @@ def test_as_many_classes_as_there_may_be():
 
 def test_no_exact_label():
     X, _, _ = table(100)
+    model = OrderedBoosting(classes=[1, 2, 3], coarsening="random", **QUICK)
     with pytest.warns(UserWarning, match="no label is exact"):
-        model = OrderedBoosting(classes=[1, 2, 3], coarsening="random", **QUICK)
         model.fit(X, [(1, 2), (2, 3)] * 50)  # the labels are not related to X
     assert np.isfinite(model.latent(X)).all()
 
