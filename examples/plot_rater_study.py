@@ -49,12 +49,12 @@ print(f"Krippendorff's alpha: {alpha:.2f}, 95 % interval {lower:.2f} to {upper:.
 # ----------------------
 #
 # The label of a scan is the range from its lowest to its highest vote. The bootstrap repeats the
-# whole fit on 200 samples of the scans. If an interval contains zero, the study does not show an
+# whole fit on 100 samples of the scans. If an interval contains zero, the study does not show an
 # effect of that feature. Here, that is the case for the age.
 
 y = from_votes(votes, classes=GRADES)
 model = make_pipeline(StandardScaler(), OrderedLogit(classes=GRADES, random_state=0)).fit(scans, y)
-result = bootstrap(model, scans, y, random_state=0)
+result = bootstrap(model, scans, y, n_resamples=100, random_state=0)
 print(result)
 
 # %%

@@ -48,7 +48,7 @@ for name, load in (("LEV", load_lev), ("SWD", load_swd)):
 #
 # For each case, some raters are drawn at random, and their votes become a label in three ways. (For
 # an even number of votes, the "median" is the range of the two in the middle.) A prediction is
-# judged by the votes of the other raters on the same case. Each point is the mean of 30 draws.
+# judged by the votes of the other raters on the same case. Each point is the mean of eight draws.
 
 
 TRIMS = {"range of all votes": 0.0, "middle half of the votes": 0.25, "median vote": 0.5}
@@ -74,7 +74,7 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 for ax, load, n_classes in zip(axes, (load_lev, load_swd), (5, 4), strict=True):
     features, votes = cases_of(load)
     curves = [
-        np.mean([errors(features, votes, n, n_classes, seed) for seed in range(30)], axis=0)
+        np.mean([errors(features, votes, n, n_classes, seed) for seed in range(8)], axis=0)
         for n in numbers
     ]
     for curve, label, style in zip(np.transpose(curves), TRIMS, ("o-", "s--", "^:"), strict=True):

@@ -49,7 +49,8 @@ BELIEVED_ROWS = 30.0  # so strongly are the shares of classes drawn to those of 
 # does not: they must leave each class this share of the weight that it has if ranges are divided
 # evenly.
 LEAST_KEPT = 0.1
-MOST_STEPS, FOLD_STEPS, LEAST_GAIN, LEAST_STEP = 50, 10, 1e-6, 1e-3  # enough to compare
+MOST_STEPS, CHOICE_STEPS, LEAST_GAIN = 25, 5, 1e-6  # enough to compare
+FOLD_STEPS, LEAST_STEP = 10, 1e-3  # of maxima without a fold
 
 
 class Settings(NamedTuple):
@@ -368,7 +369,7 @@ def choose_mechanism(
         taken, apart = rows.take(inside), rows.take(outside)
         for name in names:
             rest, before = Problem(taken, settings, believed[name]), found[name]
-            known = rest.fit(before.point, before.mechanism, FOLD_STEPS, LEAST_GAIN)
+            known = rest.fit(before.point, before.mechanism, CHOICE_STEPS, LEAST_GAIN)
             costs[name] -= _loglik(known.point, apart, rest.label_chances(known))
     classes, evenly = found["offsets"].sums.counts.sum(axis=0), problem.spread.sum(axis=0)
     if (classes < LEAST_KEPT * evenly).any():
