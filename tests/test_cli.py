@@ -1400,7 +1400,8 @@ def test_the_checkpoint_of_a_table_with_a_mistake_is_removed(good, bad, tmp_path
 
 @pytest.mark.slow
 def test_closed_and_full_outputs(tmp_path):
-    write(tmp_path / "t.csv", make_rows())
+    for table in ("t.csv", "t.jsonl"):
+        write(tmp_path / table, make_rows())
     made_model(tmp_path)
     command, full = shlex.join(PRIL), "No space left on device\n"
     failed = f"pril: Finished, but writing to standard output failed: {full}"
@@ -1409,7 +1410,7 @@ def test_closed_and_full_outputs(tmp_path):
         (f"{command} predict made.pril t.csv 2>&- >&-", 0, ""),
         (f"{command} show made.pril >/dev/full", 2, failed),
         (f"{command} predict made.pril t.csv >/dev/full", 2, f"pril: standard output: {full}"),
-        (f"{command} stream made.pril -q >/dev/full <t.csv", 2, f"pril: standard output: {full}"),
+        (f"{command} stream made.pril -q >/dev/full <t.jsonl", 2, f"pril: standard output: {full}"),
     ):
         ended = subprocess.run(
             ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False

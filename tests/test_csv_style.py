@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 import pril
 from pril.errors import InputError, RowError
 from pril.tables.csv_style import GROUPS, CsvStyle, Transcoded
+from pril.tables.opening import open_table
 from pril.tables.text import csv_blocks
 
 STYLES = [
@@ -74,13 +75,16 @@ def test_a_number_in_any_style_is_that_number(style, number):
     np.testing.assert_array_equal(read, [number, np.nan, np.nan])
 
 
+MISSING = ("", "NA", "nan", "-nan", "NaN")
+
+
 def by_hand(text, style):
     """Return what a text is worth in a style, None if it is no number of that style.
 
     Groups of digits are those that Python's own formatting makes.
     """
     text = text.strip(" ")
-    if text in ("", "NA", "nan", "-nan", "NaN"):
+    if text in MISSING:
         return np.nan
     sign, text = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if text.lower() in ("inf", "infinity"):
@@ -137,6 +141,40 @@ def test_what_is_no_number_of_a_style_is_refused(style, text):
         np.testing.assert_equal(read, expected)
 
 
+WORDS = st.sampled_from(
+    ["0x10", " ", " NA", "Köln", 'a "b"', "\n", " 2020-01-31", "1990-05-06T07:08"]
+)
+
+
+@given(
+    cells=st.lists(st.one_of(ALMOST_NUMBERS, WORDS), min_size=1, max_size=4),
+    style=st.sampled_from(STYLES),
+    delimiter=st.sampled_from(",;\t| '"),
+    encoding=st.sampled_from(["utf-8", "cp1252", "utf-16"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+)
+@example([" ", "Köln"], CsvStyle(), ",", "utf-8", csv.QUOTE_MINIMAL)
+def test_a_file_is_read_as_it_is_written(
+    tmp_path_factory, cells, style, delimiter, encoding, quoting
+):
+    """The first cell that is not missing tells what a column is, and cells stay."""
+    style = replace(style, delimiter=delimiter, encoding=encoding)
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    with path.open("w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=delimiter, quoting=quoting).writerows(
+            [["x", "n"], *((cell, row) for row, cell in enumerate(cells))]
+        )
+    table = open_table(str(path), style=style)
+    [(_, block)] = table.blocks(as_written=True)
+    assert block.column("n").to_pylist() == [str(row) for row in range(len(cells))]
+    assert block.column("x").to_pylist() == cells
+    first = next((cell.strip(" \n") for cell in cells if cell.strip(" \n") not in MISSING), "")
+    kind = "date32[day]" if first[4:5] == first[7:8] == "-" else "string"
+    if kind == "string" and by_hand(first, style) is not None:
+        kind = "double" if first else "null"
+    assert str(table.schema.field("x").type) == kind
+
+
 @pytest.mark.parametrize(
     ("cell", "number"),
     {
@@ -190,12 +228,16 @@ def test_a_first_group_of_thousands_is_no_zero(bad, good, tmp_path):
 def test_words_made_of_digits_are_copied_as_words(good, tmp_path):
     """What was learned as a word is no number in the copy, least of all of another style."""
     rows = [row | {"town": f"{1 + t % 3}.234"} for t, row in enumerate(flats(30))]
+    rows = [row | {"code": ["1.234", "2,5", "n.v."][t % 3]} for t, row in enumerate(rows)]
+    rows = [row | {"count": "1.234,5" if t % 5 else " NA"} for t, row in enumerate(rows)]
     write_styled(tmp_path / "t.csv", rows, GERMAN)
-    good("fit", "t.csv", *FIT, *OPTIONS, "--text", "town", "-o", "m.pril")
+    given = (*FIT, *OPTIONS, "--text", "town", "--drop", "code,count")
+    good("fit", "t.csv", *given, "-o", "m.pril")
     good("predict", "m.pril", "t.csv", "-q", "-o", "t.jsonl")
     copied = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
-    assert [row["town"] for row in copied] == [row["town"] for row in rows]
-    assert [row["price"] for row in copied] == [row["price"] for row in rows]
+    for name in ("town", "price", "code"):
+        assert [row[name] for row in copied] == [row[name] for row in rows]
+    assert [row["count"] for row in copied] == [1234.5 if t % 5 else None for t in range(30)]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +250,7 @@ def test_words_made_of_digits_are_copied_as_words(good, tmp_path):
             {"encoding": name}
             for name in ("", "utf-9", "hex", "rot13", "\0", "\ud800", "undefined")
         ),
-        *({"delimiter": mark} for mark in ("", ";;", '"', "\n", "é")),
+        *({"delimiter": mark} for mark in ("", ";;", '"', "\n", "\0", "é")),
     ],
 )
 def test_a_style_that_cannot_be_is_refused(bad, tmp_path, given):

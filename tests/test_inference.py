@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pril
 from pril import ColumnEncoder, OrderedLogit
-from pril.core.fitting import Problem, fit
+from pril.core.fitting import Problem, fit, folds
 from pril.core.learning import prepare
 from pril.core.uncertainty import Uncertainty
 from pril.errors import InputError, InputTypeError
@@ -223,6 +223,17 @@ def test_errors_allow_for_a_mechanism_that_follows(share):
     here = Problem(rows, settings).fit(here.point, here.mechanism, 2000, 1e-15)
     covariance = Uncertainty(Problem(rows, settings), here).covariance()
     np.testing.assert_allclose(np.diag(covariance), (slopes**2).sum(axis=0), rtol=0.02)
+
+
+def test_every_row_is_in_one_fold_and_learned_from_in_the_others():
+    X, y = table(60)
+    model = OrderedLogit(classes=range(4))
+    rows = model.labelled_rows(prepare(model, X, np.column_stack([y, y]), reset=True))
+    some = np.flatnonzero(np.arange(60) % 7)
+    split = folds(replace(rows, weight=(np.arange(60) % 7 > 0).astype(float)))
+    for outside, inside in split:
+        np.testing.assert_array_equal(np.sort([*outside, *inside]), some)
+    np.testing.assert_array_equal(np.sort(np.concatenate([own for _, own in split])), some)
 
 
 # --- What must not matter ---

@@ -119,6 +119,18 @@ def test_gradient_and_information_are_derivatives(flat):
         np.testing.assert_allclose(here.class_slopes, moved, rtol=1e-6, atol=1e-6)
 
 
+def test_the_expected_information_is_the_mean_over_exact_labels():
+    X, _ = table(60)
+    kinds, kind = Kinds.of(np.repeat(np.arange(4), 2).reshape(4, 2), 4)
+    point = Point(Frame(X.mean(axis=0), np.ones(3)), np.ones(3), THETA, Chances(kinds, None))
+    block = Block(X, np.repeat(kind[:1], 60), np.linspace(0.5, 2.0, 60), np.zeros(60))
+    below = expit(THETA[:, np.newaxis] - (X - X.mean(axis=0)).sum(axis=1))
+    shares = np.diff(below, axis=0, prepend=0.0, append=1.0) * block.weight
+    drawn = [block._replace(kind=np.repeat(kind[k], 60), weight=shares[k]) for k in range(4)]
+    expected = sum(point.sums(one).information[3:, 3:] for one in drawn)
+    np.testing.assert_allclose(point.expected_information(block), expected, atol=1e-10)
+
+
 def ranges_of_raters(n=500, seed=0):
     X, y = table(n, seed)
     return X, make_intervals(y, 1, 0.75, classes=range(4), random_state=seed)

@@ -31,7 +31,8 @@ def is_well_formed(text):
     return state != "inside"
 
 
-@given(st.text('"",\n\rab', max_size=30), st.integers(1, 8))
+@given(st.text('"",\n\rab\ufeff', max_size=30), st.integers(1, 8))
+@example("\ufeffa\n\ufeffb", 2)
 @example('"a""', 1)
 @example('""x', 1)
 @example('a"b,"', 2)
@@ -59,9 +60,11 @@ def written(draw, cells):
 
 @given(
     st.lists(
-        st.tuples(written(st.text('",\n b;', max_size=4)), written(st.text('", 1'))), min_size=1
+        st.tuples(written(st.text('",\n b;\ufeff', max_size=4)), written(st.text('", 1'))),
+        min_size=1,
     )
 )
+@example([("\ufeff1", "1")])
 def test_files_are_read_as_the_standard_library_reads_them(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     raw = "\n".join(["x,y", *(f"{one},{two}" for one, two in cells), ""])

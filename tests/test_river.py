@@ -28,6 +28,14 @@ def test_rivers_own_checks(cls):
         checks.check_estimator(cls(**parameters))
 
 
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_the_memory_of_a_model_is_its_own(cls):
+    """It is that of its numbers, without the compiler."""
+    model = cls(classes=[1, 2])
+    model.learn_one({"a": 1.0}, 2)
+    assert model._raw_memory_usage < 50_000
+
+
 def rows(n=200, seed=0):
     """Return features as dicts, and ranges of the classes 1..4."""
     rng = np.random.default_rng(seed)

@@ -39,7 +39,9 @@ class CompileTime:
             self.seconds += time.monotonic() - start
 
     def _tell(self) -> None:
-        if not self.was_told:
+        from multiprocessing import parent_process  # most processes never tell
+
+        if not self.was_told and parent_process() is None:  # workers would all tell
             self.was_told = True
             # A warning, because Python shows it if nothing else was asked for.
             log.warning("compiling, once: the code is kept on disk")

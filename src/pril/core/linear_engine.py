@@ -301,7 +301,7 @@ class LinearRow:
         )
         cells = nouns.Cells(*self._row.rows)
         given = (engine.rule, engine.geometry, memory.arrays, self._rating, cells)
-        self.rate: Callable[[], int] = partial(loop.entry_point(loop.rate_row, *given), *given)
+        self.rate: Callable[[], int] = loop.bound(loop.rate_row, given)
         self.learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
         self.inspect: Callable[[], None] | None = None  # for learners that look at features
@@ -312,7 +312,8 @@ class LinearRow:
         engine, memory, loop = self._engine, self._memory, self._loop
         desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
         given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._row)
-        return partial(loop.entry_point(loop.learn_row, *given, 0, 0), *given)
+        learn: Callable[[int, int], int] = loop.bound(loop.learn_row, given, 0, 0)
+        return learn
 
     def learn_weighted(self, lo: int, hi: int, weight: float) -> int:
         """Learn the row with a weight."""

@@ -1057,8 +1057,12 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def entry_point(function: Any, *arguments: Any) -> Any:
-    """Return a function compiled for arguments of these types; it does not look at them again."""
-    if not hasattr(function, "compile"):  # numba is switched off
-        return function
-    return function.compile(tuple(typeof(argument) for argument in arguments))
+def bound(function: Any, given: tuple[Any, ...], *others: Any) -> Any:
+    """Return a function of others after what is given, compiled for arguments of these types.
+
+    It does not look at the types again. It is a plain function, so that those who measure the
+    memory of a model do not go on into the compiler.
+    """
+    if hasattr(function, "compile"):  # numba is not switched off
+        function = function.compile(tuple(map(typeof, (*given, *others))))
+    return lambda *others: function(*given, *others)

@@ -272,7 +272,7 @@ def written_type(
     cells: pa.Array, name: str, read: Callable[[pa.Array, str], Array] = read_numbers
 ) -> pa.DataType:
     """Return the same for cells of text, in which `read` reads numbers."""
-    first = read_words(cells, name).drop_null()[:1]
+    first = read_words(pc.ascii_trim_whitespace(cells), name).drop_null()[:1]
     kind = first_type(first[0].as_py() if len(first) else None)
     if kind == TEXT:
         with suppress(RowError):
@@ -294,7 +294,6 @@ def narrowest_type(words: pa.Array) -> pa.DataType:
     """
     if words.null_count == len(words):
         return pa.null()
-    words = pc.ascii_trim_whitespace(words)
     is_number = pc.match_substring_regex(words, POINT_NUMBER)
     is_code = pc.match_substring_regex(words, r"^[+-]?0[0-9]")
     if not pc.all(pc.and_not(is_number, is_code)).as_py():

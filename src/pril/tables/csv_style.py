@@ -32,7 +32,7 @@ class CsvStyle(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         mark = self.delimiter
-        if len(mark) != 1 or not mark.isascii() or mark in '"\r\n':
+        if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
             raise InputError(f"delimiter {mark!r}: expected one ASCII character, such as ';'")
         check_marks(self.decimal, self.thousands)
         try:

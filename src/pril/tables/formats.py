@@ -147,8 +147,9 @@ def _csv_batches(
     for block in blocks:
         try:
             table = pa.csv.read_csv(
-                pa.BufferReader(block),
-                pa.csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+                # After an empty line, which is skipped: a mark at the very start is dropped.
+                pa.BufferReader(b"\n" + block),
+                pa.csv.ReadOptions(column_names=names, block_size=len(block) + 2),
                 pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
                     column_types=dict.fromkeys(names, TEXT),
@@ -230,26 +231,28 @@ def _read_header(table: Table, file: Any) -> list[str]:
 
 
 def _copy_csv(table: Table, _columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
-    """To a format with types, a column of numbers is a number."""
+    """To a format with types, a column of numbers is a number; words stay as they are written."""
+    blocks = partial(table.blocks, as_written=True)
     if format in ("csv", "tsv"):
-        for row, block in table.blocks(as_written=True):
+        for row, block in blocks():
             yield row, table.with_points(row, block), block
         return
     types = {one.name: pa.null() if one.type == NUMBER else TEXT for one in table.schema}
-    for row, block in table.blocks():
+    for row, block in blocks():
+        used = table.with_points(row, block)
         with table.naming_rows(row):
             for name, kind in types.items():
-                words = read_words(block.column(name), name)
+                words = read_words(pc.ascii_trim_whitespace(used.column(name)), name)
                 types[name] = common_type(kind, narrowest_type(words))
-    for row, block in table.blocks():
-        cells = {name: _typed_cells(block.column(name), types[name]) for name in types}
-        yield row, block, pa.RecordBatch.from_pydict(cells)
-
-
-def _typed_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
-    if kind in (TEXT, pa.null()):
-        return with_nulls(cells, pc.equal(cells, ""))
-    return pc.cast(pc.ascii_trim_whitespace(read_words(cells, "")), kind)
+    for row, block in blocks():
+        used = table.with_points(row, block)
+        cells = [
+            with_nulls(block.column(name), pc.equal(block.column(name), ""))
+            if kind in (TEXT, pa.null())
+            else pc.cast(read_words(pc.ascii_trim_whitespace(used.column(name)), name), kind)
+            for name, kind in types.items()
+        ]
+        yield row, used, pa.RecordBatch.from_arrays(cells, list(types))
 
 
 # --- JSON Lines: a missing key is a missing value ------------------------------------------------

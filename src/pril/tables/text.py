@@ -108,7 +108,7 @@ def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
     rest, size, is_header, data = b"", READ_BYTES, True, b"\n"
     while data:
         data = _read_bytes(stream, size, is_header)
-        rest = rest + data if rest else without_marks(data)
+        rest = without_marks(rest + data) if is_header else rest + data
         end, bad = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r")), None
         if b'"' in rest and (match := cells.match(rest)):
             end, bad = max(0, match.end(1)), text_after.match(rest, match.end())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,7 @@ from scipy.sparse import issparse
 
 from pril.core.linear_engine import Ratings
 from pril.core.logistic import log_probabilities, log_widths
-from pril.core.loop import entry_point
+from pril.core.loop import bound
 from pril.core.nouns import Csr, Dense
 from pril.core.rows import check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
@@ -162,7 +161,7 @@ class ForestRow:
             np.empty(len(forest.size), dtype=np.uint64),
             self._score[0],
         )
-        self._rate = partial(entry_point(compiled.rate_row, *given), *given)
+        self._rate = bound(compiled.rate_row, given)
         self.rate: Callable[[], int] = self._rate_mode if engine.mode else self._rate
 
     def _rate_mode(self) -> int:
