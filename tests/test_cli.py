@@ -25,7 +25,7 @@ import pril
 from pril.cli.main import app
 from pril.cli.options import FitOptions
 from pril.core.available_memory import available_memory
-from pril.core.registry import BY_COMMAND
+from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.io import model_files as io
 from pril.tables.label_columns import Ends
 from pril.tables.task import Task
@@ -316,9 +316,31 @@ def test_classes_may_be_true_and_false(good, tmp_path, classes, suffix):
     assert (learner.coef_[0] > 0) == (order == [0, 1])
 
 
-def test_the_help_lists_every_learner(good):
+def test_the_help_lists_all_learners_but_baselines(good):
     out = " ".join(good("fit", "--help").replace("\u2502", " ").split())
-    assert f"Which learner: {', '.join(BY_COMMAND)}." in out
+    assert f"Which learner: {', '.join(RECOMMENDED)}." in out
+    assert {*BY_COMMAND} - {*RECOMMENDED} == {"prank", "widrow-hoff", "perceptron"}
+    assert "widrow-hoff" not in good("stream", "--help")
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_is_in_boxes(good, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    boxes = {}
+    for line in good("fit", "--help").splitlines():
+        if line.startswith("\u256d"):
+            box = boxes.setdefault(line.strip("\u256d\u2500\u256e "), [])
+        elif option := re.match("\u2502 (--[a-z-]+)", line):
+            box.append(option[1])
+        elif "Example:" in line:
+            assert line.split()[-2] == "--classes"  # it is whole, to be copied
+            assert not boxes
+    assert list(boxes) == ["Arguments", "Labels", "Columns", "Learning", "File", "Output"]
+    assert boxes["Labels"][:3] == ["--label", "--lower", "--upper"]
+    assert boxes["Columns"][0] == "--features"
+    assert boxes["Learning"][:2] == ["--model", "--set"]
+    assert (boxes["Output"][0], boxes["Output"][-1]) == ("--output", "--help")
+    assert max(map(len, boxes.values())) <= 16
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])

@@ -44,7 +44,7 @@ def fit(
 ) -> None:
     """Learn a model from a table of any size.
 
-    Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good,great
+    Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good
     """
     from pril.io import model_files
     from pril.tables.files import TableError

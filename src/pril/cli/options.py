@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from pril.core.registry import BY_COMMAND
+from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 else:
     Learner = Literal[tuple(BY_COMMAND)]
 
+LearnerOption = Annotated[
+    Learner,
+    typer.Option("--model", metavar="LEARNER", help=f"Which learner: {', '.join(RECOMMENDED)}."),
+]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from pril fit.")]
 CheckpointOption = Annotated[
     Path | None,
@@ -64,8 +69,22 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="R
 # --- Options that belong together: a command takes them as one argument --------------------------
 
 
+OUTPUT = "Output"
+PANELS = {  # boxes of the help, and what they list; all else is about the output
+    "Labels": "label lower upper classes votes trim ranges edges brackets no_answer",
+    "Columns": "features drop text weight scale impute one_hot",
+    "Learning": "model learner parameters epochs shuffle class_weight half_life holdout coverage "
+    "guarantee by seed workers cluster runs quick jobs again",
+    "File": "format delimiter decimal thousands encoding",
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
+
+
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer: a dataclass among its arguments becomes one option per field."""
+    """Return a command for typer: a dataclass among its arguments becomes one option per field.
+
+    The help lists the options in boxes.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[Parameter] = []
@@ -77,6 +96,14 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             option.replace(kind=Parameter.KEYWORD_ONLY, annotation=known[option.name])
             for option in options
         ]
+    places = {name: place for place, name in enumerate(PANEL_OF, 1)}
+
+    def place_in_help(parameter: Parameter) -> int:
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(option, OptionInfo):
+                option.rich_help_panel = PANEL_OF.get(parameter.name, OUTPUT)
+                return places.get(parameter.name, len(places) + 1)
+        return 0
 
     def run(**given: Any) -> None:
         for name, kind in groups.items():
@@ -84,6 +111,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters.sort(key=place_in_help)
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
@@ -269,9 +297,7 @@ class TaskOptions(LabelOptions):
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
-    model: Annotated[
-        Learner, typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}.")
-    ] = "ordered-logit"
+    model: LearnerOption = "ordered-logit"
     parameters: Annotated[
         list[str] | None,
         typer.Option(

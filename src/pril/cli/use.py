@@ -317,9 +317,7 @@ def stream(
         str | None,
         typer.Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
     ] = None,
-    learner: Annotated[
-        opt.Learner, typer.Option("--model", help="Which learner, for a new MODEL.")
-    ] = "ordered-logit",
+    learner: opt.LearnerOption = "ordered-logit",
     output: Annotated[
         Path | None,
         typer.Option(
