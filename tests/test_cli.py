@@ -159,6 +159,51 @@ def test_boosting_in_blocks_with_weights_and_ranges(good, tmp_path, monkeypatch)
     assert {"lower", "upper"} <= set(read_table(tmp_path / "out.csv")[0])
 
 
+@pytest.mark.parametrize("model", ["ordered-logit", "pril", "boosting"])
+def test_a_group_is_used_as_a_whole(good, bad, tmp_path, monkeypatch, model):
+    """Each of 60 households has 5 rows that count, in no order: all counts are multiples of 5."""
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 37)
+    rows = [row | {"household": t * 7 % 300 // 5} for t, row in enumerate(make_rows())]
+    fit = ["--label=grade", "--features=size,age", "--coverage=0.8", "--json"]
+    fit[:0] = BOOSTING if model == "boosting" else [f"--model={model}"]
+    seen = []
+    for suffix in ("csv", "jsonl", "parquet"):
+        write(tmp_path / f"t.{suffix}", rows)
+        report = json.loads(good("fit", f"t.{suffix}", *fit, "--groups=household"))
+        counts = report["learned_rows"], report["holdout"]["rows"]
+        seen.append((*counts, report["ranges"]["calibration_rows"]))
+        assert sum(seen[-1]) == 300
+        assert min(seen[-1]) > 0
+        assert not any(n % 5 for n in seen[-1])
+        assert "household" not in report["columns"]["numbers"]
+    assert seen == seen[:1] * 3
+    out = good("fit", "t.csv", *fit[:-1], "--groups=household")
+    assert "groups    household\n" in out
+    other = json.loads(good("fit", "t.csv", *fit, "--groups=household", "--seed=1"))
+    assert (other["learned_rows"], other["holdout"]["rows"]) != seen[0][:2]
+    rows[100]["household"] = None
+    write(tmp_path / "t.csv", rows)
+    said = bad("fit", "t.csv", *fit[:-1], "--groups=household")
+    assert said == "t.csv, row 101: column 'household', the group, is missing"
+    said = bad("fit", "t.csv", *fit[:-1], "--groups=age")
+    assert said == "t.csv: the column 'age' is the group, not a label or feature"
+
+
+def test_folds_of_boosting_hold_whole_groups(good, tmp_path, monkeypatch):
+    """As in Python."""
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 37)
+    rows = [row | {"household": f"h{t // 5}"} for t, row in enumerate(make_rows())]
+    frame = pd.DataFrame(rows)
+    write(tmp_path / "t.csv", rows)
+    given = ["--features=size,age", "--holdout=0", "--groups=household"]
+    good("fit", "t.csv", *ENDS, "--classes", ",".join(GRADES), *given, *BOOSTING)
+    model = pril.OrderedBoosting(classes=GRADES, random_state=0, **GROWTH)
+    X, y = frame[["size", "age"]], frame[["low", "high"]].astype(object)
+    expected = model.fit(X, y, groups=frame["household"]).validation_loss_
+    np.testing.assert_array_equal(pril.load("t.pril")[-1].validation_loss_, expected)
+    assert not np.array_equal(model.fit(X, y).validation_loss_, expected)
+
+
 def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)

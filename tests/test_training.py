@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
 
@@ -260,9 +261,10 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     path = write(tmp_path / "t.csv", rows)
     run = start(path, holdout=0.3, shuffle=False)
     fitted, evaluation = run(), run.describe()["holdout"]
-    learning = run.task.uses(0, 300).learning
+    block = pa.RecordBatch.from_pylist(rows)
+    learning = run.task.uses(0, block).learning
     assert 60 < (~learning).sum() < 120
-    each = [run.task.uses(k, 1).learning for k in range(300)]
+    each = [run.task.uses(k, block.slice(k, 1)).learning for k in range(300)]
     assert (np.concatenate(each) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
@@ -318,7 +320,7 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
     options = {"coverage": 0.8, "guarantee": guarantee, "model": "ordered-logit"}
     run = start(path, shuffle=False, **options)
     fitted = run()
-    learning, held_out = run.task.uses(0, 600)
+    learning, held_out = run.task.uses(0, pa.RecordBatch.from_pylist(rows))
     assert not (learning & held_out).any()
     calibration = ~(learning | held_out)
     assert abs(held_out.mean() - 0.2) < 0.05
@@ -351,7 +353,7 @@ def test_ranges_by_class_are_those_of_the_rows_kept_apart(tmp_path, small_blocks
     options = {"coverage": 0.5, "guarantee": guarantee, "by": "class", "model": "ordered-logit"}
     run = start(write(tmp_path / "t.csv", rows), shuffle=False, **options)
     fitted = run()
-    calibration = ~np.logical_or(*run.task.uses(0, 900))
+    calibration = ~np.logical_or(*run.task.uses(0, pa.RecordBatch.from_pylist(rows)))
     X, y = features_and_labels(rows)
     twin = pril.PredictionRanges(fitted.estimator_, coverage=0.5, guarantee=guarantee, by="class")
     twin.fit(X[calibration], y[calibration])

@@ -72,7 +72,7 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="R
 OUTPUT = "Output"
 PANELS = {  # boxes of the help, and what they list; all else is about the output
     "Labels": "label lower upper classes votes trim ranges edges brackets no_answer",
-    "Columns": "features drop text weight scale impute one_hot",
+    "Columns": "features drop text weight groups scale impute one_hot",
     "Learning": "model learner parameters epochs shuffle class_weight half_life holdout coverage "
     "guarantee by seed workers cluster runs quick jobs again",
     "File": "format delimiter decimal thousands encoding",
@@ -359,6 +359,10 @@ class FitOptions(TaskOptions):
     """What to learn, and how."""
 
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of groups, such as households: no group is held out in part."),
+    ] = None
     class_weight: Annotated[
         str | None,
         typer.Option(help="How much rows of a class count: balanced, or poor=3,great=0.5."),
