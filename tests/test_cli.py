@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from select import select
 
 import matplotlib.pyplot
 import numpy as np
@@ -1237,6 +1238,16 @@ def test_a_full_disk(good, bad, tmp_path, full_disk):
         good(*command, output)
         with full_disk(2000):
             assert bad(*command, output) == f"{output}: File too large"
+
+
+@pytest.mark.parametrize(("option", "said"), [((), b"reading <stdin>\n"), (("-q",), b"")])
+def test_fit_says_that_it_reads_before_it_has_read_anything(tmp_path, option, said):
+    command = [*PRIL, "fit", "-", *RANGES, "-o", str(tmp_path / "m.pril"), *option]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        has_said = select([process.stderr], [], [], 5 if said == b"" else 60)[0]
+        assert (process.stderr.readline() if has_said else b"") == said
+        _, rest = process.communicate(b"")
+    assert rest == b"pril: <stdin> is empty\n"
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

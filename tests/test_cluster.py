@@ -467,7 +467,7 @@ def test_as_many_workers_as_asked_for_and_no_socket_for_others(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_is_one_line(tmp_path):
-    with endless_fit(tmp_path, "--workers", "2") as process:
+    with endless_fit(tmp_path, "--workers", "2", "-q", "--drop", "id") as process:
         parts = []
         while sum(part.cpu_times().user > 1 for part in parts) < 2:  # two workers, at work
             assert process.poll() is None

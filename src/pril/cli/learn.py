@@ -46,15 +46,16 @@ def fit(
 
     Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good
     """
-    from pril.io import model_files
-    from pril.tables.files import TableError
-    from pril.tables.runs import run_of
-
-    task = options.task(csv)
-    opened = table.open(csv, brackets=options.brackets)
-    output = output or opt.model_file(table.table)
-    opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
+        stack.enter_context(printer.saying(f"reading {table.name}"))
+        from pril.io import model_files
+        from pril.tables.files import TableError
+        from pril.tables.runs import run_of
+
+        task = options.task(csv)
+        opened = table.open(csv, brackets=options.brackets)
+        output = output or opt.model_file(table.table)
+        opt.check_output(output, opened.files, opt.MODEL, overwrite)
         _check_meaning(options, checkpoint)
         if cluster is None and workers is None:
             run: Run = run_of(opened, task, stack.enter_context(printer.progress()))

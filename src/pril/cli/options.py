@@ -174,6 +174,11 @@ class TableOptions:
         Format | None, typer.Option(help="Format of the table, if its suffix does not say.")
     ] = None
 
+    @property
+    def name(self) -> str:
+        """What messages call the table."""
+        return "<stdin>" if self.table == "-" else self.table
+
     def open(
         self, csv: CsvOptions, loaded: LoadedModel | None = None, *, brackets: bool = False
     ) -> Table:
