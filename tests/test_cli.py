@@ -205,6 +205,35 @@ def test_folds_of_boosting_hold_whole_groups(good, tmp_path, monkeypatch):
     assert not np.array_equal(model.fit(X, y).validation_loss_, expected)
 
 
+def test_fit_takes_a_half_life_and_a_new_stream_parameters(good, bad, feed, tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    fit = ["fit", "t.csv", *RANGES, "--model=pril"]
+    good(*fit, "--half-life=100", "-o", "a.pril")
+    good(*fit, "--set=half_life=100.0", "-o", "b.pril")
+    good(*fit, "-o", "c.pril")
+    one, other, plain = (pril.load(f"{name}.pril")[-1] for name in "abc")
+    assert one.half_life == 100
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    assert not np.array_equal(one.coef_, plain.coef_)
+    said = bad("fit", "t.csv", *RANGES, "--model=mpril", "--half-life=100")
+    assert said.startswith("the parameter 'half_life' cannot be set for MPRIL")
+    begin = ["stream", "new.pril", *ENDS, "--classes", ",".join(GRADES), "-q", "--id=id"]
+    data = write(tmp_path / "t.jsonl", rows).read_bytes()
+    feed(data)
+    good(*begin, "--set=rate=0.5", "--set=average=false")
+    learner = pril.load("new.pril")[-1]
+    assert (learner.rate, learner.average) == (0.5, False)
+    feed(data)
+    assert "the parameter 'speed' cannot be set" in bad(
+        *begin[:1], "x.pril", *begin[2:], "--set=speed=1"
+    )
+    feed(data)
+    assert bad(*begin, "--set=rate=1") == (
+        "--set is for a new model, and new.pril exists: leave out --set"
+    )
+
+
 def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)

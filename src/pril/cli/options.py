@@ -63,6 +63,14 @@ CheckpointEveryOption = Annotated[
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file even if it is of another kind.")
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a new model: average=false."),
+]
+HalfLifeOption = Annotated[
+    float | None,
+    typer.Option("--half-life", help="Number of rows after which what was learned counts half."),
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
 
 
@@ -303,12 +311,7 @@ class TaskOptions(LabelOptions):
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
     model: LearnerOption = "ordered-logit"
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter of the model: average=false."
-        ),
-    ] = None
+    parameters: SetOption = None
     features: Annotated[
         str | None, typer.Option(help="Columns to use, a,b,c; else all but the labels.")
     ] = None
@@ -329,7 +332,9 @@ class TaskOptions(LabelOptions):
             given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["class_weight"] = _split_weights(given.get("class_weight"))
-        given["parameters"] = _split_assignments(given["parameters"] or [])
+        given["parameters"] = split_assignments(given["parameters"])
+        if given.get("half_life") is not None:
+            given["parameters"] |= {"half_life": given["half_life"]}
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
     def _labels(self, csv: CsvOptions) -> LabelKind:
@@ -376,6 +381,7 @@ class FitOptions(TaskOptions):
         int | None,
         typer.Option(min=1, help="Most passes of a model that learns row by row; else 10."),
     ] = None
+    half_life: HalfLifeOption = None
     shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
     holdout: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model.")
@@ -474,10 +480,10 @@ def _split_weights(text: str | None) -> Any:
     return weights
 
 
-def _split_assignments(assignments: list[str]) -> dict[str, Any]:
+def split_assignments(assignments: list[str] | None) -> dict[str, Any]:
     """Return name=value pairs; a value is JSON, or else a string."""
     parameters = {}
-    for assignment in assignments:
+    for assignment in assignments or ():
         name, equals, value = assignment.partition("=")
         if not (name and equals):
             raise InputError(f"--set {assignment}: expected NAME=VALUE")
