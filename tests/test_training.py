@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 import pril
 from pril.core import fitting, likelihood
 from pril.core.registry import BY_COMMAND
+from pril.errors import InputError
 from pril.io import model_files
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, training
@@ -566,3 +567,43 @@ def test_other_mistakes(tmp_path):
     many = write(tmp_path / "m.csv", [{"x": 1, "y": k} for k in range(10_002)])
     with pytest.raises(TableError, match="over 10000 different labels"):
         start(many, Task(Ends(("y",))))()
+
+
+@pytest.mark.parametrize("model", ["ordered-logit", "pril", "boosting"])
+def test_python_learns_what_the_command_learns(good, tmp_path, model):
+    """From a file, bit for bit."""
+    rows = [row | {"w": 1 + t % 3, "household": t // 4} for t, row in enumerate(make_rows())]
+    path = write(tmp_path / "t.parquet", rows)
+    chosen = {"max_iter": 20, "learning_rate": 0.8} if model == "boosting" else {}
+    given = ["--holdout=0", "--lower=low", "--upper=high", "--classes", ",".join(GRADES)]
+    given += ["--drop=id,grade", "--weight=w", "--groups=household", f"--model={model}", "--seed=3"]
+    good("fit", path, *given, *(f"--set={name}={own}" for name, own in chosen.items()))
+    fitted = pril.fit_table(
+        path,
+        lower="low",
+        upper="high",
+        classes=GRADES,
+        model=model,
+        parameters=chosen,
+        drop=["id", "grade"],
+        weight="w",
+        groups="household",
+        random_state=3,
+    )
+    frame, other = pd.DataFrame(rows), pril.load("t.pril")
+    scores = [own[-1].latent(own[0].transform(frame)) for own in (fitted, other)]
+    np.testing.assert_array_equal(*scores)
+    assert_same_model(fitted[-1], other[-1])
+
+
+def test_fit_table_refuses_what_it_cannot_know(tmp_path):
+    path = write(tmp_path / "t.csv", make_rows())
+    for given in ({}, {"lower": "low"}, {"label": "grade", "upper": "high"}):
+        with pytest.raises(InputError, match="where are the labels"):
+            pril.fit_table(path, **given)
+    with pytest.raises(InputError, match=r"model must be one of pril, .*, not 'forest'"):
+        pril.fit_table(path, label="grade", model="forest")
+    with pytest.raises(TableError, match="there is no column 'mark'"):
+        pril.fit_table(path, label="mark")
+    with pytest.raises(InputError, match="the parameter 'depth' cannot be set"):
+        pril.fit_table(path, label="grade", parameters={"depth": 3})
