@@ -255,7 +255,7 @@ def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     ("model", "option", "way"),
     [
         ("boosting", "--checkpoint=c", "learns all rows at once"),
-        ("boosting", "--epochs=10", "learns all rows at once"),
+        ("boosting", "--epochs=10", "learns all rows at once, in rounds; --set max_iter=500 "),
         ("boosting", "--no-shuffle", "learns all rows at once"),
         (
             "ordered-logit",

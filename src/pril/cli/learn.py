@@ -85,7 +85,7 @@ def _check_meaning(options: opt.FitOptions, checkpoint: Path | None) -> None:
     if learner.maximises:
         way = "takes steps to the maximum of the likelihood; --set max_iter=50 bounds them"
     elif not learner.online:
-        way = "learns all rows at once"
+        way = "learns all rows at once, in rounds; --set max_iter=500 bounds them"
     else:
         return
     given = {

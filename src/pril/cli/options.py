@@ -79,7 +79,7 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="R
 
 OUTPUT = "Output"
 PANELS = {  # boxes of the help, and what they list; all else is about the output
-    "Labels": "label lower upper classes votes trim ranges edges brackets no_answer",
+    "Labels": "label lower upper classes votes trim ranges edges brackets missing",
     "Columns": "features drop text weight groups scale impute one_hot",
     "Learning": "model learner parameters epochs shuffle class_weight half_life holdout coverage "
     "guarantee by seed workers cluster runs quick jobs again",
@@ -206,7 +206,9 @@ class LabelOptions:
     label: Annotated[str | None, typer.Option(help="Column of exact labels.")] = None
     ranges: Annotated[
         bool,
-        typer.Option("--ranges", help="Labels are classes or ranges as text: 4 or 5, at least 3."),
+        typer.Option(
+            "--range-texts", help="Labels are classes or ranges as text: 4 or 5, at least 3."
+        ),
     ] = False
     votes: Annotated[
         str | None, typer.Option(help="Columns of votes, one for each rater: ann,bob,eve.")
@@ -252,7 +254,7 @@ class LabelOptions:
         if self.trim is not None:
             raise InputError("--trim is for votes: pass --votes too")
         if self.ranges and not self.label:
-            raise InputError("--ranges reads one column of texts: pass it by --label")
+            raise InputError("--range-texts reads one column of texts: pass it by --label")
         if self.label and len(names) > 1:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
@@ -268,7 +270,7 @@ class LabelOptions:
     def _raters(self, votes: str, others: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns of votes; refuse other columns beside them."""
         if others or self.ranges:
-            other = "--ranges" if self.ranges else "--label, or --lower and --upper"
+            other = "--range-texts" if self.ranges else "--label, or --lower and --upper"
             raise InputError(f"--votes names one column for each rater: leave out {other}")
         raters = split_names(votes) or ()
         for name in raters:
@@ -306,7 +308,7 @@ class TaskOptions(LabelOptions):
     brackets: Annotated[
         bool, typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+.")
     ] = False
-    no_answer: Annotated[
+    missing: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
@@ -346,20 +348,20 @@ class TaskOptions(LabelOptions):
         labels, edges = self.kind(), _split_edges(self.edges)
         if not labels.columns:
             raise InputError(NO_LABELS)
-        if self.no_answer and not self.brackets:
-            raise InputError("--no-answer is for brackets as text: pass --brackets too")
+        if self.missing and not self.brackets:
+            raise InputError("--missing is for brackets as text: pass --brackets too")
         if self.brackets and not self.label:
             raise InputError("--brackets reads one column of texts: pass it by --label")
         if self.brackets and self.ranges:
             raise InputError(
-                "--brackets is for texts with numbers, such as 20-50k, --ranges for texts with "
-                "classes, such as 4 or 5: choose one"
+                "--brackets is for texts with numbers, such as 20-50k, --range-texts for texts "
+                "with classes, such as 4 or 5: choose one"
             )
         if self.edges and (self.ranges or self.votes):
-            option = "--votes" if self.votes else "--ranges"
+            option = "--votes" if self.votes else "--range-texts"
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
         if self.brackets:
-            silent = tuple(self.no_answer or ())
+            silent = tuple(self.missing or ())
             return Brackets(labels.columns, edges, silent, csv.spelling(Spelling()))
         return labels if edges is None else Edges(labels.columns, edges)
 
@@ -406,8 +408,8 @@ class FitOptions(TaskOptions):
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
     "brackets": (
-        "correct the text, name it by --no-answer if it is one, or put the ends into two columns "
-        "of numbers: --lower, --upper, --edges"
+        "correct the text, name it by --missing if it is no answer, or put the ends into two "
+        "columns of numbers: --lower, --upper, --edges"
     ),
     "edges": "pass --edges, the cut points between the classes",
     "again": "to learn them once more pass --again",
@@ -423,8 +425,8 @@ ADVICE = {
     "label": "for exact labels pass --label",
     "model": "for example --model pril",
     "ranges": (
-        "for brackets of a number pass --brackets, for ranges of classes --ranges and --classes; "
-        "if it is the name of a class pass --classes, lowest first"
+        "for brackets of a number pass --brackets, for ranges of classes --range-texts and "
+        "--classes; if it is the name of a class pass --classes, lowest first"
     ),
     "text": "if the column holds words, pass --text",
     "votes": "to cover the median vote pass --trim 0.5, to cover all votes --guarantee contain",
