@@ -32,7 +32,7 @@ def fit_table(
     groups: str | None = None,
     random_state: int = 0,
 ) -> Pipeline:
-    """Learn from all rows of a table on disk, of any size, as ``pril fit --holdout 0`` does.
+    """Learn from all rows of a table on disk, of any size, as ``pril fit`` does without a holdout.
 
     The table is read in blocks. Of more than 200,000 rows, boosting keeps a byte for each cell.
 
@@ -59,7 +59,7 @@ def fit_table(
     groups : str, default=None
         The column of groups that a fold of boosting holds as a whole.
     random_state : int, default=0
-        Seed, as ``--seed``.
+        The seed.
 
     Returns
     -------
