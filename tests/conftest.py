@@ -55,7 +55,8 @@ def pytest_collection_finish():
 def call(capfdbinary, tmp_path, monkeypatch):
     """Run the command in an empty folder; return exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", float("inf"))  # however slow we are
+    monkeypatch.setattr("pril.cli.printing.FIRST_SECONDS", 1e6)  # however slow we are
+    monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", float("inf"))
     monkeypatch.setattr(compile_time, "was_told", True)
 
     def run(*arguments):

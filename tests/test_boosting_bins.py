@@ -145,7 +145,9 @@ def test_more_bins_than_a_feature_may_have_are_shared():
 # --- Tables ---
 
 
-@pytest.mark.parametrize("options", [(), ("--class-weight=balanced",), ("--weight", "w")])
+@pytest.mark.parametrize(
+    "options", [(), ("--class-weight=balanced",), ("--weight", "w"), ("--groups=g",)]
+)
 def test_a_large_table_teaches_what_its_rows_in_memory_teach(
     options, sampled, monkeypatch, good, tmp_path
 ):
@@ -155,7 +157,10 @@ def test_a_large_table_teaches_what_its_rows_in_memory_teach(
     words = np.array(["red", "green", "blue", None], dtype=object)[rng.integers(0, 4, 900)]
     label = np.where(rng.random(900) < 0.1, None, y.astype(object))
     frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
-        colour=words, y=pd.array(label, dtype="Int64"), w=rng.integers(0, 3, 900)
+        colour=words,
+        y=pd.array(label, dtype="Int64"),
+        w=rng.integers(0, 3, 900),
+        g=np.arange(900) % 45,
     )
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=100)
     fit = ["fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", *options]

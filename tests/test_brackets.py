@@ -209,11 +209,11 @@ def test_no_answers_of_a_forged_file_are_refused(good, bad, tmp_path):
     write(tmp_path / "t.csv", make_survey())
     good("fit", "t.csv", "--label=income", "--brackets", *SILENT, "--features=size")
     model, about = model_files.read(tmp_path / "t.pril", kind="model")
-    for no_answer in (None, "text", [1], {"a": 1}):
-        notes = about.notes | {"labels": about.notes["labels"] | {"no_answer": no_answer}}
+    for missing in (None, "text", [1], {"a": 1}):
+        notes = about.notes | {"labels": about.notes["labels"] | {"missing": missing}}
         model_files.write(model, tmp_path / "forged.pril", kind="model", notes=notes)
         said = bad("evaluate", "forged.pril", "t.csv")
-        assert re.match("forged.pril is damaged: its notes: .*no_answer", said)
+        assert re.match("forged.pril is damaged: its notes: .*missing", said)
     assert "in one column" in bad("evaluate", "t.pril", "t.csv", *BOUNDS)
 
 
@@ -253,10 +253,8 @@ def make_survey(n=200):
     return rows
 
 
-SILENT = ["--no-answer", "None of your  business", "--thousands", ","]
-SURVEY = Brackets(
-    ("income",), no_answer=("none of your business",), spelling=Spelling(thousands=",")
-)
+SILENT = ["--missing", "None of your  business", "--thousands", ","]
+SURVEY = Brackets(("income",), missing=("none of your business",), spelling=Spelling(thousands=","))
 INCOMES = ["below 20000", "20000 to 50000", "50000 to 100000", "100000 or more"]
 
 
@@ -330,7 +328,9 @@ def test_all_texts_that_cannot_be_read_are_named(good, bad, tmp_path, monkeypatc
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
     said = bad("fit", f"t.{suffix}", *fit)
     assert said.startswith(f"t.{suffix}, row 12: column 'income': 'a lot' cannot be read: ")
-    advice = "; correct the text, name it by --no-answer if it is one, or put the ends into two "
+    advice = (
+        "; correct the text, name it by --missing if it is no answer, or put the ends into two "
+    )
     said, _, more = said.partition(advice)
     assert more == "columns of numbers: --lower, --upper, --edges"
     assert said.endswith("; nor can these be read: row 121: 'about average'")
@@ -357,7 +357,7 @@ def test_texts_of_many_files_are_named_with_their_file(bad, tmp_path):
         ([*BOUNDS, "--brackets"], "--brackets reads one column of texts: pass it by --label"),
         (
             ["--label=income", *SILENT[:2]],
-            "--no-answer is for brackets as text: pass --brackets too",
+            "--missing is for brackets as text: pass --brackets too",
         ),
         (["--label=one", "--brackets"], "t.csv, row 1: column 'one': there is only one bracket"),
         (["--label=none", "--brackets"], "t.csv: column 'none': no row has a label"),

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from select import select
 
 import matplotlib.pyplot
 import numpy as np
@@ -25,7 +26,7 @@ import pril
 from pril.cli.main import app
 from pril.cli.options import FitOptions
 from pril.core.available_memory import available_memory
-from pril.core.registry import BY_COMMAND
+from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.io import model_files as io
 from pril.tables.label_columns import Ends
 from pril.tables.task import Task
@@ -159,6 +160,80 @@ def test_boosting_in_blocks_with_weights_and_ranges(good, tmp_path, monkeypatch)
     assert {"lower", "upper"} <= set(read_table(tmp_path / "out.csv")[0])
 
 
+@pytest.mark.parametrize("model", ["ordered-logit", "pril", "boosting"])
+def test_a_group_is_used_as_a_whole(good, bad, tmp_path, monkeypatch, model):
+    """Each of 60 households has 5 rows that count, in no order: all counts are multiples of 5."""
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 37)
+    rows = [row | {"household": t * 7 % 300 // 5} for t, row in enumerate(make_rows())]
+    fit = ["--label=grade", "--features=size,age", "--coverage=0.8", "--json"]
+    fit[:0] = BOOSTING if model == "boosting" else [f"--model={model}"]
+    seen = []
+    for suffix in ("csv", "jsonl", "parquet"):
+        write(tmp_path / f"t.{suffix}", rows)
+        report = json.loads(good("fit", f"t.{suffix}", *fit, "--groups=household"))
+        counts = report["learned_rows"], report["holdout"]["rows"]
+        seen.append((*counts, report["ranges"]["calibration_rows"]))
+        assert sum(seen[-1]) == 300
+        assert min(seen[-1]) > 0
+        assert not any(n % 5 for n in seen[-1])
+        assert "household" not in report["columns"]["numbers"]
+    assert seen == seen[:1] * 3
+    out = good("fit", "t.csv", *fit[:-1], "--groups=household")
+    assert "groups    household\n" in out
+    other = json.loads(good("fit", "t.csv", *fit, "--groups=household", "--seed=1"))
+    assert (other["learned_rows"], other["holdout"]["rows"]) != seen[0][:2]
+    rows[100]["household"] = None
+    write(tmp_path / "t.csv", rows)
+    said = bad("fit", "t.csv", *fit[:-1], "--groups=household")
+    assert said == "t.csv, row 101: column 'household', the group, is missing"
+    said = bad("fit", "t.csv", *fit[:-1], "--groups=age")
+    assert said == "t.csv: the column 'age' is the group, not a label or feature"
+
+
+def test_folds_of_boosting_hold_whole_groups(good, tmp_path, monkeypatch):
+    """As in Python."""
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 37)
+    rows = [row | {"household": f"h{t // 5}"} for t, row in enumerate(make_rows())]
+    frame = pd.DataFrame(rows)
+    write(tmp_path / "t.csv", rows)
+    given = ["--features=size,age", "--holdout=0", "--groups=household"]
+    good("fit", "t.csv", *ENDS, "--classes", ",".join(GRADES), *given, *BOOSTING)
+    model = pril.OrderedBoosting(classes=GRADES, random_state=0, **GROWTH)
+    X, y = frame[["size", "age"]], frame[["low", "high"]].astype(object)
+    expected = model.fit(X, y, groups=frame["household"]).validation_loss_
+    np.testing.assert_array_equal(pril.load("t.pril")[-1].validation_loss_, expected)
+    assert not np.array_equal(model.fit(X, y).validation_loss_, expected)
+
+
+def test_fit_takes_a_half_life_and_a_new_stream_parameters(good, bad, feed, tmp_path):
+    rows = make_rows()
+    write(tmp_path / "t.csv", rows)
+    fit = ["fit", "t.csv", *RANGES, "--model=pril"]
+    good(*fit, "--half-life=100", "-o", "a.pril")
+    good(*fit, "--set=half_life=100.0", "-o", "b.pril")
+    good(*fit, "-o", "c.pril")
+    one, other, plain = (pril.load(f"{name}.pril")[-1] for name in "abc")
+    assert one.half_life == 100
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    assert not np.array_equal(one.coef_, plain.coef_)
+    said = bad("fit", "t.csv", *RANGES, "--model=mpril", "--half-life=100")
+    assert said.startswith("the parameter 'half_life' cannot be set for MPRIL")
+    begin = ["stream", "new.pril", *ENDS, "--classes", ",".join(GRADES), "-q", "--id=id"]
+    data = write(tmp_path / "t.jsonl", rows).read_bytes()
+    feed(data)
+    good(*begin, "--set=rate=0.5", "--set=average=false")
+    learner = pril.load("new.pril")[-1]
+    assert (learner.rate, learner.average) == (0.5, False)
+    feed(data)
+    assert "the parameter 'speed' cannot be set" in bad(
+        *begin[:1], "x.pril", *begin[2:], "--set=speed=1"
+    )
+    feed(data)
+    assert bad(*begin, "--set=rate=1") == (
+        "--set is for a new model, and new.pril exists: leave out --set"
+    )
+
+
 def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     rows = make_rows()
     write(tmp_path / "t.csv", rows)
@@ -180,7 +255,7 @@ def test_boosting_is_shown_reported_and_streamed(good, bad, feed, tmp_path):
     ("model", "option", "way"),
     [
         ("boosting", "--checkpoint=c", "learns all rows at once"),
-        ("boosting", "--epochs=10", "learns all rows at once"),
+        ("boosting", "--epochs=10", "learns all rows at once, in rounds; --set max_iter=500 "),
         ("boosting", "--no-shuffle", "learns all rows at once"),
         (
             "ordered-logit",
@@ -316,9 +391,31 @@ def test_classes_may_be_true_and_false(good, tmp_path, classes, suffix):
     assert (learner.coef_[0] > 0) == (order == [0, 1])
 
 
-def test_the_help_lists_every_learner(good):
+def test_the_help_lists_all_learners_but_baselines(good):
     out = " ".join(good("fit", "--help").replace("\u2502", " ").split())
-    assert f"Which learner: {', '.join(BY_COMMAND)}." in out
+    assert f"Which learner: {', '.join(RECOMMENDED)}." in out
+    assert {*BY_COMMAND} - {*RECOMMENDED} == {"prank", "widrow-hoff", "perceptron"}
+    assert "widrow-hoff" not in good("stream", "--help")
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_is_in_boxes(good, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    boxes = {}
+    for line in good("fit", "--help").splitlines():
+        if line.startswith("\u256d"):
+            box = boxes.setdefault(line.strip("\u256d\u2500\u256e "), [])
+        elif option := re.match("\u2502 (--[a-z-]+)", line):
+            box.append(option[1])
+        elif "Example:" in line:
+            assert line.split()[-2] == "--classes"  # it is whole, to be copied
+            assert not boxes
+    assert list(boxes) == ["Arguments", "Labels", "Columns", "Learning", "File", "Output"]
+    assert boxes["Labels"][:3] == ["--label", "--lower", "--upper"]
+    assert boxes["Columns"][0] == "--features"
+    assert boxes["Learning"][:2] == ["--model", "--set"]
+    assert (boxes["Output"][0], boxes["Output"][-1]) == ("--output", "--help")
+    assert max(map(len, boxes.values())) <= 16
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
@@ -1170,6 +1267,16 @@ def test_a_full_disk(good, bad, tmp_path, full_disk):
         good(*command, output)
         with full_disk(2000):
             assert bad(*command, output) == f"{output}: File too large"
+
+
+@pytest.mark.parametrize(("option", "said"), [((), b"reading <stdin>\n"), (("-q",), b"")])
+def test_fit_says_that_it_reads_before_it_has_read_anything(tmp_path, option, said):
+    command = [*PRIL, "fit", "-", *RANGES, "-o", str(tmp_path / "m.pril"), *option]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        has_said = select([process.stderr], [], [], 5 if said == b"" else 60)[0]
+        assert (process.stderr.readline() if has_said else b"") == said
+        _, rest = process.communicate(b"")
+    assert rest == b"pril: <stdin> is empty\n"
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -23,6 +23,8 @@ from sklearn.pipeline import make_pipeline
 
 import pril.dask
 from pril.dask.connection import connected
+from pril.errors import InputError
+from pril.tables.cells import to_batch
 from pril.tables.cluster import ClusterRun
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
@@ -131,6 +133,21 @@ def test_a_cluster_reads_what_one_process_reads(folder, client):
     assert abs(accuracy[0] - accuracy[1]) < 0.1
 
 
+def test_a_cluster_holds_out_the_groups_that_one_process_holds_out(tmp_path, client):
+    """Those of all files: the reports are the same, but for the sum of the log-likelihood."""
+    rows = [row | {"household": t % 40} for t, row in enumerate(make_rows(600))]
+    write_parts(tmp_path, "csv", rows)
+    task = replace(TASK, groups="household", coverage=0.8)
+    runs = [run_of(open_table(str(tmp_path)), task, lambda *_: None), start(tmp_path, task, client)]
+    for run in runs:
+        run()
+    one, other = (run.describe() for run in runs)
+    assert one.pop("log_likelihood") == pytest.approx(other.pop("log_likelihood"))
+    assert one == other
+    with pytest.raises(InputError, match="cannot keep the groups in 'household' together"):
+        start(tmp_path, replace(task, model="boosting"), client)
+
+
 def test_ranges_on_a_cluster(folder, client, tmp_path):
     task = replace(TASK, model="ordered-logit", coverage=0.8)
     run = start(folder, task, client)
@@ -189,7 +206,8 @@ def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     fitted = start(tmp_path, replace(TASK, model="pril"), client)()
     blocks = []
     for k, (a, b, first) in enumerate([(0, 80, 0), (80, 150, 80), (150, 230, 0), (230, 300, 80)]):
-        own = rows[a:b][replace(TASK, seed=k).uses(first, b - a).learning]
+        own = rows[a:b]
+        own = own[replace(TASK, seed=k).uses(first, to_batch(own)).learning]
         X = fitted[0].transform(own[["size", "age", "town"]])
         blocks.append(dask.delayed((X, own[["low", "high"]].astype(object))))
     learner = pril.PRIL(classes=GRADES, max_iter=4, random_state=0)
@@ -449,7 +467,7 @@ def test_as_many_workers_as_asked_for_and_no_socket_for_others(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_is_one_line(tmp_path):
-    with endless_fit(tmp_path, "--workers", "2") as process:
+    with endless_fit(tmp_path, "--workers", "2", "-q", "--drop", "id") as process:
         parts = []
         while sum(part.cpu_times().user > 1 for part in parts) < 2:  # two workers, at work
             assert process.poll() is None

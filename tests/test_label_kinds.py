@@ -139,7 +139,7 @@ def test_ranges_are_those_of_from_strings(good, tmp_path, suffix, words):
     table = write(tmp_path / f"texts.{suffix}", rows)
     twin = write(tmp_path / f"ends.{suffix}", with_ends(rows, y.tolist()))
     classes = ("--classes", ",".join(map(str, scale)))
-    good("fit", table, "--label", "grade", "--ranges", *classes, "-o", "texts.pril")
+    good("fit", table, "--label", "grade", "--range-texts", *classes, "-o", "texts.pril")
     good("fit", twin, "--lower", "low", "--upper", "high", *classes, "-o", "ends.pril")
     assert_same_model(learner("texts.pril"), learner("ends.pril"))
     said = good("evaluate", "texts.pril", table)
@@ -206,7 +206,7 @@ def test_a_stream_reads_them_too(good, call, feed, tmp_path, kind):
         options = ("--votes", "ann,bob,eve", "--trim", 0.5)
     else:
         y = from_strings([row["grade"] for row in more], GRADES)
-        options = ("--label", "grade", "--ranges")
+        options = ("--label", "grade", "--range-texts")
     write(tmp_path / "table.csv", rows)
     good("fit", "table.csv", *options, *CLASSES, "-o", "m.pril")
     for given_again in ((), options):
@@ -222,7 +222,7 @@ def test_a_stream_reads_them_too(good, call, feed, tmp_path, kind):
 @pytest.mark.parametrize("kind", ["votes", "ranges"])
 def test_a_new_model_keeps_them(good, call, feed, tmp_path, kind):
     make = with_votes if kind == "votes" else with_texts
-    options = ("--label", "grade", "--ranges")
+    options = ("--label", "grade", "--range-texts")
     options = ("--votes", "ann,bob,eve", "--trim", 0.5) if kind == "votes" else options
     rows = make(make_rows(60))
     feed(write(tmp_path / "rows.jsonl", rows).read_bytes())
@@ -242,7 +242,7 @@ def test_options_that_contradict_each_other(bad, tmp_path):
     assert "--votes names one column for each rater: leave out --label" in bad(
         "fit", "t.csv", *votes, "--label", "ann"
     )
-    assert "leave out --ranges" in bad("fit", "t.csv", *votes, "--ranges")
+    assert "leave out --range-texts" in bad("fit", "t.csv", *votes, "--range-texts")
     assert bad("fit", "t.csv", "--votes", "ann,bob,ann") == (
         "--votes ann,bob,ann: 'ann' is named twice"
     )
@@ -253,9 +253,11 @@ def test_options_that_contradict_each_other(bad, tmp_path):
     assert "--trim" in bad("fit", "t.csv", *votes, "--trim", "half")
     assert "pass it by --label" in bad("fit", "t.csv", *votes, "--brackets")
     assert "--edges is for labels that are numbers" in bad("fit", "t.csv", *votes, "--edges", "1,2")
-    assert "pass it by --label" in bad("fit", "t.csv", "--ranges", "--lower", "a", "--upper", "b")
-    assert "choose one" in bad("fit", "t.csv", "--label", "ann", "--ranges", "--brackets")
-    assert "pass --classes, lowest first" in bad("fit", "t.csv", "--label", "ann", "--ranges")
+    assert "pass it by --label" in bad(
+        "fit", "t.csv", "--range-texts", "--lower", "a", "--upper", "b"
+    )
+    assert "choose one" in bad("fit", "t.csv", "--label", "ann", "--range-texts", "--brackets")
+    assert "pass --classes, lowest first" in bad("fit", "t.csv", "--label", "ann", "--range-texts")
     assert "there is no column 'zoe'" in bad("fit", "t.csv", "--votes", "ann,zoe", *CLASSES)
     assert "'ann' is the label, not a feature" in bad(
         "fit", "t.csv", *votes, *CLASSES, "--features", "ann,age"
@@ -295,7 +297,7 @@ def test_texts_that_are_no_ranges(good, bad, feed, call, tmp_path):
     for text in ("goood", "good-poor", "below poor", "poor or good or great"):
         rows[20]["grade"] = text
         write_csv(tmp_path / "bad.csv", rows)
-        options = ("--label", "grade", "--ranges", *CLASSES)
+        options = ("--label", "grade", "--range-texts", *CLASSES)
         said = f"bad.csv, row 21: column 'grade': {text!r} is neither one of the classes"
         assert bad("fit", "bad.csv", *options).startswith(said)
     good("fit", "good.csv", *options, "-o", "m.pril")
@@ -313,9 +315,7 @@ def test_ranges_that_are_not_called_so_are_no_classes(bad, tmp_path, suffix, tex
     rows[7]["grade"] = text
     table = write(tmp_path / f"t.{suffix}", rows)
     said = bad("fit", table, "--label", "grade", "-o", "m.pril")
-    advice = (
-        "for brackets of a number pass --brackets, for ranges of classes --ranges and --classes"
-    )
+    advice = "for brackets of a number pass --brackets, for ranges of classes --range-texts and --classes"
     assert f"row 8: column 'grade': {text!r} reads as a range, not as a class; {advice}" in said
     assert "alphabetical" not in said
 

@@ -4,20 +4,23 @@ import copy
 import itertools
 import pickle
 import random
+import warnings
 from contextlib import nullcontext
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 
 import pril
 from learners import LINEAR, with_variants
-from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
+from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedBoosting, OrderedLogit, PRank, WidrowHoff
 from pril.core import nouns
-from pril.errors import FeatureRangeWarning
+from pril.errors import FeatureRangeWarning, InputError
 from strategies import exact_streams, smooth_streams
 
 MODELS = [*with_variants(LINEAR), MPRIL(signed=False), WidrowHoff(normalize=False, rate=1e-3)]
@@ -605,3 +608,33 @@ def test_the_parts_of_a_memory_are_in_the_order_that_compiled_code_takes_them_fo
     assert names == list(layout.shapes())
     fading = [part.fades for part in layout.own]
     assert fading == sorted(fading, reverse=True)
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosting", "encoder", "scaler"])
+def test_a_strict_stream_notices_a_column_that_was_renamed(kind):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["size", "age"])
+    y = 1 + (frame["size"] > 0)
+    first = {"encoder": pril.ColumnEncoder(), "scaler": StandardScaler()}.get(kind)
+    learner = OrderedBoosting(max_iter=5) if kind == "boosting" else OrderedLogit()
+    model = pril.Pipeline([("first", first), ("learner", learner)]) if first else learner
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the last of max_iter")
+        model.fit(frame, y)
+    strict = pickled(model.stream(strict=True))
+    whole = {"size": 1.0, "age": 2.0}
+    assert strict.predict_one(whole) == model.stream().predict_one(whole) == 2
+    for name, row in (("lacks", {"size": 1.0}), ("lacks", {"sise": 1.0, "age": 2.0})):
+        with pytest.raises(InputError, match=f"x {name} the (feature|column) '(age|size)'"):
+            strict.predict_one(row)
+    with pytest.raises(InputError, match=r"x has a (feature|column) 'more' that the model does"):
+        strict.predict_one({**whole, "more": 1.0})
+    if kind == "linear":
+        with pytest.raises(InputError, match="lacks the feature 'age'"):
+            strict.learn_one({"size": 1.0}, 2)
+        with pytest.raises(InputError, match="leave out unknown='ignore'"):
+            model.stream(strict=True, unknown="ignore")
+        new = OrderedLogit(classes=[1, 2]).stream(strict=True)
+        new.learn_one(whole, 2)
+        with pytest.raises(InputError, match="x has a feature 'more'"):
+            new.learn_one({**whole, "more": 1.0}, 2)

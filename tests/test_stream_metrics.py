@@ -283,10 +283,23 @@ def test_an_alarm_is_printed_and_changes_nothing(model, call, feed, tmp_path):
     feed(data)
     code, out, err = call("stream", model, "--every", 100, "--metrics", "m.jsonl", "-o", "a.pril")
     assert code == 0
-    alarms = [row for line in read_log(tmp_path / "m.jsonl") for row in line["alarms"]]
+    log = read_log(tmp_path / "m.jsonl")
+    alarms = [row for line in log for row in line.get("alarms", ())]
+    events = [line for line in log if line.get("event") == "alarm"]
+    assert [event["row"] for event in events] == alarms
+    since = np.diff([0, *alarms]).tolist()  # how long the rows were alike
+    assert [event["half_life"] for event in events] == since
     labelled = sum(bool(row["low"] or row["high"]) for row in rows[:1500])
     assert labelled < alarms[0] < labelled + 300
     assert f"the error has risen: noticed at row {alarms[0]:,}" in err
+    assert f"; if the rows have changed, try --half-life {since[0]}\n" in err
+    feed(data)
+    known = ["--id", "id", "--note", "grade", "--half-life", 600, "-o", "c.pril"]
+    _, _, err = call("stream", model, "--every", 100, "--json", *known)
+    event = next(line for line in map(json.loads, err.splitlines()) if "event" in line)
+    row = [row for row in rows if row["low"] or row["high"]][event["row"] - 1]
+    assert (event["id"], event["note"]) == (row["id"], row["grade"])
+    assert event["half_life"] == 300  # half of what it is
     feed(data)
     assert call("stream", model, "-o", "b.pril")[1] == out
     assert_same_model(pril.load("a.pril").steps[-1][1], pril.load("b.pril").steps[-1][1])

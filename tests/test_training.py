@@ -4,12 +4,14 @@ from contextlib import suppress
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
 from pril.core import fitting, likelihood
 from pril.core.registry import BY_COMMAND
+from pril.errors import InputError
 from pril.io import model_files
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, training
@@ -260,9 +262,10 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     path = write(tmp_path / "t.csv", rows)
     run = start(path, holdout=0.3, shuffle=False)
     fitted, evaluation = run(), run.describe()["holdout"]
-    learning = run.task.uses(0, 300).learning
+    block = pa.RecordBatch.from_pylist(rows)
+    learning = run.task.uses(0, block).learning
     assert 60 < (~learning).sum() < 120
-    each = [run.task.uses(k, 1).learning for k in range(300)]
+    each = [run.task.uses(k, block.slice(k, 1)).learning for k in range(300)]
     assert (np.concatenate(each) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
@@ -318,7 +321,7 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
     options = {"coverage": 0.8, "guarantee": guarantee, "model": "ordered-logit"}
     run = start(path, shuffle=False, **options)
     fitted = run()
-    learning, held_out = run.task.uses(0, 600)
+    learning, held_out = run.task.uses(0, pa.RecordBatch.from_pylist(rows))
     assert not (learning & held_out).any()
     calibration = ~(learning | held_out)
     assert abs(held_out.mean() - 0.2) < 0.05
@@ -351,7 +354,7 @@ def test_ranges_by_class_are_those_of_the_rows_kept_apart(tmp_path, small_blocks
     options = {"coverage": 0.5, "guarantee": guarantee, "by": "class", "model": "ordered-logit"}
     run = start(write(tmp_path / "t.csv", rows), shuffle=False, **options)
     fitted = run()
-    calibration = ~np.logical_or(*run.task.uses(0, 900))
+    calibration = ~np.logical_or(*run.task.uses(0, pa.RecordBatch.from_pylist(rows)))
     X, y = features_and_labels(rows)
     twin = pril.PredictionRanges(fitted.estimator_, coverage=0.5, guarantee=guarantee, by="class")
     twin.fit(X[calibration], y[calibration])
@@ -564,3 +567,43 @@ def test_other_mistakes(tmp_path):
     many = write(tmp_path / "m.csv", [{"x": 1, "y": k} for k in range(10_002)])
     with pytest.raises(TableError, match="over 10000 different labels"):
         start(many, Task(Ends(("y",))))()
+
+
+@pytest.mark.parametrize("model", ["ordered-logit", "pril", "boosting"])
+def test_python_learns_what_the_command_learns(good, tmp_path, model):
+    """From a file, bit for bit."""
+    rows = [row | {"w": 1 + t % 3, "household": t // 4} for t, row in enumerate(make_rows())]
+    path = write(tmp_path / "t.parquet", rows)
+    chosen = {"max_iter": 20, "learning_rate": 0.8} if model == "boosting" else {}
+    given = ["--holdout=0", "--lower=low", "--upper=high", "--classes", ",".join(GRADES)]
+    given += ["--drop=id,grade", "--weight=w", "--groups=household", f"--model={model}", "--seed=3"]
+    good("fit", path, *given, *(f"--set={name}={own}" for name, own in chosen.items()))
+    fitted = pril.fit_table(
+        path,
+        lower="low",
+        upper="high",
+        classes=GRADES,
+        model=model,
+        parameters=chosen,
+        drop=["id", "grade"],
+        weight="w",
+        groups="household",
+        random_state=3,
+    )
+    frame, other = pd.DataFrame(rows), pril.load("t.pril")
+    scores = [own[-1].latent(own[0].transform(frame)) for own in (fitted, other)]
+    np.testing.assert_array_equal(*scores)
+    assert_same_model(fitted[-1], other[-1])
+
+
+def test_fit_table_refuses_what_it_cannot_know(tmp_path):
+    path = write(tmp_path / "t.csv", make_rows())
+    for given in ({}, {"lower": "low"}, {"label": "grade", "upper": "high"}):
+        with pytest.raises(InputError, match="where are the labels"):
+            pril.fit_table(path, **given)
+    with pytest.raises(InputError, match=r"model must be one of pril, .*, not 'forest'"):
+        pril.fit_table(path, label="grade", model="forest")
+    with pytest.raises(TableError, match="there is no column 'mark'"):
+        pril.fit_table(path, label="mark")
+    with pytest.raises(InputError, match="the parameter 'depth' cannot be set"):
+        pril.fit_table(path, label="grade", parameters={"depth": 3})

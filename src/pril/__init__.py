@@ -17,7 +17,7 @@ Around them:
 
 - PredictionRanges: predicted ranges with a guaranteed coverage
 - LandmarkFeatures, PolynomialMap: non-linear features; ColumnEncoder: columns of a table
-- Pipeline: scikit-learn's, which also serves one row at a time
+- Pipeline: scikit-learn's, which also serves one row at a time; fit_table: from a table on disk
 - save, load, load_notes: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, datasets,
@@ -53,6 +53,7 @@ if _typing.TYPE_CHECKING:
     from pril.ranges import *
     from pril.reporting.model_report import report as report
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
+    from pril.tables.fit_table import fit_table as fit_table
     from pril.tables.pipeline import Pipeline as Pipeline
 
 __version__ = "1.0.0rc1"
@@ -63,6 +64,7 @@ _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "Pipeline": "pril.tables.pipeline",
     "PolynomialMap": "pril.features",
     "PredictionRanges": "pril.ranges",
+    "fit_table": "pril.tables.fit_table",
     "load": "pril.io",
     "load_notes": "pril.io",
     "report": "pril.reporting.model_report",

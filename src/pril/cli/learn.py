@@ -44,17 +44,18 @@ def fit(
 ) -> None:
     """Learn a model from a table of any size.
 
-    Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good,great
+    Example: pril fit flats.csv --lower low --upper high --classes poor,fair,good
     """
-    from pril.io import model_files
-    from pril.tables.files import TableError
-    from pril.tables.runs import run_of
-
-    task = options.task(csv)
-    opened = table.open(csv, brackets=options.brackets)
-    output = output or opt.model_file(table.table)
-    opt.check_output(output, opened.files, opt.MODEL, overwrite)
     with ExitStack() as stack:
+        stack.enter_context(printer.saying(f"reading {table.name}"))
+        from pril.io import model_files
+        from pril.tables.files import TableError
+        from pril.tables.runs import run_of
+
+        task = options.task(csv)
+        opened = table.open(csv, brackets=options.brackets)
+        output = output or opt.model_file(table.table)
+        opt.check_output(output, opened.files, opt.MODEL, overwrite)
         _check_meaning(options, checkpoint)
         if cluster is None and workers is None:
             run: Run = run_of(opened, task, stack.enter_context(printer.progress()))
@@ -84,7 +85,7 @@ def _check_meaning(options: opt.FitOptions, checkpoint: Path | None) -> None:
     if learner.maximises:
         way = "takes steps to the maximum of the likelihood; --set max_iter=50 bounds them"
     elif not learner.online:
-        way = "learns all rows at once"
+        way = "learns all rows at once, in rounds; --set max_iter=500 bounds them"
     else:
         return
     given = {

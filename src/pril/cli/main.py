@@ -20,11 +20,12 @@ from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 from typer.main import get_command
 
 from pril.cli.learn import compile as compile_
 from pril.cli.learn import demo, fit
-from pril.cli.options import ADVICE, INSTEAD, with_groups
+from pril.cli.options import ADVICE, INSTEAD, OUTPUT, with_groups
 from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, export, predict, report, show, stream
 from pril.errors import PrilError
@@ -33,6 +34,16 @@ from pril.reporting.words import printable
 TRACEBACK, VERBOSE = "--traceback", "--verbose"
 BUG = 70  # EX_SOFTWARE of sysexits.h
 _UsageError: Any = typer.BadParameter.__base__  # of click, wherever typer takes it from
+
+
+class _Command(TyperCommand):
+    """A command that lists --help with its last options, not in a box of its own."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option: Any = super().get_help_option(ctx)
+        option.rich_help_panel = OUTPUT
+        return option
+
 
 app = typer.Typer(
     name="pril",
@@ -44,7 +55,7 @@ app = typer.Typer(
 for _command in (
     fit, predict, evaluate, report, show, export, stream, audit, reproduce, compile_, demo
 ):  # fmt: skip
-    app.command()(with_groups(_command))
+    app.command(cls=_Command)(with_groups(_command))
 
 
 def _print_version(requested: bool) -> None:

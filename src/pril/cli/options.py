@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from pril.core.registry import BY_COMMAND
+from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 else:
     Learner = Literal[tuple(BY_COMMAND)]
 
+LearnerOption = Annotated[
+    Learner,
+    typer.Option("--model", metavar="LEARNER", help=f"Which learner: {', '.join(RECOMMENDED)}."),
+]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from pril fit.")]
 CheckpointOption = Annotated[
     Path | None,
@@ -58,14 +63,36 @@ CheckpointEveryOption = Annotated[
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file even if it is of another kind.")
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a new model: average=false."),
+]
+HalfLifeOption = Annotated[
+    float | None,
+    typer.Option("--half-life", help="Number of rows after which what was learned counts half."),
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
 
 
 # --- Options that belong together: a command takes them as one argument --------------------------
 
 
+OUTPUT = "Output"
+PANELS = {  # boxes of the help, and what they list; all else is about the output
+    "Labels": "label lower upper classes votes trim ranges edges brackets missing",
+    "Columns": "features drop text weight groups scale impute one_hot",
+    "Learning": "model learner parameters epochs shuffle class_weight half_life holdout coverage "
+    "guarantee by seed workers cluster runs quick jobs again",
+    "File": "format delimiter decimal thousands encoding",
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
+
+
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer: a dataclass among its arguments becomes one option per field."""
+    """Return a command for typer: a dataclass among its arguments becomes one option per field.
+
+    The help lists the options in boxes.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[Parameter] = []
@@ -77,6 +104,14 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             option.replace(kind=Parameter.KEYWORD_ONLY, annotation=known[option.name])
             for option in options
         ]
+    places = {name: place for place, name in enumerate(PANEL_OF, 1)}
+
+    def place_in_help(parameter: Parameter) -> int:
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(option, OptionInfo):
+                option.rich_help_panel = PANEL_OF.get(parameter.name, OUTPUT)
+                return places.get(parameter.name, len(places) + 1)
+        return 0
 
     def run(**given: Any) -> None:
         for name, kind in groups.items():
@@ -84,6 +119,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters.sort(key=place_in_help)
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
@@ -146,6 +182,11 @@ class TableOptions:
         Format | None, typer.Option(help="Format of the table, if its suffix does not say.")
     ] = None
 
+    @property
+    def name(self) -> str:
+        """What messages call the table."""
+        return "<stdin>" if self.table == "-" else self.table
+
     def open(
         self, csv: CsvOptions, loaded: LoadedModel | None = None, *, brackets: bool = False
     ) -> Table:
@@ -165,7 +206,9 @@ class LabelOptions:
     label: Annotated[str | None, typer.Option(help="Column of exact labels.")] = None
     ranges: Annotated[
         bool,
-        typer.Option("--ranges", help="Labels are classes or ranges as text: 4 or 5, at least 3."),
+        typer.Option(
+            "--range-texts", help="Labels are classes or ranges as text: 4 or 5, at least 3."
+        ),
     ] = False
     votes: Annotated[
         str | None, typer.Option(help="Columns of votes, one for each rater: ann,bob,eve.")
@@ -211,7 +254,7 @@ class LabelOptions:
         if self.trim is not None:
             raise InputError("--trim is for votes: pass --votes too")
         if self.ranges and not self.label:
-            raise InputError("--ranges reads one column of texts: pass it by --label")
+            raise InputError("--range-texts reads one column of texts: pass it by --label")
         if self.label and len(names) > 1:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
@@ -227,7 +270,7 @@ class LabelOptions:
     def _raters(self, votes: str, others: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns of votes; refuse other columns beside them."""
         if others or self.ranges:
-            other = "--ranges" if self.ranges else "--label, or --lower and --upper"
+            other = "--range-texts" if self.ranges else "--label, or --lower and --upper"
             raise InputError(f"--votes names one column for each rater: leave out {other}")
         raters = split_names(votes) or ()
         for name in raters:
@@ -265,19 +308,12 @@ class TaskOptions(LabelOptions):
     brackets: Annotated[
         bool, typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+.")
     ] = False
-    no_answer: Annotated[
+    missing: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     ] = None
-    model: Annotated[
-        Learner, typer.Option(metavar="LEARNER", help=f"Which learner: {', '.join(BY_COMMAND)}.")
-    ] = "ordered-logit"
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter of the model: average=false."
-        ),
-    ] = None
+    model: LearnerOption = "ordered-logit"
+    parameters: SetOption = None
     features: Annotated[
         str | None, typer.Option(help="Columns to use, a,b,c; else all but the labels.")
     ] = None
@@ -298,7 +334,9 @@ class TaskOptions(LabelOptions):
             given[name] = split_names(given[name])
         given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
         given["class_weight"] = _split_weights(given.get("class_weight"))
-        given["parameters"] = _split_assignments(given["parameters"] or [])
+        given["parameters"] = split_assignments(given["parameters"])
+        if given.get("half_life") is not None:
+            given["parameters"] |= {"half_life": given["half_life"]}
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
     def _labels(self, csv: CsvOptions) -> LabelKind:
@@ -310,20 +348,20 @@ class TaskOptions(LabelOptions):
         labels, edges = self.kind(), _split_edges(self.edges)
         if not labels.columns:
             raise InputError(NO_LABELS)
-        if self.no_answer and not self.brackets:
-            raise InputError("--no-answer is for brackets as text: pass --brackets too")
+        if self.missing and not self.brackets:
+            raise InputError("--missing is for brackets as text: pass --brackets too")
         if self.brackets and not self.label:
             raise InputError("--brackets reads one column of texts: pass it by --label")
         if self.brackets and self.ranges:
             raise InputError(
-                "--brackets is for texts with numbers, such as 20-50k, --ranges for texts with "
-                "classes, such as 4 or 5: choose one"
+                "--brackets is for texts with numbers, such as 20-50k, --range-texts for texts "
+                "with classes, such as 4 or 5: choose one"
             )
         if self.edges and (self.ranges or self.votes):
-            option = "--votes" if self.votes else "--ranges"
+            option = "--votes" if self.votes else "--range-texts"
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
         if self.brackets:
-            silent = tuple(self.no_answer or ())
+            silent = tuple(self.missing or ())
             return Brackets(labels.columns, edges, silent, csv.spelling(Spelling()))
         return labels if edges is None else Edges(labels.columns, edges)
 
@@ -333,6 +371,10 @@ class FitOptions(TaskOptions):
     """What to learn, and how."""
 
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of groups, such as households: no group is held out in part."),
+    ] = None
     class_weight: Annotated[
         str | None,
         typer.Option(help="How much rows of a class count: balanced, or poor=3,great=0.5."),
@@ -341,6 +383,7 @@ class FitOptions(TaskOptions):
         int | None,
         typer.Option(min=1, help="Most passes of a model that learns row by row; else 10."),
     ] = None
+    half_life: HalfLifeOption = None
     shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
     holdout: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model.")
@@ -365,8 +408,8 @@ class FitOptions(TaskOptions):
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
     "brackets": (
-        "correct the text, name it by --no-answer if it is one, or put the ends into two columns "
-        "of numbers: --lower, --upper, --edges"
+        "correct the text, name it by --missing if it is no answer, or put the ends into two "
+        "columns of numbers: --lower, --upper, --edges"
     ),
     "edges": "pass --edges, the cut points between the classes",
     "again": "to learn them once more pass --again",
@@ -382,8 +425,8 @@ ADVICE = {
     "label": "for exact labels pass --label",
     "model": "for example --model pril",
     "ranges": (
-        "for brackets of a number pass --brackets, for ranges of classes --ranges and --classes; "
-        "if it is the name of a class pass --classes, lowest first"
+        "for brackets of a number pass --brackets, for ranges of classes --range-texts and "
+        "--classes; if it is the name of a class pass --classes, lowest first"
     ),
     "text": "if the column holds words, pass --text",
     "votes": "to cover the median vote pass --trim 0.5, to cover all votes --guarantee contain",
@@ -439,10 +482,10 @@ def _split_weights(text: str | None) -> Any:
     return weights
 
 
-def _split_assignments(assignments: list[str]) -> dict[str, Any]:
+def split_assignments(assignments: list[str] | None) -> dict[str, Any]:
     """Return name=value pairs; a value is JSON, or else a string."""
     parameters = {}
-    for assignment in assignments:
+    for assignment in assignments or ():
         name, equals, value = assignment.partition("=")
         if not (name and equals):
             raise InputError(f"--set {assignment}: expected NAME=VALUE")

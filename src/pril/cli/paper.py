@@ -26,7 +26,7 @@ def audit(
 ) -> None:
     """Run the paper's algorithm once over a table, in memory, and compare it with every bound.
 
-    Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good,great
+    Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good
     """
     from pril import theory
     from pril.tables.training import Run

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Timer
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from pril.core.compile_time import compile_time
 from pril.errors import UnavailableError
 from pril.reporting.words import count, printable
 
+FIRST_SECONDS = 1.0  # of silence at the start
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 
 
@@ -71,10 +73,23 @@ class Printer:
         return sys.stderr.isatty() and not (self.quiet or self.json)
 
     @contextmanager
+    def saying(self, line: str) -> Iterator[None]:
+        """Print a line to stderr once the work has taken a second."""
+        timer = Timer(FIRST_SECONDS, lambda: print(printable(line), file=sys.stderr))
+        timer.daemon = True
+        if not (self.quiet or self.json):
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextmanager
     def progress(self, unit: str = "row") -> Iterator[Callable[..., None]]:
         """Yield a function that shows how much of some work is done, in what it calls a unit.
 
-        On a terminal that is a bar; elsewhere, for example in a log, a line every ten seconds.
+        On a terminal that is a bar; elsewhere, for example in a log, a line after a second and then
+        every ten.
         """
         if not sys.stderr.isatty():
             yield (lambda *_: None) if self.quiet or self.json else _progress_lines(unit)
@@ -102,17 +117,18 @@ def _clock() -> float:
 
 
 def _progress_lines(unit: str) -> Callable[..., None]:
-    """Return a function that prints a line every ten seconds.
+    """Return a function that prints a line after a second, and then every ten.
 
     It has units, their share and units a second; or, of something else, a number and a note.
     """
     printed, last_name, before = _clock(), "", 0
+    pause = min(FIRST_SECONDS, PROGRESS_SECONDS)
 
     def update(name: str, done: int, total: int | None, note: str = "") -> None:
-        nonlocal printed, last_name, before
+        nonlocal printed, last_name, before, pause
         before, last_name = before if name == last_name else 0, name
         seconds = _clock() - printed
-        if seconds < PROGRESS_SECONDS:
+        if seconds < pause:
             return
         share = f" ({done / total:.0%})" if total else ""
         speed = (done - before) / max(seconds, 1e-9)
@@ -123,6 +139,6 @@ def _progress_lines(unit: str) -> Callable[..., None]:
             else f"{count(done, unit)}{share}, {pace} {unit}s/s"
         )
         print(f"{name}: {said}", file=sys.stderr)
-        printed, before = _clock(), done
+        printed, before, pause = _clock(), done, PROGRESS_SECONDS
 
     return update

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -16,7 +17,7 @@ import typer
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
-from pril.errors import InputError, naming_file
+from pril.errors import InputError, naming_file, shown
 from pril.reporting.words import (
     coarsening_of,
     count,
@@ -317,9 +318,7 @@ def stream(
         str | None,
         typer.Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
     ] = None,
-    learner: Annotated[
-        opt.Learner, typer.Option("--model", help="Which learner, for a new MODEL.")
-    ] = "ordered-logit",
+    learner: opt.LearnerOption = "ordered-logit",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -337,9 +336,8 @@ def stream(
     metrics: Annotated[
         Path | None, typer.Option(help="With --every: also append these lines to a file, as JSON.")
     ] = None,
-    half_life: Annotated[
-        float | None, typer.Option(help="Number of rows after which what was learned counts half.")
-    ] = None,
+    half_life: opt.HalfLifeOption = None,
+    parameters: opt.SetOption = None,
     key: Annotated[str | None, typer.Option("--id", help="Column to copy to the output.")] = None,
     note: Annotated[
         str | None,
@@ -385,7 +383,8 @@ def stream(
         log = stack.enter_context(_metrics_file(metrics, every, model, output))
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
-        loaded = _load_or_begin(model, opt.split_names(classes), labels, learner)
+        given = opt.split_assignments(parameters)
+        loaded = _load_or_begin(model, opt.split_names(classes), labels, learner, given)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
         if half_life is not None:
@@ -397,9 +396,11 @@ def stream(
                 printer.note("what is learned is not saved: pass -o FILE")
         lines = LineStream(loaded, kind, options)
         table = _LossTable(printer) if every is None else _WindowTable(printer, log)
-        run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every))
+        warn = partial(_warn_of_errors, printer, log)
+        run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every), warn)
+        settings = {"half-life": half_life, **({"set": given} if given else {})}
         try:
-            done = run.run_into(output, sys.stdin.fileno(), half_life, again)
+            done = run.run_into(output, sys.stdin.fileno(), settings, again)
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
@@ -408,7 +409,11 @@ def stream(
 
 
 def _load_or_begin(
-    model: Path, classes: tuple[str, ...] | None, labels: opt.LabelOptions, learner: str
+    model: Path,
+    classes: tuple[str, ...] | None,
+    labels: opt.LabelOptions,
+    learner: str,
+    parameters: dict[str, Any],
 ) -> LoadedModel:
     """Return a model from a file or, if there is none and classes are given, a new one."""
     from pril.tables.growing import blank_model
@@ -421,7 +426,9 @@ def _load_or_begin(
             )
         if not (kind := labels.kind()).columns:
             raise InputError(opt.NO_LABELS)
-        return blank_model(model, classes, kind, learner)
+        return blank_model(model, classes, kind, learner, parameters)
+    if parameters:
+        raise InputError(f"--set is for a new model, and {model} exists: leave out --set")
     loaded = _load(model)
     known = tuple(map(str, loaded.learner.order_))
     if classes not in (None, known):
@@ -461,16 +468,27 @@ class _WindowTable:
         self.header: str | None = f"{'mean error':>10}{'inside':>9}{'rows':>12}"
 
     def __call__(self, errors: ErrorReports) -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {"time": now, **errors.recent.to_dict()}
-        if self.file:
-            with naming_file(self.file.name):
-                self.file.write(f"{json.dumps(entry)}\n")
-                self.file.flush()
+        entry = _logged(self.file, errors.recent.to_dict())
         line = f"{entry['mean_error']:>10.4f}{entry['share_inside']:>9.1%}{entry['rows']:>12,}"
-        if entry["alarms"]:
-            line += f"  the error has risen: noticed at row {entry['alarms'][0]:,}"
         _print_row(self, line, entry)
+
+
+def _logged(file: TextIO | None, event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event with its time; write it to a file, if there is one."""
+    event = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **event}
+    if file:
+        with naming_file(file.name):
+            file.write(f"{json.dumps(event)}\n")
+            file.flush()
+    return event
+
+
+def _warn_of_errors(printer: Printer, file: TextIO | None, alarm: dict[str, Any]) -> None:
+    """Print that the error has risen."""
+    event = _logged(file, alarm)
+    marks = "".join(f", {name} {shown(event[name])}" for name in ("id", "note") if name in event)
+    advice = f"if the rows have changed, try --half-life {event['half_life']}"
+    printer.note(f"the error has risen: noticed at row {event['row']:,}{marks}; {advice}", event)
 
 
 class _LossTable:

@@ -70,6 +70,7 @@ class LinearMixin(ABC):
         *,
         unknown: Literal["error", "ignore"] = "error",
         metrics: int | None = None,
+        strict: bool = False,
     ) -> Any:
         """Learn and predict one row at a time, in about a microsecond.
 
@@ -86,6 +87,9 @@ class LinearMixin(ABC):
         metrics : int, default=None
             Predict each row before it is learned, which takes 3 µs more, and keep how far the
             last rows with a label, as many as it says, were off: ``stream.metrics()`` returns it.
+        strict : bool, default=False
+            Refuse a dict that lacks a feature or has another one, so that a service notices one
+            that was renamed. None is still a missing value.
 
         Returns
         -------
@@ -105,4 +109,4 @@ class LinearMixin(ABC):
         >>> stream.model.t_
         7
         """
-        return RowStream(self, unknown, errors=RecentErrors.over(metrics))
+        return RowStream(self, unknown, errors=RecentErrors.over(metrics), strict=strict)

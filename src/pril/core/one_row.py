@@ -62,6 +62,8 @@ class RowStream:
         this function takes.
     errors : RecentErrors, default=None
         Predict each row before it is learned, and keep here how far the prediction was off.
+    strict : bool, default=False
+        Refuse a dict that lacks a feature or has another one.
 
     Attributes
     ----------
@@ -81,11 +83,15 @@ class RowStream:
         unknown: Literal["error", "ignore"] = "error",
         encode: Callable[[Any], Any] | None = None,
         errors: RecentErrors | None = None,
+        strict: bool = False,
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
+        if strict and unknown == "ignore":
+            raise InputError("strict=True refuses unknown features: leave out unknown='ignore'")
         self.model = model
         self.unknown = unknown
+        self.strict = strict
         self._encode = encode
         self._errors = errors
         parts = Parts.of(model)
@@ -158,7 +164,8 @@ class RowStream:
         return copy.deepcopy(self)  # a copy learns alone
 
     def __reduce__(self) -> Any:
-        return _resumed, (self.model, self.unknown, self._encode, self._errors, self.grows)
+        own = self.model, self.unknown, self._encode, self._errors, self.strict
+        return _resumed, (*own, self.grows)
 
     def __repr__(self) -> str:
         return f"RowStream({self.model!r}, unknown={self.unknown!r})"
@@ -371,7 +378,9 @@ class RowStream:
                 "sequence or a 1d array"
             )
         new = [name for name in x if name not in self._names]
-        if new and not self.grows:
+        if self.strict and (lacking := [name for name in self._names if name not in x]):
+            raise InputError(f"x lacks the feature {shown(lacking[0])}, which strict=True refuses")
+        if new and (not self.grows or (self.strict and self._names)):
             if self.unknown == "error":
                 raise InputError(
                     f"x has a feature {shown(new[0])} that the model does not know; "
@@ -471,8 +480,8 @@ class RowStream:
             return dict(zip(self._answers, self._one.chances().tolist(), strict=True))
 
 
-def _resumed(model: Any, unknown: Any, encode: Any, errors: Any, grows: bool) -> RowStream:
+def _resumed(*own: Any) -> RowStream:
     """Return the stream of a model that was copied with its stream."""
-    stream = RowStream(model, unknown, encode, errors)
-    stream.grows = grows
+    stream = RowStream(*own[:-1])
+    stream.grows = own[-1]
     return stream

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pril.errors import InputError
 
@@ -49,6 +49,13 @@ class ErrorAlarm:
         return True
 
 
+class Alarm(NamedTuple):
+    """The mean error has risen."""
+
+    row: int  # with a label, at which that was noticed
+    watched: int  # rows since the watch began
+
+
 @dataclass
 class ErrorWindow:
     """How far the predictions of some rows of a stream were off, and alarms if the error rises."""
@@ -60,15 +67,19 @@ class ErrorWindow:
     alarms: list[int] = field(default_factory=list)  # rows at which one was noticed
     alarm: ErrorAlarm | None = field(default_factory=ErrorAlarm)  # None: there are none
 
-    def add(self, losses: list[int]) -> None:
-        """Take how many ranks the predictions of more rows were off."""
+    def add(self, losses: list[int]) -> list[Alarm]:
+        """Take how many ranks the predictions of more rows were off; return the alarms."""
+        raised = []
         self.size += len(losses)
         self.loss += sum(losses)
         self.hits += losses.count(0)
         for row, loss in enumerate(losses if self.alarm else (), self.rows + 1):
+            watched = self.alarm.rows + 1 if self.alarm else 0
             if self.alarm and self.alarm.add(loss):
                 self.alarms = [*self.alarms, row][-MOST_ALARMS:]
+                raised.append(Alarm(row, watched))
         self.rows += len(losses)
+        return raised
 
     def drop(self, loss: int) -> None:
         """Let the window begin one row later; the loss is that of its first row."""
@@ -146,13 +157,22 @@ class ErrorReports:
         if self.every is not None and self.recent.alarm is None:
             self.recent.alarm = ErrorAlarm()
 
-    def add(self, losses: list[int], tell: Callable[[ErrorReports], None]) -> None:
-        """Take how many ranks the predictions of more rows were off; tell when a report is due."""
+    def add(
+        self,
+        losses: list[int],
+        tell: Callable[[ErrorReports], None],
+        warn: Callable[[Alarm], None] = lambda _: None,
+    ) -> None:
+        """Take how many ranks the predictions of more rows were off.
+
+        Tell when a report is due, and warn of alarms.
+        """
         recent = self.recent
         while losses:
             n = self.next_row - recent.rows
             some, losses = losses[:n], losses[n:]
-            recent.add(some)
+            for alarm in recent.add(some):
+                warn(alarm)
             self.loss += sum(some)
             if len(some) == n:
                 tell(self)

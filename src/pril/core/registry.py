@@ -71,4 +71,5 @@ LEARNERS = (
     ),
 )
 BY_COMMAND = {learner.command: learner for learner in LEARNERS}
+RECOMMENDED = ("ordered-logit", "boosting", "pril", "mpril", "kernel")  # all but baselines
 BY_NAME = {learner.name: learner for learner in LEARNERS}

@@ -310,7 +310,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
         return Coarsening.of(**self.memory_.coarsening, table=table)
 
-    def stream(self, *, unknown: Literal["error", "ignore"] = "error") -> RowStream:
+    def stream(
+        self, *, unknown: Literal["error", "ignore"] = "error", strict: bool = False
+    ) -> RowStream:
         """Predict one row at a time, in 10 to 20 microseconds with 600 trees.
 
         Answers are those of `predict`, `predict_proba` and `latent`, bit for bit. A feature that a
@@ -322,6 +324,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         ----------
         unknown : {"error", "ignore"}, default="error"
             What to do with features of a dict that the model does not know.
+        strict : bool, default=False
+            Refuse a dict that lacks a feature or has another one, so that a service notices one
+            that was renamed. None is still a missing value.
 
         Returns
         -------
@@ -343,7 +348,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         1
         """
         check_ready(self)
-        return RowStream(self, unknown)
+        return RowStream(self, unknown, strict=strict)
 
     @property
     def background_(self) -> Array:

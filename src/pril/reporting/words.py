@@ -63,6 +63,7 @@ def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
         labels = [f"votes of {some_of(labels)}{left_out}"]
     names = {
         "labels": labels,
+        "groups": [*filter(None, [learned.get("options", {}).get("groups")])],
         "numbers": columns["numbers"],
         "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
         "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],

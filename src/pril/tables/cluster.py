@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     table: Table  # of one file
     first: int
     rows: int | None
-    task: Task  # its seed chooses the rows held out, the same in every pass
+    task: Task  # its seed chooses the rows, or the groups, held out, the same in every pass
 
     def open(self) -> Table:
         """Return the table, to be read on this machine."""
@@ -60,7 +60,9 @@ class Piece(NamedTuple):
             if row >= end:
                 break
             block = block.slice(0, int(min(block.num_rows, end - row)))
-            yield row, block, self.task.uses(row, block.num_rows)
+            with table.naming_rows(row):
+                uses = self.task.uses(row, block)
+            yield row, block, uses
 
     def to_learn(self, table: Table, columns: list[str]) -> tuple[pa.RecordBatch, Array]:
         """Return the cells of the rows for learning, and their positions in the file."""
@@ -156,9 +158,14 @@ class ClusterRun(Run):
 
     def __init__(self, table: Table, task: Task, client: Any, progress: bool) -> None:
         super().__init__(table, task, lambda *_: None)
+        if task.groups and not BY_COMMAND[task.model].online:
+            raise InputError(
+                f"on a cluster, {task.model} cannot keep the groups in {task.groups!r} together: "
+                "learn in this process, or choose another model"
+            )
         self.client, self.bar = client, progress
         self.pieces = [
-            Piece(own, first, rows, replace(task, seed=task.seed + k))
+            Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
             for k, (own, first, rows) in enumerate(table.pieces())
         ]
 

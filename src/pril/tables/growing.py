@@ -35,12 +35,19 @@ if TYPE_CHECKING:
     from pril.tables.json_lines import Cells, Codec
 
 
-def blank_model(path: Path, classes: tuple[str, ...], labels: LabelKind, name: str) -> LoadedModel:
+def blank_model(
+    path: Path,
+    classes: tuple[str, ...],
+    labels: LabelKind,
+    name: str,
+    parameters: dict[str, Any],
+) -> LoadedModel:
     """Return a model that has learned nothing and knows no column yet."""
     if not BY_COMMAND[name].linear:
         raise InputError(f"{path}: a model {name} cannot begin with a stream: it needs a table")
     order: Any = guessed_classes(classes)
-    learner = Task(labels, model=name, epochs=1, shuffle=False).blank_model(order)
+    task = Task(labels, model=name, parameters=parameters, epochs=1, shuffle=False)
+    learner = task.blank_model(order)
     learning.begin_empty(learner, order)
     encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
     encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))

@@ -71,7 +71,7 @@ class Brackets(InColumns, frozen=True, tag="brackets"):
     """Brackets of a number, as people write them."""
 
     edges: tuple[float, ...] | None = None  # None: the texts tell
-    no_answer: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
+    missing: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
     spelling: brackets.Spelling = brackets.Spelling()
 
 
@@ -289,7 +289,7 @@ class LabelColumns(NamedTuple):
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
         words = _bracket_texts(column(batch, name), name)
-        (texts, codes), missing = _distinct(words), kind.no_answer
+        (texts, codes), missing = _distinct(words), kind.missing
         if kind.edges is None:
             silent = pa.array(sorted(brackets.without_answer(texts, missing)), TEXT)
             return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")

@@ -44,7 +44,7 @@ class Pipeline(pipeline.Pipeline):
     >>> stream.learn_one({"size": 30}, ("poor", "fair"))
     """
 
-    def stream(self, *, metrics: int | None = None) -> RowStream:
+    def stream(self, *, metrics: int | None = None, strict: bool = False) -> RowStream:
         """Predict and learn one row at a time, without the cost of a table of one row.
 
         The steps before the learner must be fitted, and stay as they are. The learner goes on
@@ -56,6 +56,9 @@ class Pipeline(pipeline.Pipeline):
         metrics : int, default=None
             Predict each row before it is learned, and keep how far the last rows with a label, so
             many of them, were off: ``stream.metrics()`` returns it.
+        strict : bool, default=False
+            Refuse a dict that lacks a column or has another one, so that a service notices one
+            that was renamed. None is still a missing value.
 
         Returns
         -------
@@ -73,4 +76,5 @@ class Pipeline(pipeline.Pipeline):
             name = type(learner).__name__
             raise InputTypeError(f"{name} cannot learn or predict one row at a time")
         check_is_fitted(learner)
-        return RowStream(self, encode=RowEncoder(self), errors=RecentErrors.over(metrics))
+        encode = RowEncoder(self, strict=strict)
+        return RowStream(self, encode=encode, errors=RecentErrors.over(metrics), strict=strict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ class RowEncoder:
     It goes around `ColumnEncoder.transform`, which takes long for a single row.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, strict: bool = False) -> None:
         self._model = model
+        self.strict = strict  # whether a row must have all columns, and no other
         self._begin()
 
     def _begin(self) -> None:
@@ -40,7 +41,7 @@ class RowEncoder:
         self._names = getattr(self._model, "feature_names_in_", None)
 
     def __reduce__(self) -> Any:
-        return RowEncoder, (self._model,)
+        return RowEncoder, (self._model, self.strict)
 
     def __call__(self, x: Any) -> Any:
         """Return a row as the learner takes it."""
@@ -59,6 +60,7 @@ class RowEncoder:
         if not isinstance(x, Mapping):
             raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         self._follow()
+        self._check_columns(x, self._columns)
         try:
             return self._encoded([tuple(map(x.get, self._columns))])
         except RowError as error:
@@ -74,7 +76,18 @@ class RowEncoder:
 
         if not isinstance(x, Mapping):
             raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
+        self._check_columns(x, self._names)
         return pd.DataFrame([x], columns=self._names)
+
+    def _check_columns(self, x: Mapping[Any, Any], columns: Collection[str]) -> None:
+        """Refuse a row that is not whole, if rows must be."""
+        if not self.strict or x.keys() == {*columns}:
+            return
+        for name in columns:
+            if name not in x:
+                raise InputError(f"x lacks the column {shown(name)}, which strict=True refuses")
+        other = next(name for name in x if name not in {*columns})
+        raise InputError(f"x has a column {shown(other)} that the model does not know")
 
     def features(self, cells: Cells) -> Any:
         """Return the features of rows, by a ColumnEncoder and the steps after it."""

@@ -205,7 +205,7 @@ class InMemoryRun(Run):
 
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
         self.model = self._model_of_all_rows(width, classes, weights)
-        rows = int(self.task.uses(0, self.survey.rows).learning.sum())
+        rows = self.survey.not_apart
         in_sample, there = min(rows, MOST_SAMPLED), available_memory()
         needed = in_sample * 8 * width * PEAK + rows * ROW_BYTES + (rows - in_sample) * width
         if needed > there:
@@ -229,6 +229,7 @@ class InMemoryRun(Run):
     def _learn_whole(self) -> None:
         """Learn from features in memory."""
         labels, weights, places, n = [], [], [], 0
+        groups: list[Any] = []
         recipe, X = self.recipe, np.empty((self.n_rows, self.width))
         for first, cells in self._tracked("reading", self._read_cells(recipe.columns)):
             own_places, rows = self._to_learn(first, cells)
@@ -238,9 +239,11 @@ class InMemoryRun(Run):
             n += len(part)
             labels.append(y)
             weights.append(np.ones(len(part)) if own is None else own)
+            groups.append(self.task.read_groups(rows))
         with self.table.naming_rows(np.concatenate(places), self.task.labels.columns):
             y, weight = ranking.stack(labels), np.concatenate(weights)
-            fit_watched(self.model, X, y, weight, self._watch)
+            joined = np.concatenate(groups) if self.task.groups else None
+            fit_watched(self.model, X, y, weight, self._watch, joined)
 
     def _learn_bins(self) -> None:
         """Learn from bins; the table is read for labels, for a sample, and for all bins."""
@@ -253,18 +256,21 @@ class InMemoryRun(Run):
         def source(counts: Array) -> TableRows:
             return TableRows(self._features, counts, self.width)
 
-        learn(model, source, *self._labels_and_weights(), self._watch)
+        intervals, weight, groups = self._labels_and_weights()
+        learn(model, source, intervals, weight, self._watch, groups=groups)
 
-    def _labels_and_weights(self) -> tuple[Array, Array]:
-        """Return intervals of ranks and weights of the rows to learn from."""
+    def _labels_and_weights(self) -> tuple[Array, Array, Array | None]:
+        """Return intervals of ranks, weights and groups of the rows to learn from."""
         intervals = np.empty((self.n_rows, 2), dtype=np.int16)
         weight, n = np.ones(self.n_rows, dtype=np.float32), 0
+        groups: list[Any] = []
         columns = list(self.task.columns)
         for first, cells in self._tracked("reading labels", self._blocks_of(columns)):
             places, cells = self._to_learn(first, cells)
             with self.table.naming_rows(places, self.task.labels.columns):
                 some = slice(n, n + cells.num_rows)
                 own = self.task.read_weights(cells)
+                groups.append(self.task.read_groups(cells))
                 if own is not None:
                     weight[some] = own
                 counts, labels = weight[some] > 0.0, self.labels.read(cells)
@@ -273,7 +279,7 @@ class InMemoryRun(Run):
                 intervals[some] = 0
                 intervals[some][counts] = known
             n += cells.num_rows
-        return intervals, weight
+        return intervals, weight, np.concatenate(groups) if self.task.groups else None
 
     def _features(self) -> Iterator[Array]:
         """Return the features of the rows to learn from, block by block."""

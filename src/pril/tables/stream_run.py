@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.evaluation import Evaluation
-from pril.core.recent_errors import ErrorReports
+from pril.core.recent_errors import Alarm, ErrorReports
 from pril.errors import InputError, naming_file
 from pril.io import model_files
 from pril.reporting.words import count
@@ -100,11 +101,13 @@ class StreamRun:
         report: Callable[[ErrorReports], None],
         checkpoint: Checkpoint | None,
         errors: ErrorReports | None = None,
+        warn: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
         self.stream = stream
         self.model = stream.model
         self.output = output
         self.report = report
+        self.warn = warn  # of a rise of the error
         self.errors = errors or ErrorReports()
         self.checkpoint = checkpoint
         self.evaluation = Evaluation()  # of the answers to labelled rows
@@ -114,13 +117,16 @@ class StreamRun:
         self.is_repeated = False  # whether the input begins with that work
         self.notes = dict(self.model.user_notes)  # of the user, with the last value of a column
         self._held: list[bytes] = []  # rows that wait for the comparison
-        self._waiting: list[tuple[Array, Array]] = []  # intervals and ranks to be evaluated
+        # What is to be evaluated: lines, their intervals and ranks.
+        self._waiting: list[tuple[list[bytes], Array, Array]] = []
         self._n_waiting = 0
 
     def run_into(
-        self, output: Path | None, descriptor: int, half_life: float | None, again: bool
+        self, output: Path | None, descriptor: int, settings: dict[str, Any], again: bool
     ) -> Evaluation:
         """Answer all rows, and write what was learned; return how good the answers were.
+
+        The run is known by its settings, too.
 
         A run with a checkpoint that replaces its model is never learned twice: if it is
         repeated after its end, it answers nothing, unless `again` is true.
@@ -128,7 +134,7 @@ class StreamRun:
         path, saved = self.model.path, self.checkpoint
         notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
         last = Finished.of(notes.pop("finished", None), path)
-        origin = self._origin(notes, half_life)
+        origin = self._origin(notes) | settings
         in_place = bool(saved and output and output.resolve() == path.resolve())
         if saved:
             saved.origin = origin
@@ -150,14 +156,13 @@ class StreamRun:
         self._keep(output, notes)
         return self.evaluation
 
-    def _origin(self, notes: dict[str, Any], half_life: float | None) -> dict[str, Any]:
+    def _origin(self, notes: dict[str, Any]) -> dict[str, Any]:
         """Return what identifies the run."""
         path = self.model.path
         # A model that begins with this stream has no file yet.
         content = path.read_bytes() if path.exists() else b""
         begun = {"checksum": sha256(content).hexdigest(), "streamed": notes.get("streamed", 0)}
-        origin: dict[str, Any] = {"model": begun, "half-life": half_life}
-        origin["labels"] = to_note(self.stream.labels)
+        origin: dict[str, Any] = {"model": begun, "labels": to_note(self.stream.labels)}
         if self.stream.options.skip:  # blank lines count as rows
             origin["on-error"] = "skip"
         return origin
@@ -305,7 +310,7 @@ class StreamRun:
         """Write the answers to some lines."""
         for answered in self.stream.answers(lines, self.position.rows):
             before = self.position.rows
-            self._evaluate(answered.intervals, answered.rank)
+            self._evaluate(answered.lines, answered.intervals, answered.rank)
             self._write(answered.text)
             self.position = self.position.after(answered.lines)
             self.stream.is_ahead = False
@@ -314,12 +319,12 @@ class StreamRun:
             if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
                 self._save(self.checkpoint)
 
-    def _evaluate(self, intervals: Array, rank: Array) -> None:
+    def _evaluate(self, lines: list[bytes], intervals: Array, rank: Array) -> None:
         """Keep answers to be evaluated together, which is faster for rows that come alone.
 
         They are evaluated at once if a report may be due.
         """
-        self._waiting.append((intervals, rank))
+        self._waiting.append((lines, intervals, rank))
         self._n_waiting += len(rank)
         is_due = self.evaluation.rows + self._n_waiting >= self.errors.next_row
         if self._n_waiting >= TOGETHER or is_due:
@@ -329,11 +334,31 @@ class StreamRun:
         """Evaluate the answers that wait for it, and report."""
         if not self._waiting:
             return
-        intervals, rank = map(np.concatenate, zip(*self._waiting, strict=True))
+        lines, *answers = zip(*self._waiting, strict=True)
+        intervals, rank = map(np.concatenate, answers)
         self._waiting, self._n_waiting = [], 0
         self.evaluation += Evaluation.of(intervals, rank)
-        loss = ranking.interval_loss(intervals, rank)[ranking.is_labelled(intervals)]
-        self.errors.add(loss.tolist(), self.report)
+        labelled = np.flatnonzero(ranking.is_labelled(intervals))
+        loss = ranking.interval_loss(intervals, rank)[labelled]
+        first = self.errors.recent.rows + 1
+
+        def warn(alarm: Alarm) -> None:
+            line = list(chain(*lines))[labelled[alarm.row - first]]
+            self.warn(self._event(alarm, line))
+
+        self.errors.add(loss.tolist(), self.report, warn)
+
+    def _event(self, alarm: Alarm, line: bytes) -> dict[str, Any]:
+        """Return an alarm at a line, with a half-life that lets the model follow a change."""
+        options, row = self.stream.options, msgspec.json.decode(line)
+        marks = {"id": options.key, "note": options.note}
+        now = getattr(self.model.learner, "half_life", None)
+        return {
+            "event": "alarm",
+            "row": alarm.row,
+            **{mark: row.get(name) for mark, name in marks.items() if name},
+            "half_life": alarm.watched if now is None else min(alarm.watched, int(now) // 2),
+        }
 
     def _write(self, data: bytes) -> None:
         with naming_file("standard output"):

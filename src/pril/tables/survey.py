@@ -44,7 +44,8 @@ ROW_ID = re.compile(
 )
 UNLIKE = 0.8  # share of different words from which a column holds names or remarks
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
-KEPT = ("encoder", "rows", "rows_to_learn", "row_ids", "unlike")  # of a survey, in a checkpoint
+# What a checkpoint holds of a survey.
+KEPT = ("encoder", "rows", "not_apart", "rows_to_learn", "row_ids", "unlike")
 
 
 class Columns(NamedTuple):
@@ -89,10 +90,11 @@ def _check_names(table: Table, task: Task) -> None:
     labels, features = task.labels.columns, task.features or ()
     for name in (*task.columns, *features, *task.drop, *task.text):
         table.check_column(name)
-    if task.weight in (*labels, *features):
-        raise TableError(
-            f"{table.name}: the column {task.weight!r} is the weight, not a label or feature"
-        )
+    for own, use in ((task.weight, "weight"), (task.groups, "group")):
+        if own in (*labels, *features):
+            raise TableError(
+                f"{table.name}: the column {own!r} is the {use}, not a label or feature"
+            )
     for name in labels:
         if name in features:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
@@ -328,15 +330,16 @@ class Survey:
         self.row_ids: list[str] = []  # columns that look like row ids
         self.unlike: dict[str, str] = {}  # columns of words, few of which are alike, and how few
         self.rows = 0
-        self.rows_to_learn = 0  # with a label
+        self.not_apart = 0  # rows for learning
+        self.rows_to_learn = 0  # those with a label
 
     def add(self, table: Table, task: Task, first: int, block: pa.RecordBatch) -> pa.RecordBatch:
         """Learn from a block; return it, its numbers as floats.
 
         Rows that are kept apart teach nothing, but their cells are checked.
         """
-        learning = task.uses(first, block.num_rows).learning
         with table.naming_rows(first):
+            learning = task.uses(first, block).learning
             used = task.counting(block)
         labelled = self.counts.add(block, first, table, used, learning)
         with table.naming_rows(first):
@@ -357,6 +360,7 @@ class Survey:
             self.row_ids = [name for name in cells if looks_like_row_id(cells[name], name)]
             self._look_at_words(table, task, block)
         self.rows += block.num_rows
+        self.not_apart += int(learning.sum())
         self.rows_to_learn += int((learning & labelled).sum())
         return block
 
@@ -388,6 +392,7 @@ class Survey:
             self.encoder.merge(other.encoder)
         self.counts.merge(other.counts, offset)
         self.rows += other.rows
+        self.not_apart += other.not_apart
         self.rows_to_learn += other.rows_to_learn
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, check_promise
-from pril.tables.cells import read_numbers
+from pril.tables.cells import read_numbers, read_words
 from pril.tables.label_columns import LabelKind, to_note, typed_classes
 
 CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
@@ -47,6 +48,7 @@ class Task:
     holdout: float = 0.2
     seed: int = 0
     weight: str | None = None  # a column
+    groups: str | None = None  # a column: rows of one group are for the same
     class_weight: dict[str, float] | Literal["balanced"] | None = None
     coverage: float | None = None  # of predicted ranges
     guarantee: Literal["exact", "contain", "touch"] = "exact"
@@ -55,7 +57,7 @@ class Task:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read and are not features."""
-        return (*self.labels.columns, *(() if self.weight is None else (self.weight,)))
+        return (*self.labels.columns, *filter(None, (self.weight, self.groups)))
 
     @property
     def keeps_rows_apart(self) -> bool:
@@ -79,12 +81,30 @@ class Task:
         weights = self.read_weights(block)
         return np.broadcast_to(True, block.num_rows) if weights is None else weights > 0.0
 
-    def uses(self, first: int, n: int) -> Uses:
-        """Return what each of the n rows from `first` on is for."""
+    def read_groups(self, block: pa.RecordBatch) -> Array | None:
+        """Return a number of 53 random bits for each row's group, None if there are no groups."""
+        if self.groups is None:
+            return None
+        words = read_words(block.column(self.groups), self.groups).dictionary_encode()
+        if words.null_count:
+            row = int(np.argmax(words.is_null().to_numpy(zero_copy_only=False)))
+            raise RowError("groups", row, f"column {self.groups!r}, the group, is missing")
+        key = self.seed.to_bytes(8)
+        known = [blake2b(name.encode(), key=key) for name in words.dictionary.to_pylist()]
+        bits = [int.from_bytes(group.digest()[:8]) >> 11 for group in known]
+        numbers: Array = np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
+        return numbers
+
+    def uses(self, first: int, block: pa.RecordBatch) -> Uses:
+        """Return what each row of a block is for, of which the first one has this position."""
+        n = block.num_rows
         if not self.keeps_rows_apart:
             return Uses(np.broadcast_to(True, n), np.broadcast_to(False, n))
-        bits = np.random.PCG64(self.seed).advance(first)  # row k gets the k-th number
-        number = np.random.Generator(bits).random(n)
+        if (groups := self.read_groups(block)) is not None:
+            number = groups * 2.0**-53
+        else:
+            bits = np.random.PCG64(self.seed).advance(first)  # row k gets the k-th number
+            number = np.random.Generator(bits).random(n)
         share = 0.0 if self.coverage is None else CALIBRATION_SIZE
         learning = number >= self.holdout + share * (1 - self.holdout)
         return Uses(learning, number < self.holdout)

@@ -159,7 +159,7 @@ class Run:
         self.table = table
         self.task = task
         self.progress = progress
-        table.read_as(task.text)
+        table.read_as([*task.text, *filter(None, [task.groups])])
         if (cells := CELLS.get(type(task.labels), NUMBER)) != NUMBER:
             table.read_as(task.labels.columns, cells)
         self.columns = choose_columns(table, task)
@@ -347,13 +347,9 @@ class Run:
         kept = self._prepared.blocks
         blocks: Iterable[tuple[int, Any]] = kept or self._read_cells(recipe.columns)
         for first, block in self._tracked("evaluating", blocks):
-            uses = self.task.uses(first, block.num_rows)
-            model = self.model
-            apart = (
-                block.apart if kept else recipe.read_apart(self.table, model, first, block, uses)
-            )
+            apart = block.apart if kept else self._read_apart(recipe, first, block)
             if apart:
-                check = check.merge(apart.check(self.task, model))
+                check = check.merge(apart.check(self.task, self.model))
         return check
 
     def _pipeline(self) -> Pipeline:
@@ -406,11 +402,11 @@ class Run:
 
     def _to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
         """Return the rows to learn from: their positions in the table, and their cells."""
-        learning = self.task.uses(first, cells.num_rows).learning
+        learning = self.task.uses(first, cells).learning
         return row_numbers(first, learning), select_rows(cells, learning)
 
     def _read_apart(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Apart | None:
-        uses = self.task.uses(first, cells.num_rows)
+        uses = self.task.uses(first, cells)
         return recipe.read_apart(self.table, self.model, first, cells, uses)
 
     def _tracked(self, name: str, blocks: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
