@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, hstack, issparse
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -17,6 +18,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
+from pril.core.arrays import Array
 from pril.core.rows import check_cells
 from pril.core.scikit import (
     Interval,
@@ -25,13 +27,6 @@ from pril.core.scikit import (
     fit_context,
     validate_data,
 )
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
 

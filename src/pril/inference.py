@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import fitting, learning
+from pril.core.arrays import Array
 from pril.core.classifier import dense_rows, read_weights
 from pril.core.groups import read_groups
 from pril.core.likelihood import InMemory, Maximum
@@ -24,8 +25,6 @@ from pril.errors import InputError, InputTypeError
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 __all__ = [
     "Inference",

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
+from pril.core.arrays import Array
 from pril.core.resampling import Bootstrap
 from pril.core.spellings import Scale
 from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
@@ -20,7 +21,6 @@ from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
 STREAM = 1  # makes the draws of `make_intervals` independent of those of learners

@@ -6,9 +6,10 @@ import math
 import warnings
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags, indexable
@@ -16,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import (
     ThresholdMixin,
     naming_rows,
@@ -27,13 +29,6 @@ from pril.core.groups import Groups, read_groups
 from pril.core.parts import Parts, learns
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError, RowError, shown
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 __all__ = ["PredictionRanges"]
 

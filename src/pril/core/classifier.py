@@ -12,27 +12,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.evaluation import mean_over_rows
 from pril.core.linear_engine import Ratings
 from pril.core.logistic import at_most, log_probabilities
 from pril.core.rows import batches, check_cells, n_rows, rows_within
 from pril.errors import InputError, RowError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 # The largest weight of a row; the smallest is its inverse. Squares of weights stay finite.
 MOST_WEIGHT = 1e100

@@ -5,18 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, RowError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
 
 NO_LABEL = (0, -1)  # the interval of ranks of a row without a label
 

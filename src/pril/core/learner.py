@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning
@@ -14,11 +15,6 @@ from pril.core.classifier import OrdinalLearner, aside, unchanged_on_failure
 from pril.core.docs import filled
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike
 
 SHORTEST_HALF_LIFE = 0.01  # in rounds; with a shorter one the weights of two rounds overflow
 

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import (
     aside,
     class_weights,
@@ -23,11 +25,7 @@ from pril.core.rows import frozen, n_rows
 from pril.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
     from pril.core.learner import OnlineClassifier
-
-    Array = NDArray[Any]
 
 
 def has_learned(model: OnlineClassifier) -> bool:

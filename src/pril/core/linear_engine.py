@@ -5,21 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pril.core import nouns, ranking, rating
+from pril.core.arrays import Array
 from pril.core.logistic import log_probabilities
 from pril.core.memory import Layout, Memory, few_columns
 from pril.core.passes import Batch
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 FAR = 10.0  # standard deviations from zero, where learners are little better than chance
 FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken

@@ -17,15 +17,10 @@ which is written in three ways. Files for ONNX have the second one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from scipy.special import expit, log_expit
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+from pril.core.arrays import Array
 
 # --- Logarithms ---
 

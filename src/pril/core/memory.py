@@ -6,17 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pril.core import nouns, rating
+from pril.core.arrays import Array
 from pril.errors import InputError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 LONG = 128  # shorter arrays are not aligned
 WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some

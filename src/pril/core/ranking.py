@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.label_values import NO_LABEL as NO_LABEL
 from pril.core.label_values import Labels as Labels
 from pril.core.label_values import distinct as distinct
@@ -33,7 +34,6 @@ from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
 UNKNOWN = -2  # the rank of a value that is not among the classes

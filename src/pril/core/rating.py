@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from pril.core.arrays import Array
 from pril.core.nouns import (
     Csr,
     Curved,
@@ -27,11 +28,6 @@ from pril.core.nouns import (
     positive_part,
 )
 from pril.core.rows import batches, n_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # How much is rated at once, and stays in the processor's cache.
 CELLS = 1 << 18  # of X

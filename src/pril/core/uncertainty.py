@@ -20,18 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
 
+from pril.core.arrays import Array
 from pril.core.fitting import Problem
 from pril.core.likelihood import Block, Chances, InMemory, Maximum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_SAMPLED = 5000  # rows that show how chances follow
 MOST_FOLLOWED = 400  # numbers whose derivatives are differences

@@ -11,28 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from dask import delayed
 from distributed import get_worker
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
 from pril.errors import InputError, InputTypeError, RowError
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
-from pril.learners.boosting.folds import Encoded, Fold, Plan
+from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T
 from pril.learners.ordered_boosting import learn
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.learners.boosting.folds import Source, T
-
-    Array = NDArray[Any]
 
 MISSING = 255  # the code of a missing value on its way, in a byte
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask import delayed
 
 from pril.core import fitting, learning, ranking
+from pril.core.arrays import Array
 from pril.core.available_memory import available_memory
 from pril.core.classifier import class_weights, label_weights
 from pril.core.coarsening import Kinds
@@ -33,11 +34,6 @@ from pril.core.passes import Batch
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from pril.core.arrays import Array
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
@@ -18,11 +19,6 @@ from pril.learners.multiclass import MulticlassPerceptron
 from pril.learners.prank import PRank
 from pril.learners.pril import PRIL
 from pril.learners.widrow_hoff import WidrowHoff
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 SYNTHETIC, PARKINSONS, ABALONE = "Synthetic", "Parkinsons", "Abalone"
 DATA_SETS = (SYNTHETIC, PARKINSONS, ABALONE)

@@ -13,19 +13,13 @@ import re
 import stat
 from hashlib import sha256
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from os import PathLike
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from numpy.lib import format as npy
 
+from pril.core.arrays import Array
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MAGIC = b"PK\3\4"  # at the start of every zip archive that has a member
 SEAL = b"pril sha256 "  # the archive's comment: this, then the digest

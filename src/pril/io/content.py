@@ -18,20 +18,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
 from numbers import Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, shown
 from pril.io.archive import DTYPES, from_npy, to_npy
 from pril.io.schema import TYPES, LabelArray, Size, Type, build, check_kind, convert, is_csr, wrong
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Kind = Literal["model", "checkpoint"]
 Member = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.npy$")]

@@ -13,20 +13,16 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from os import PathLike
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from pril import __version__
 from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, shown
 from pril.io import archive
-from pril.io.content import ContentReader, ContentWriter, Header, from_json, to_json
+from pril.io.content import ContentReader, ContentWriter, Header, Kind, from_json, to_json
 from pril.io.replacing import remove_leftovers as remove_leftovers
 from pril.io.replacing import replace_file as replace_file
-
-if TYPE_CHECKING:
-    from os import PathLike
-    from types import ModuleType
-
-    from pril.io.content import Kind
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 

@@ -8,14 +8,12 @@ import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 if os.name == "posix":
     import fcntl
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 
 @contextmanager

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from numpy.typing import ArrayLike
 
 from pril.core import nouns
+from pril.core.arrays import Array
 from pril.core.classifier import by_class, rate_in_batches, rows_to_rate
 from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
 from pril.core.linear_engine import Ratings
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 
 class MulticlassPerceptron(LinearMixin, OnlineClassifier):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import (
     OrdinalLearner,
     ProbabilityMixin,
@@ -45,13 +47,6 @@ from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Home, InMemory, Source, Threads
 from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
 from pril.learners.ordered_logit import MOST_CLASSES
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):

@@ -6,14 +6,16 @@ import warnings
 from contextlib import suppress
 from itertools import combinations
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import fitting, learning, nouns
+from pril.core.arrays import Array
 from pril.core.classifier import (
     ProbabilityMixin,
     ThresholdMixin,
@@ -33,14 +35,6 @@ from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
 from pril.errors import InputError, shown
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_CLASSES = 64  # the counts of ranges grow with their cube

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from numpy.typing import ArrayLike
 
 from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
 from pril.core.learner import OnlineClassifier
 from pril.core.linear import LinearMixin
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class PRank(LinearMixin, ThresholdMixin, OnlineClassifier):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
 
 from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
 from pril.core.learner import OnlineClassifier
 from pril.core.linear import LinearMixin
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class PRIL(LinearMixin, ThresholdMixin, OnlineClassifier):

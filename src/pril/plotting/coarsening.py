@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from pril.core.coarsening import offset_name
+from pril.core.coarsening import Coarsening, offset_name
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
 from pril.plotting.drawing import INSIDE, draw_cells, name_classes, own_axes, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
-
-    from pril.core.coarsening import Coarsening
 
 MOST_RANGES = 40  # of more, the most common are drawn
 

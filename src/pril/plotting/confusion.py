@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from pril.metrics import rank_both
 from pril.plotting.drawing import draw_cells, name_classes, own_axes, rated
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 

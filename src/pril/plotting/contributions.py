@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -15,8 +15,6 @@ from pril.evaluate import contributions
 from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 MOST_POINTS = 1000  # of a feature

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from pril.inference import Inference, Intervals
 from pril.plotting.drawing import INSIDE, own_axes, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     import pandas as pd
     from matplotlib.axes import Axes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from pril.plotting.drawing import INSIDE, own_axes, short_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Self
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike

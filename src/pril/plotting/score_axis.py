@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from pril.errors import InputTypeError
 from pril.plotting.drawing import BELOW, INSIDE, OUTSIDE, name_bands, own_axes, rated, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 

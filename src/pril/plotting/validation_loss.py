@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from pril.errors import InputTypeError
 from pril.plotting.drawing import INSIDE, OUTSIDE, own_axes
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 

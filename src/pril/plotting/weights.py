@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from pril.errors import InputTypeError
 from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
@@ -22,11 +23,6 @@ from pril.io import model_files
 from pril.plotting.drawing import rated
 from pril.reporting.contents import contents
 from pril.reporting.page import template
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 __all__ = ["report"]
 

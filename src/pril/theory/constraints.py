@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.rows import check_cells
 from pril.errors import InputError
 from pril.theory.exact import root_rounded_up
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 class Constraints(NamedTuple):

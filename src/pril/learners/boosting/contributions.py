@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.rows import batches, frozen
 from pril.errors import InputError
 from pril.learners.boosting import compiled, shapley
 from pril.learners.boosting.compiled import Forest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 BACKGROUND_ROWS, BACKGROUND_CELLS = 100, 1 << 18  # of wide tables, fewer rows: files stay small
 MOST_STEPS = 200_000_000  # of importances: landmarks, times background, times rows

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
+from pril.core.arrays import Array
 from pril.core.linear_engine import Ratings
 from pril.core.logistic import log_probabilities, log_widths
 from pril.core.loop import bound
@@ -21,11 +22,6 @@ from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.contributions import contributions
 from pril.learners.boosting.features import LARGEST, Codes, encoded
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread
 
