@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
 from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows, read_weights
-from pril.core.learner import OnlineClassifier
+from pril.core.learning import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing

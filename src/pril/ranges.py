@@ -25,8 +25,8 @@ from pril.core.classifier import (
     rate_rows,
     rows_to_rate,
 )
-from pril.core.groups import Groups, read_groups
 from pril.core.parts import Parts, learns
+from pril.core.resampling import Groups, read_groups
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError, RowError, shown
 

@@ -13,7 +13,7 @@ from pril.core.nouns import Record
 from pril.core.rows import frozen
 
 if TYPE_CHECKING:
-    from pril.core.learner import OnlineClassifier
+    from pril.core.learning import OnlineClassifier
 
 
 MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits

@@ -8,8 +8,8 @@ A table is a list of blocks of rows, and each block is lazy. There are two ways 
 
 `OrderedLogit` and `OrderedBoosting` learn what they learn in memory, bit for bit.
 
-`blocks` cuts tables into blocks, `steps` applies the first steps of a Pipeline to them, `mix`,
-`maximum` and `boosting` learn, `prediction` predicts, and `client` computes the tasks.
+`blocks` cuts tables into blocks, `steps` applies a Pipeline to them, `mix`, `maximum` and
+`boosting` learn, and `client` computes the tasks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.maximum import learn_maximum
 from pril.dask.mix import Mode, learn
-from pril.dask.prediction import predict_lazily, score_lazily
-from pril.dask.steps import fitted_steps, transformed
+from pril.dask.steps import fitted_steps, predict_lazily, score_lazily, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 

@@ -15,10 +15,8 @@ from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
-from pril.learners.multiclass import MulticlassPerceptron
-from pril.learners.prank import PRank
+from pril.learners.baselines import MulticlassPerceptron, PRank, WidrowHoff
 from pril.learners.pril import PRIL
-from pril.learners.widrow_hoff import WidrowHoff
 
 SYNTHETIC, PARKINSONS, ABALONE = "Synthetic", "Parkinsons", "Abalone"
 DATA_SETS = (SYNTHETIC, PARKINSONS, ABALONE)

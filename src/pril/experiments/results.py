@@ -24,7 +24,7 @@ from pril.experiments.protocol import (
     figure2,
     figure3,
 )
-from pril.reporting.page import template
+from pril.reporting.model_report import template
 
 __all__ = ["reproduce"]
 

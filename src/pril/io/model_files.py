@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from pril import __version__
 from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, shown
 from pril.io import archive
+from pril.io.archive import remove_leftovers as remove_leftovers
+from pril.io.archive import replace_file as replace_file
 from pril.io.content import ContentReader, ContentWriter, Header, Kind, from_json, to_json
-from pril.io.replacing import remove_leftovers as remove_leftovers
-from pril.io.replacing import replace_file as replace_file
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 

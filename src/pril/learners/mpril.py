@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
-from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval
 

@@ -26,8 +26,8 @@ from pril.core.classifier import (
     unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
-from pril.core.groups import read_groups
 from pril.core.one_row import RowStream
+from pril.core.resampling import read_groups
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import n_threads

@@ -25,7 +25,7 @@ from pril.core.classifier import (
 )
 from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
 from pril.core.docs import filled
-from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.likelihood import Block, InMemory, Rows
 from pril.core.linear import LinearMixin
 from pril.core.logistic import at_most

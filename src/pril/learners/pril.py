@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
-from pril.core.learner import OnlineClassifier
+from pril.core.learning import OnlineClassifier
 from pril.core.linear import LinearMixin
 
 

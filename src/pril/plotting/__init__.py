@@ -3,8 +3,7 @@
 from pril.plotting.coarsening import CoarseningDisplay, plot_coarsening
 from pril.plotting.confusion import IntervalConfusionDisplay
 from pril.plotting.contributions import ContributionsDisplay, plot_contributions
-from pril.plotting.effects import plot_bootstrap
-from pril.plotting.forest import ForestDisplay, plot_forest
+from pril.plotting.forest import ForestDisplay, plot_bootstrap, plot_forest
 from pril.plotting.reliability import ReliabilityDisplay
 from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
 from pril.plotting.validation_loss import ValidationLossDisplay, plot_validation_loss
