@@ -137,8 +137,7 @@ class PolynomialMap(_FeatureMap):
     @property
     def powers_(self) -> Array:
         """Power of each feature in each monomial, a row for each monomial."""
-        powers: Array = self._monomials.powers_
-        return powers
+        return self._monomials.powers_
 
     @cached_property
     def _monomials(self) -> Any:
@@ -181,8 +180,7 @@ class PolynomialMap(_FeatureMap):
         check_is_fitted(self)
         if input_features is None:
             input_features = getattr(self, "feature_names_in_", None)
-        names: Array = self._monomials.get_feature_names_out(input_features)
-        return names
+        return self._monomials.get_feature_names_out(input_features)
 
 
 class LandmarkFeatures(_FeatureMap):

@@ -238,14 +238,12 @@ class Inference:
         """Estimates over their standard errors; NaN for an offset."""
         known = self.std_error > 0.0
         out = np.full(len(self.estimate), np.nan)
-        z: NDArray[np.float64] = np.divide(self.estimate, self.std_error, out=out, where=known)
-        return z
+        return np.divide(self.estimate, self.std_error, out=out, where=known)
 
     @property
     def p(self) -> NDArray[np.float64]:
         """How often z is at least as far from zero if the true number is zero."""
-        p: NDArray[np.float64] = 2.0 * ndtr(-np.abs(self.z))
-        return p
+        return 2.0 * ndtr(-np.abs(self.z))
 
     @property
     def interval(self) -> NDArray[np.float64]:
@@ -500,8 +498,7 @@ class Inference:
 
     @property
     def _classes(self) -> Array:
-        classes: Array = self.parts.learner.order_
-        return classes
+        return self.parts.learner.order_
 
     def _logistic(self, features: Array) -> tuple[Array, Array, Array]:
         """Return P(y < k) of each row and cut, with its first and second derivatives by the cut."""

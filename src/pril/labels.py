@@ -642,8 +642,7 @@ def _column(column: Any, name: str) -> Iterable[Any]:
     """Return the cells of a column."""
     if isinstance(column, str) or np.ndim(column) != 1:
         raise InputError(f"{name} should be a 1d array of strings, got {shown(column)} instead")
-    cells: Iterable[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column
-    return cells
+    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def from_strings(y: Any, classes: Any) -> Array:
@@ -758,5 +757,4 @@ def _own_stream(random_state: Any) -> np.random.RandomState:
     if isinstance(random_state, Integral):
         seeds = np.random.SeedSequence([int(random_state), STREAM])
         return np.random.RandomState(np.random.MT19937(seeds))
-    rng: np.random.RandomState = check_random_state(random_state)
-    return rng
+    return check_random_state(random_state)

@@ -461,8 +461,7 @@ def order_of(estimator: Any) -> NDArray[Any]:
             inside = inside[-1]
     classes = estimator.classes_
     if inside is not None and np.array_equal(np.sort(inside.order_), classes):
-        order: NDArray[Any] = inside.order_
-        return order
+        return inside.order_
     has_order = classes.dtype.kind in "biuf" or ranking.are_numbered(classes)
     if len(classes) > 2 and not has_order:
         message = (
@@ -515,8 +514,7 @@ def _read_probabilities(
 
 
 def _is_exact(intervals: Ranks) -> NDArray[np.bool_]:
-    exact: NDArray[np.bool_] = intervals[:, 0] == intervals[:, 1]
-    return exact
+    return intervals[:, 0] == intervals[:, 1]
 
 
 def _cumulated(intervals: Ranks, proba: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:

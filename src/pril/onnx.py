@@ -499,8 +499,7 @@ def _trees(graph: _Graph, forest: Forest, categories: dict[str, list[Any]], X: s
         return np.concatenate([of_splits, of_leaves])[order]
 
     def integers(of_splits: Any, of_leaves: Any) -> list[int]:
-        cells: list[int] = nodes(of_splits, of_leaves).astype(int).tolist()
-        return cells
+        return nodes(of_splits, of_leaves).astype(int).tolist()
 
     sums = graph.add(
         "TreeEnsembleRegressor",

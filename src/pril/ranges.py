@@ -235,8 +235,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Two of the classes for each row.
         """
         check_is_fitted(self)
-        ranges: Array = self.order_[self._rank_range(X)]
-        return ranges
+        return self.order_[self._rank_range(X)]
 
     def _rank_range(self, X: Any) -> Array:
         code = self._group_of_rows(X)
@@ -276,8 +275,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             The predicted classes.
         """
         check_is_fitted(self)
-        labels: Array = self.estimator_.predict(X)
-        return labels
+        return self.estimator_.predict(X)
 
     @available_if(
         lambda self: hasattr(getattr(self, "estimator_", self.estimator), "predict_proba")
@@ -296,8 +294,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Columns follow the sorted classes.
         """
         check_is_fitted(self)
-        probabilities: Array = self.estimator_.predict_proba(X)
-        return probabilities
+        return self.estimator_.predict_proba(X)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their label, as the estimator does.
@@ -317,8 +314,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Between 0 and 1.
         """
         check_is_fitted(self)
-        share: float = self.estimator_.score(X, y, sample_weight=sample_weight)
-        return share
+        return self.estimator_.score(X, y, sample_weight=sample_weight)
 
     def coverage_report(self, X: Any, y: Any, *, by: str | int | None = None) -> dict[str, Any]:
         """Measure the coverage on further rows, and how wide the ranges are.
@@ -562,8 +558,7 @@ def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
 def calibrates(intervals: Array, guarantee: str) -> Array:
     """Return which rows can show what is guaranteed."""
     lo, hi = intervals.T
-    used: Array = lo == hi if guarantee == "exact" else lo <= hi
-    return used
+    return lo == hi if guarantee == "exact" else lo <= hi
 
 
 def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: str) -> Array:
@@ -577,8 +572,7 @@ def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: s
     if guarantee == "touch":
         own = np.searchsorted(cut[1:-1], score, side="right")
         lo = hi = np.clip(own, lo, hi)
-    distances: Array = np.maximum(cut[hi] - score, score - cut[lo + 1])
-    return distances
+    return np.maximum(cut[hi] - score, score - cut[lo + 1])
 
 
 def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:

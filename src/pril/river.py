@@ -129,9 +129,9 @@ class OrdinalClassifier(base.Classifier):
             Of each class, lowest first; all equal before the first row was learned.
         """
         if not hasattr(self._stream, "predict_proba_one"):
-            return super().predict_proba_one(x, **kwargs)  # type: ignore[no-any-return]  # raises
+            return super().predict_proba_one(x, **kwargs)  # raises
         if self._has_learned():
-            return self._stream.predict_proba_one(x)  # type: ignore[no-any-return]
+            return self._stream.predict_proba_one(x)
         return dict.fromkeys(self.model.classes, 1.0 / len(self.model.classes))
 
     def _has_learned(self) -> bool:

@@ -194,8 +194,7 @@ def rate(model: OrdinalLearner, X: Any) -> Ratings:
 
 def rate_rows(model: OrdinalLearner, rows: Any) -> Ratings:
     """Return ranks and scores of rows that have been checked."""
-    ratings: Ratings = model.engine.rate(model.memory_, rows)
-    return ratings
+    return model.engine.rate(model.memory_, rows)
 
 
 def rate_in_batches(
@@ -326,8 +325,7 @@ class ThresholdMixin:
         """Thresholds between neighbouring classes, ascending."""
         check_ready(self)
         _, cut, unit = self.engine.parameters(self.memory_)
-        thresholds: Array = cut[1:-1] / unit
-        return thresholds
+        return cut[1:-1] / unit
 
     def latent(self: Any, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
@@ -500,8 +498,7 @@ class ProbabilityMixin:
         check_is_fitted(self)
         if self.decision == "mode" and len(self.order_) > 2:
             return self.predict_log_proba(X)
-        margins: Array = super().decision_function(X)  # type: ignore[misc]
-        return margins
+        return super().decision_function(X)  # type: ignore[misc]
 
     def _from_scores(self: Any, X: Any, answer: Callable[[Array, Array], Array]) -> Array:
         """Return an answer for each row and class, made of a column of scores and thresholds."""

@@ -41,8 +41,7 @@ class Labels(NamedTuple):
     def labelled(self) -> NDArray[np.bool_]:
         """Return which rows have a label."""
         missing: Any = self.missing()
-        labelled: NDArray[np.bool_] = ~missing.all(axis=1)
-        return labelled
+        return ~missing.all(axis=1)
 
     def take(self, rows: Array | slice) -> Labels:
         """Return some of the rows."""

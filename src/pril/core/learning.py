@@ -472,8 +472,7 @@ def go_on(
 
 def blank_record(model: OnlineClassifier, n: int, *, with_cuts: bool = False) -> Record:
     """Return room for what a learner predicts before it learns n rows."""
-    record: Record = model.engine.blank_record(n, len(model.order_), with_cuts=with_cuts)
-    return record
+    return model.engine.blank_record(n, len(model.order_), with_cuts=with_cuts)
 
 
 def make_passes(model: OnlineClassifier, batch: Batch) -> tuple[Any, int]:

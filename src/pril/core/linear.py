@@ -48,8 +48,7 @@ class LinearMixin(ABC):
         """Return the weights that predict, a row for each score, the constant's last."""
         check_ready(self)
         w, _, unit = self.engine.parameters(self.memory_)
-        weights: Array = w / unit
-        return weights
+        return w / unit
 
     @property
     def coef_(self) -> Array:

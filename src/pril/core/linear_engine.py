@@ -225,7 +225,7 @@ class LinearEngine(NamedTuple):
             )
         from pril.core import loop  # which imports numba
 
-        bad: int = loop.run(
+        return loop.run(
             rows,
             frozen(intervals),
             loop.NO_ORDER if order is None else order,
@@ -235,7 +235,6 @@ class LinearEngine(NamedTuple):
             memory.arrays,
             loop.make_desk(self.geometry, *memory.layout.sizes()),
         )
-        return bad
 
     # --- Rating ---
 
@@ -330,8 +329,7 @@ class LinearRow:
     def chances(self) -> Array:
         """Return the probabilities of the classes for the row that was rated last."""
         logs = log_probabilities(self._rating.scores[np.newaxis], self._rating.cut)
-        chances: Array = np.exp(logs[0])
-        return chances
+        return np.exp(logs[0])
 
     def refusal(self, weight: float = 1.0) -> ValueError:
         """Return the error for a row that was refused."""

@@ -227,8 +227,7 @@ class Memory:
             numbers = np.frombuffer(self.numbers.tobytes())
             state = Memory(self.layout, numbers, self.integers).state
             self._predicting = found = now, rating.predicting(geometry, state)
-        values: tuple[Array, Array, float] = found[1]
-        return values
+        return found[1]
 
 
 def _is_bounded(values: Array) -> bool:

@@ -459,7 +459,7 @@ class RowStream:
         """
         with self._shared.lock:
             self._rank(x)
-            return self._one.score()  # type: ignore[no-any-return]
+            return self._one.score()
 
     @available_if(lambda self: hasattr(self._learner, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:

@@ -168,8 +168,7 @@ def to_intervals(
 
 def is_labelled(intervals: Ranks) -> NDArray[np.bool_]:
     """Return which intervals are those of a label."""
-    labelled: NDArray[np.bool_] = intervals[:, 0] <= intervals[:, 1]
-    return labelled
+    return intervals[:, 0] <= intervals[:, 1]
 
 
 def _rank(labels: Labels, classes: Array) -> Ranks:

@@ -32,8 +32,7 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
                 units[own] *= units_of_features(inner, own.stop - own.start)
             return units
         elif hasattr(step, "units"):  # a ColumnEncoder
-            own_units: Array = units * step.units()
-            return own_units
+            return units * step.units()
         elif step is not None and step != "passthrough":
             return units
     return units

@@ -59,8 +59,7 @@ def from_json(text: bytes) -> Header:
     plain = json.loads(text)
     if json.dumps(plain, allow_nan=False).encode() != text:
         raise InputError("its header was not written by pril")
-    header: Header = convert(plain, Header, "header")
-    return header
+    return convert(plain, Header, "header")
 
 
 def type_name(kind: type) -> str:

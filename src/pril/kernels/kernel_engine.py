@@ -203,10 +203,7 @@ class KernelEngine(NamedTuple):
             return None
         labelled = batch.labelled()
         chosen = np.flatnonzero(labelled) if order is None else order[labelled[order]]
-        learned: Support | None = fused.learn(
-            memory, X, chosen, batch.intervals[chosen], self.kernel.gamma(X)
-        )
-        return learned
+        return fused.learn(memory, X, chosen, batch.intervals[chosen], self.kernel.gamma(X))
 
     def _fused(self, X: Any, rows: Any) -> Any:
         """Return the module of the fused loop for these rows; None where it cannot run."""

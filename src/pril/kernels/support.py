@@ -145,8 +145,7 @@ def namespace(array: Any) -> Any:
 
 def to_numpy(array: Any) -> Array:
     """Return an array of any namespace and device as NumPy."""
-    host: Array = array if on_host(array) else convert_to_numpy(array, namespace(array))
-    return host
+    return array if on_host(array) else convert_to_numpy(array, namespace(array))
 
 
 def like(values: Array, array: Any) -> Any:

@@ -359,8 +359,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         if beside.importances[0] is not memory:
             found = importances(memory.forest, memory.background)
             beside.importances = memory, frozen(found)
-        shares: Array = beside.importances[1]
-        return shares
+        return beside.importances[1]
 
     def contributions(self, X: Any) -> Array:
         """Return how much each feature adds to the score of each row.
@@ -400,8 +399,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         np.True_
         """
         rows = rows_to_rate(self, X)
-        found: Array = self.engine.contributions(self.memory_, rows)
-        return found
+        return self.engine.contributions(self.memory_, rows)
 
     # --- Copies and files ---
 

@@ -52,8 +52,7 @@ def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
     first, stop, _ = rows.indices(n)
     if half_life is None:
         return np.ones(stop - first)
-    counts: Array = np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
-    return counts
+    return np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
 
 
 def equal_probabilities(n_classes: int) -> Array:
@@ -411,8 +410,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def feature_means_(self) -> Array:
         """Mean of each feature over the rows of `fit`; zeros before it."""
         known = vars(self).get("maximum_", {"means": np.zeros(self.n_features_in_)})
-        means: Array = known["means"]
-        return means
+        return known["means"]
 
     @property
     def covariance_(self) -> Array:
@@ -533,5 +531,4 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
-        chances: Array = self._counted().label_chances(kinds)[kind]
-        return chances
+        return self._counted().label_chances(kinds)[kind]

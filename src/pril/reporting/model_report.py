@@ -131,8 +131,7 @@ def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
             for row in features
         ]
     if hasattr(X, "to_pylist"):  # of Arrow
-        cells: list[dict[str, Any]] = X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
-        return cells
+        return X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
     part = safe_indexing(X, rows)
     if not hasattr(part, "columns"):
         table = np.asarray(part)[:, :N_CELLS]

@@ -206,5 +206,4 @@ def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
     if solution.x is None or solution.x[-1] <= NEGLIGIBLE:
         return None
     parts = solution.x[:-1]
-    v: Array = parts if nonnegative else parts[: n // 2] - parts[n // 2 :]
-    return v
+    return parts if nonnegative else parts[: n // 2] - parts[n // 2 :]

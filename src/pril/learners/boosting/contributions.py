@@ -85,8 +85,7 @@ def _nodes_needed(rows: Array, background: Array) -> Array:
     for other in background:
         np.maximum(farthest, np.abs(rows - other).sum(axis=1), out=farthest)
     most = min(MOST_NODES, (rows.shape[1] + 1) // 2)
-    needed: Array = np.minimum(4.0 + np.ceil(farthest), most).astype(np.int64)
-    return needed
+    return np.minimum(4.0 + np.ceil(farthest), most).astype(np.int64)
 
 
 def importances(forest: Forest, background: Array) -> Array:
@@ -97,8 +96,7 @@ def importances(forest: Forest, background: Array) -> Array:
     steps = 6 * forest.landmarks.size * len(background)  # of a row, which takes about six nodes
     some = background[: max(2, MOST_STEPS // max(steps, 1))]
     sizes = np.abs(contributions(some, forest, background)[:, :-1]).mean(axis=0)
-    shares: Array = sizes / (sizes.sum() or 1.0)
-    return shares
+    return sizes / (sizes.sum() or 1.0)
 
 
 def check_background(background: Array, forest: Forest, categories: dict[str, list[Any]]) -> None:

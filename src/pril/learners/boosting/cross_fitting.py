@@ -164,8 +164,7 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
         filled, fold = folds[0]
         fold_of[group] = fold
         heapreplace(folds, (filled + int(size[group]), fold))
-    found: Array = fold_of[groups]
-    return found
+    return fold_of[groups]
 
 
 def make_plan(model: Any, labelled: Labelled, rng: Any, threads: Threads) -> tuple[Plan, Beginning]:

@@ -91,8 +91,7 @@ def _is_text(X: Any, k: int, column: Any) -> bool:
 def _values(column: Any) -> Iterable[Any]:
     """Return the values of a column; a time stays one, where `tolist` may return an integer."""
     array = np.asarray(column)
-    values: Iterable[Any] = array if array.dtype.kind in "mM" else array.tolist()
-    return values
+    return array if array.dtype.kind in "mM" else array.tolist()
 
 
 def _kind(value: Any) -> Kind | None:

@@ -192,8 +192,7 @@ class InMemory(NamedTuple):
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
-        some: Array = self.X if len(rows) == len(self.X) else self.X[rows]
-        return some
+        return self.X if len(rows) == len(self.X) else self.X[rows]
 
     def parts(self) -> Iterator[Array]:
         """Return all rows, in parts of any size."""

@@ -164,8 +164,7 @@ class ForestRow:
         return -1 if self._rate() < 0 else int(self._logs().argmax())
 
     def _logs(self) -> Array:
-        logs: Array = log_probabilities(self._score, self._cut, self._widths)[0]
-        return logs
+        return log_probabilities(self._score, self._cut, self._widths)[0]
 
     def score(self) -> float:
         """Return the score of the row that was rated last."""
@@ -173,8 +172,7 @@ class ForestRow:
 
     def chances(self) -> Array:
         """Return the probabilities of the classes for the row that was rated last."""
-        chances: Array = np.exp(self._logs())
-        return chances
+        return np.exp(self._logs())
 
     def refusal(self) -> ValueError:
         """Return the error for a row that was refused."""
