@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["load_abalone", "load_parkinsons", "make_synthetic"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class _Source(NamedTuple):
     name: str
     path: str  # at the UCI repository

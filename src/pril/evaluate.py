@@ -34,10 +34,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @dataclass(frozen=True)
 class Progress:
     """The predictions of a learner for each row, made before it learned the row.

@@ -31,10 +31,6 @@ from pril.core.scikit import (
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 BLOCK_VALUES = 1 << 20  # kernel values computed at once
 
 

@@ -36,10 +36,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 NEAR = 0.01  # standard errors that a model may be away from the maximum of its rows
 TINY = 1e-300
 LEAST_P = 1e-4  # that is shown

@@ -41,10 +41,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def ordered(y: Any, classes: Any = None) -> Array:
     """Turn exact labels into names whose alphabetical order is the order of the classes.
 

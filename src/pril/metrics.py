@@ -33,10 +33,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def interval_absolute_error(
     y_true: Any,
     y_pred: Any,

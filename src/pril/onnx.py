@@ -48,10 +48,6 @@ from pril.ranges import CLASS, PredictionRanges, is_by_column
 __all__ = ["register", "to_onnx"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 TENSOR = onnx_proto.TensorProto
 DOUBLE, INTEGER = TENSOR.DOUBLE, TENSOR.INT64
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype

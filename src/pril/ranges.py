@@ -33,10 +33,6 @@ from pril.errors import InputError, InputTypeError, RowError, shown
 __all__ = ["PredictionRanges"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 GUARANTEES = ("exact", "contain", "touch")
 FEWEST_TO_COMPARE = 20  # rows with an exact label, and with a range, to tell which are easier
 RARE, EASIER = 0.001, 0.55  # p-value, and share of pairs, from which they are

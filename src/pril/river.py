@@ -28,10 +28,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Reader:
     """Reads labels as River passes them; labels from a file are all strings."""
 

@@ -43,10 +43,6 @@ from pril.dask.steps import fitted_steps, predict_lazily, score_lazily, transfor
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def fit(
     estimator: Any,
     X: Any,

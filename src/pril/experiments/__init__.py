@@ -6,7 +6,3 @@ from pril.experiments.protocol import Curve, Settings, figure1, figure2, figure3
 from pril.experiments.results import reproduce
 
 __all__ = ["Curve", "Settings", "draw", "figure1", "figure2", "figure3", "judge", "reproduce"]
-
-
-def __dir__() -> list[str]:
-    return __all__

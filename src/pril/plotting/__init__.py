@@ -26,7 +26,3 @@ __all__ = [
     "plot_scores",
     "plot_validation_loss",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

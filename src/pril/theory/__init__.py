@@ -30,7 +30,3 @@ __all__ = [
     "regret",
     "regret_bound",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
