@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import BootstrapResult
 from pril.inference import Inference, Intervals
-from pril.plotting.drawing import INSIDE, own_axes, short_text
+from pril.plotting.drawing import INSIDE, Display, short_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,8 @@ NAMES = {
 }
 
 
-class ForestDisplay:
+@dataclass(eq=False, repr=False)
+class ForestDisplay(Display):
     """Estimates with their confidence intervals, a line for each feature: a forest plot.
 
     The line at zero is no effect: an interval that crosses it does not tell which way a feature
@@ -58,13 +60,9 @@ class ForestDisplay:
     'Weights with 95 % intervals'
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(self, table: pd.DataFrame, level: float | None, unit: str = "unit") -> None:
-        self.table = table
-        self.level = level
-        self.unit = unit
+    table: pd.DataFrame
+    level: float | None
+    unit: str = "unit"
 
     @classmethod
     def from_result(cls, result: Any, *, ax: Axes | None = None) -> Self:
@@ -111,8 +109,7 @@ class ForestDisplay:
         groups = rows["class" if term == "threshold" else "feature"].map(short_text)
         names = list(dict.fromkeys(groups))
         classes = list(dict.fromkeys(rows["class"])) if term == "effect" else [None]
-        self.ax_ = ax = own_axes(ax, lines=max(len(names), len(rows) // 2))
-        self.figure_ = ax.figure
+        ax = self._begin(ax, lines=max(len(names), len(rows) // 2))
         colors = _colors(len(classes))
         for k, label in enumerate(classes):
             part = rows if label is None else rows[rows["class"] == label]
