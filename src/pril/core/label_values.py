@@ -174,9 +174,7 @@ def _read_array(y: Any, name: str) -> Labels:
     """Read one array, list or column; its shape is checked by the caller."""
     if isinstance(y, np.ma.MaskedArray):  # a masked label is a missing one
         hidden = np.ma.getmaskarray(y)
-        cells: Any = y.data.astype(object)  # a copy
-        cells[hidden] = None
-        y = cells if hidden.any() else y.data
+        y = np.where(hidden, np.array(None), y.data) if hidden.any() else y.data
     dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
         vocabulary = np.asarray(dtype.categories)
@@ -198,8 +196,8 @@ def _read_array(y: Any, name: str) -> Labels:
         return Labels(codes.astype(np.int64), vocabulary.dtype, vocabulary)
     labels = None
     if isinstance(y, list | tuple):
-        if not {str, tuple, type(None)}.isdisjoint(map(type, y)):
-            labels = _read_distinct(list(y), name)
+        are_plain = {str, tuple, type(None)}.isdisjoint(map(type, y))
+        labels = None if are_plain else _read_distinct(list(y), name)
     elif getattr(dtype, "kind", "") in ("O", "U"):
         array = np.asarray(y)
         labels = _read_distinct(array.ravel().tolist(), name)

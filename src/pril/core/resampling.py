@@ -37,6 +37,13 @@ def read_groups(groups: Any, n: int, *, name: str = "groups") -> Groups:
     return Groups(table.vocabulary[known[order]], np.argsort(order)[code])
 
 
+def check_level(level: Any) -> float:
+    """Return a confidence level, which must be between 0 and 1."""
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
+        raise InputError(f"level must be above 0 and below 1, got {level!r}")
+    return float(level)
+
+
 class Bootstrap:
     """Draws samples of rows, or of whole groups of rows, and finds confidence intervals.
 
@@ -59,10 +66,8 @@ class Bootstrap:
     ) -> None:
         if not isinstance(n_resamples, Integral) or n_resamples < 2:
             raise InputError(f"n_resamples must be an integer of at least 2, got {n_resamples!r}")
-        if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-            raise InputError(f"level must be above 0 and below 1, got {level!r}")
+        self.level = check_level(level)
         self.n_resamples = int(n_resamples)
-        self.level = float(level)
         self.rows: Array = np.flatnonzero(used)
         if len(self.rows) == 0:
             raise InputError("there is no row with a label to draw from")

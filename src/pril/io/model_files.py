@@ -380,22 +380,21 @@ def _check_note(value: Any, place: str, depth: int) -> None:
     kind = type(value)  # a subclass, such as a number of NumPy, would come back as another type
     if depth > DEEPEST:
         raise InputError(f"{place[:100]}...: more than {DEEPEST} lists or dicts inside each other")
+    for k, entry in enumerate(value if kind is list else ()):
+        _check_note(entry, f"{place}[{k}]", depth + 1)
     if kind is dict:
         for key, entry in value.items():
             if type(key) is not str:
                 raise InputTypeError(f"{place}: a key must be a string, got {shown(key)}")
             _check_text(key, f"{place}: the key")
             _check_note(entry, f"{place}[{shown(key)}]", depth + 1)
-    elif kind is list:
-        for k, entry in enumerate(value):
-            _check_note(entry, f"{place}[{k}]", depth + 1)
     elif kind is str:
         _check_text(value, place)
     elif kind is int and not -(2**63) <= value < 2**63:
         raise InputError(f"{place}: {shown(value)} does not fit into 64 bits")
     elif kind is float and not math.isfinite(value):
         raise InputError(f"{place}: JSON has no {value}")
-    elif kind not in (bool, int, float, type(None)):
+    elif kind not in (bool, int, float, list, type(None)):
         name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
         raise InputTypeError(f"{place}: JSON has no {name}, got {shown(value)}")
 
