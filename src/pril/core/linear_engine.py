@@ -178,7 +178,7 @@ class LinearEngine(NamedTuple):
         columns = few_columns(batch.rows, memory.layout.n_features + 1)
         if columns is None or self.growth is not None:  # a half-life may rescale every number
             return self.learn(memory, batch, order, record)
-        with memory.unchanged_on_failure(columns):
+        with memory.undone_on_failure(columns):
             return self._learn_in_place(memory, batch, order, record, columns)
 
     def finish(self, memory: Memory, batch: Batch) -> Memory:

@@ -205,7 +205,7 @@ class Memory:
         return _is_bounded(self._wide()[:, columns]) and _is_bounded(self.tail())
 
     @contextmanager
-    def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
+    def undone_on_failure(self, columns: Array) -> Iterator[None]:
         """Undo the changes of a failure, which may be in these features and outside of all."""
         wide, tail = self._wide(), self.tail()
         before = wide[:, columns], tail.copy(), self.integers.copy()

@@ -37,7 +37,7 @@ from pril.dask.boosting import learn_blocks
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.maximum import learn_maximum
-from pril.dask.mix import Mode, learn
+from pril.dask.mix import Mode, learn_online
 from pril.dask.steps import fitted_steps, predict_lazily, score_lazily, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
@@ -205,7 +205,7 @@ def _fit(
         blocks, features = transformed(steps, blocks), None
     maximises = hasattr(model, "learn_maximum")
     if hasattr(model, "partial_fit") and not maximises:
-        model = learn(model, blocks, features, classes, mode, epochs, cluster)
+        model = learn_online(model, blocks, features, classes, mode, epochs, cluster)
     else:
         if mode != "mix" or epochs is not None:
             raise InputError(

@@ -130,7 +130,7 @@ def take(X: Array, rows: Array) -> Array:
     return X[rows]
 
 
-def encode(plan: Plan, X: Array) -> Encoded:
+def encode_block(plan: Plan, X: Array) -> Encoded:
     """Return a block as folds get it, the codes in bytes if they fit."""
     codes, scores = plan.encode(X)
     if len(codes) and np.nanmax(codes, initial=0.0) >= MISSING:
@@ -139,7 +139,7 @@ def encode(plan: Plan, X: Array) -> Encoded:
 
 
 def decoded(part: Encoded) -> Encoded:
-    """Return what `encode` was given by the plan."""
+    """Return what `encode_block` was given by the plan."""
     if part.codes.dtype != np.uint8:
         return part
     codes = part.codes.astype(np.float32)
@@ -219,7 +219,7 @@ class Workers:
         shared = delayed(plan, traverse=False)
         parts = []
         if plan.scores is None and isinstance(source, BlockRows):
-            parts = [delayed(encode)(shared, block) for block in source.blocks]
+            parts = [delayed(encode_block)(shared, block) for block in source.blocks]
         self.held = self.cluster.start(
             {address: delayed(begin)(shared, own, parts) for address, own in self.numbers.items()},
             "making the folds",

@@ -43,7 +43,7 @@ STRIDE = 1.5
 WINDOW = 8  # blocks of a chain in memory at once: one is learned while the others are read
 
 
-def learn(
+def learn_online(
     model: Any,
     blocks: Blocks,
     features: Any,

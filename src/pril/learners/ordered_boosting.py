@@ -32,7 +32,6 @@ from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import n_threads
 from pril.errors import InputError
-from pril.learners.boosting.contributions import importances
 from pril.learners.boosting.cross_fitting import (
     Labelled,
     Watch,
@@ -45,7 +44,7 @@ from pril.learners.boosting.cross_fitting import (
 )
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Home, InMemory, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
+from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine, importances
 from pril.learners.ordered_logit import MOST_CLASSES
 
 

@@ -21,10 +21,9 @@ from pril.core.likelihood import Chances, InMemory, Sums, total
 from pril.errors import InputError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import Forest
-from pril.learners.boosting.contributions import background_size
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
 from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees
+from pril.learners.boosting.forest_engine import BoostedTrees, background_size
 from pril.learners.boosting.starts import Starts, View, learn_starts
 from pril.learners.boosting.trees import parameters_of, read_trees
 
