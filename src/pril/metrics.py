@@ -12,6 +12,7 @@ from pril.core import ranking
 from pril.core.docs import filled
 from pril.core.evaluation import mean_over_rows
 from pril.core.rows import check_cells
+from pril.core.weights import read_weights
 from pril.errors import ClassOrderWarning, InputError, RowError
 
 if TYPE_CHECKING:
@@ -327,8 +328,8 @@ def reliability_curves(
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
     exact = _is_exact(intervals)
     mean_over_rows(np.ones(len(proba)), exact, sample_weight, kind="an exact label")  # checks them
-    weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
-    weights = weights[exact]
+    n = len(proba)
+    weights = (np.ones(n) if sample_weight is None else read_weights(sample_weight, n))[exact]
     n_bins = bins_for(int(np.count_nonzero(weights))) if fewer_bins else N_BINS
     curves = []
     columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))

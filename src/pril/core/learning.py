@@ -14,20 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.classifier import (
-    OrdinalLearner,
-    aside,
-    class_weights,
-    label_weights,
-    naming_rows,
-    read_weights,
-    unchanged_on_failure,
-)
+from pril.core.classifier import OrdinalLearner, naming_rows
 from pril.core.docs import filled
 from pril.core.nouns import Record
 from pril.core.passes import Batch, Patience
 from pril.core.rows import frozen, n_rows
 from pril.core.scikit import Interval, StrOptions, fit_context
+from pril.core.undo import aside, unchanged_on_failure
+from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
 
 SHORTEST_HALF_LIFE = 0.01  # in rounds; with a shorter one the weights of two rounds overflow

@@ -19,7 +19,7 @@ from distributed import get_worker
 
 from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.classifier import read_weights
+from pril.core.weights import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
 from pril.errors import InputError, InputTypeError, RowError

@@ -16,14 +16,9 @@ from pril.core.classifier import (
     OrdinalLearner,
     ProbabilityMixin,
     ThresholdMixin,
-    aside,
     check_ready,
-    class_weights,
-    label_weights,
     naming_rows,
-    read_weights,
     rows_to_rate,
-    unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
 from pril.core.one_row import RowStream
@@ -31,6 +26,8 @@ from pril.core.resampling import read_groups
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import n_threads
+from pril.core.undo import aside, unchanged_on_failure
+from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
 from pril.learners.boosting.cross_fitting import (
     Labelled,

@@ -16,13 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import fitting, learning, nouns
 from pril.core.arrays import Array
-from pril.core.classifier import (
-    ProbabilityMixin,
-    ThresholdMixin,
-    by_class,
-    read_weights,
-    unchanged_on_failure,
-)
+from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
 from pril.core.docs import filled
 from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
@@ -34,6 +28,8 @@ from pril.core.passes import Batch
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
+from pril.core.undo import unchanged_on_failure
+from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
