@@ -24,7 +24,7 @@ from pril import (
     WidrowHoff,
     evaluate,
 )
-from pril.learners.boosting import compiled, contributions, shapley, starts
+from pril.learners.boosting import compiled, forest_engine, shapley, starts
 from pril.plotting import plot_contributions, plot_validation_loss
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -116,7 +116,7 @@ def test_no_row_depends_on_others(monkeypatch, tmp_path):
     for other in (pril.load(tmp_path / "model.pril"), pickle.loads(pickle.dumps(model))):  # noqa: S301
         np.testing.assert_array_equal(other.contributions(X), found)
         np.testing.assert_array_equal(other.background_, model.background_)
-    monkeypatch.setattr(contributions, "MOST_CELLS", 1)  # many batches
+    monkeypatch.setattr(forest_engine, "MOST_CELLS", 1)  # many batches
     np.testing.assert_array_equal(model.contributions(X), found)
 
 

@@ -117,7 +117,7 @@ def test_what_was_computed_from_an_undone_round_is_not_kept():
     first, undone, other = (sparse_row(rng, "good", WIDE) for _ in range(3))
     model = PRIL(classes=[1, 2, 3]).partial_fit(first, [1])
     memory = model.memory_
-    with suppress(KeyboardInterrupt), memory.unchanged_on_failure(undone.indices):
+    with suppress(KeyboardInterrupt), memory.undone_on_failure(undone.indices):
         model.partial_fit(undone, [3])
         assert model.memory_ is memory
         assert model.coef_.any()

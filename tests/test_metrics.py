@@ -133,7 +133,10 @@ def test_strings_without_an_order_warn():
             r"y_pred, row 0: Unknown label type: continuous. 1\.5",
         ),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[0, 0]), "sample_weight is zero"),
-        (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1, -1]), "sample_weight must be"),
+        (
+            lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1, -1]),
+            "row 1: -1.0 is not a weight",
+        ),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1, np.inf]), "must be finite"),
         (lambda: interval_accuracy([1, 2], [1, 2], sample_weight=[1]), "sample_weight has shape"),
         (lambda: interval_accuracy([], [], classes=[1]), "no row with a label"),

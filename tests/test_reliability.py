@@ -30,7 +30,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 import pril
 from learners import ALL
 from pril.core import learning, ranking
-from pril.io import replacing
+from pril.io import archive
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, formats, text
 from pril.tables.checkpoints import hold, lock_of
@@ -94,17 +94,17 @@ def test_a_lock_is_given_back_where_open_files_cannot_be_removed(tmp_path, monke
 
 def test_leftovers_of_killed_runs_are_removed(good, table, tmp_path):
     good("fit", "t.csv", *RANGES)
-    killed, left = replacing.create_temporary(tmp_path / "out.csv")
+    killed, left = archive.create_temporary(tmp_path / "out.csv")
     left.close()
-    other, abandoned = replacing.create_temporary(tmp_path / "other.csv")
+    other, abandoned = archive.create_temporary(tmp_path / "other.csv")
     abandoned.close()
-    running, busy = replacing.create_temporary(tmp_path / "out.csv")
+    running, busy = archive.create_temporary(tmp_path / "out.csv")
     with busy:
         good("predict", "t.pril", "t.csv", "-o", "out.csv")
         assert not killed.exists()
         assert running.exists()  # somebody writes it now
         assert other.exists()  # it belongs to another output
-    replacing.remove_leftovers(tmp_path / "out.csv")
+    archive.remove_leftovers(tmp_path / "out.csv")
     assert not running.exists()
 
 

@@ -22,18 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["load_abalone", "load_parkinsons", "make_synthetic"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
-class _Source(NamedTuple):
+class _Download(NamedTuple):
     name: str
     path: str  # at the UCI repository
     sha256: str
 
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
-ABALONE = _Source(
+ABALONE = _Download(
     "abalone.data",
     "abalone/abalone.data",
     "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f",
@@ -47,7 +43,7 @@ ABALONE_COLUMNS = (
     "viscera_weight",
     "shell_weight",
 )
-PARKINSONS = _Source(
+PARKINSONS = _Download(
     "parkinsons_updrs.data",
     "parkinsons/telemonitoring/parkinsons_updrs.data",
     "f2c7d5025dec4e92e7feae367a5f7ccf58789a10ac6b54bdf15976c599f9dd39",
@@ -214,7 +210,7 @@ def _returned(
     return Bunch(data=X, target=y, frame=frame, feature_names=names, target_names=ranks)
 
 
-def _find(source: _Source, folder: Any) -> Path:
+def _find(source: _Download, folder: Any) -> Path:
     """Return the path of a data file, downloaded if it is in none of the folders."""
     place = os.environ.get("PRIL_DATA") if folder is None else folder
     if place and (Path(place) / source.name).is_file():
@@ -240,7 +236,7 @@ def _find(source: _Source, folder: Any) -> Path:
     return Path(path)
 
 
-def _verified(path: Path, source: _Source) -> Path:
+def _verified(path: Path, source: _Download) -> Path:
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != source.sha256:
         raise InputError(

@@ -21,10 +21,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 LONGEST = 60  # characters of a value in a message
 ADVICE = {  # what a message adds for a hint
     "classes": ": pass classes=, lowest first",

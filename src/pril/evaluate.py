@@ -12,12 +12,13 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
-from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows, read_weights
-from pril.core.learner import OnlineClassifier
+from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows
+from pril.core.learning import OnlineClassifier
 from pril.core.parts import Parts
 from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing
 from pril.core.units import reference_of_words, units_of_features
+from pril.core.weights import read_weights
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ __all__ = [
     "cross_val_proba",
     "progressive",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @dataclass(frozen=True)
@@ -251,8 +248,7 @@ def contributions(model: Any, X: Any) -> NDArray[np.float64]:
     check_is_fitted(learner)
     features = parts.transform(X)
     if hasattr(learner, "contributions"):
-        found: NDArray[np.float64] = learner.contributions(features)
-        return found
+        return learner.contributions(features)
     weights, start = parts.weights
     if weights is None or weights.ndim != 1:
         raise InputTypeError(
@@ -319,8 +315,7 @@ class BootstrapResult:
     @property
     def n_samples(self) -> NDArray[np.int64]:
         """The number of samples behind each interval."""
-        used: NDArray[np.int64] = np.count_nonzero(~np.isnan(self.samples), axis=0)
-        return used
+        return np.count_nonzero(~np.isnan(self.samples), axis=0)
 
     @property
     def std_error(self) -> NDArray[np.float64]:
@@ -521,8 +516,7 @@ def _classes_in(intervals: NDArray[np.int64], n_classes: int) -> NDArray[np.bool
     """Return which classes some label includes."""
     begun = np.bincount(intervals[:, 0], minlength=n_classes + 1)
     ended = np.bincount(intervals[:, 1] + 1, minlength=n_classes + 1)
-    inside: NDArray[np.bool_] = np.cumsum(begun - ended)[:-1] > 0
-    return inside
+    return np.cumsum(begun - ended)[:-1] > 0
 
 
 def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.float64]:
@@ -533,8 +527,7 @@ def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.flo
     scaler = StandardScaler(with_mean=False)
     scaler.fit(features, sample_weight=None if weights is None else weights[rows])
     units = units_of_features(parts.steps, len(scaler.var_))
-    sd: NDArray[np.float64] = np.sqrt(scaler.var_) * units
-    return sd
+    return np.sqrt(scaler.var_) * units
 
 
 def _feature_names(parts: Parts) -> list[str]:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, hstack, issparse
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -17,6 +18,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
+from pril.core.arrays import Array
 from pril.core.rows import check_cells
 from pril.core.scikit import (
     Interval,
@@ -26,18 +28,7 @@ from pril.core.scikit import (
     validate_data,
 )
 
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 BLOCK_VALUES = 1 << 20  # kernel values computed at once
@@ -142,8 +133,7 @@ class PolynomialMap(_FeatureMap):
     @property
     def powers_(self) -> Array:
         """Power of each feature in each monomial, a row for each monomial."""
-        powers: Array = self._monomials.powers_
-        return powers
+        return self._monomials.powers_
 
     @cached_property
     def _monomials(self) -> Any:
@@ -186,8 +176,7 @@ class PolynomialMap(_FeatureMap):
         check_is_fitted(self)
         if input_features is None:
             input_features = getattr(self, "feature_names_in_", None)
-        names: Array = self._monomials.get_feature_names_out(input_features)
-        return names
+        return self._monomials.get_feature_names_out(input_features)
 
 
 class LandmarkFeatures(_FeatureMap):

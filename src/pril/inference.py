@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.sparse import issparse
@@ -13,19 +12,19 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import fitting, learning
-from pril.core.classifier import dense_rows, read_weights
-from pril.core.groups import read_groups
+from pril.core.arrays import Array
+from pril.core.classifier import dense_rows
 from pril.core.likelihood import InMemory, Maximum
 from pril.core.parts import Parts
+from pril.core.resampling import check_level, read_groups
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
 from pril.core.units import reference_of_words, scale_of_features, units_of_features
+from pril.core.weights import read_weights
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 __all__ = [
     "Inference",
@@ -35,10 +34,6 @@ __all__ = [
     "infer",
     "likelihood_ratio",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 NEAR = 0.01  # standard errors that a model may be away from the maximum of its rows
@@ -239,14 +234,12 @@ class Inference:
         """Estimates over their standard errors; NaN for an offset."""
         known = self.std_error > 0.0
         out = np.full(len(self.estimate), np.nan)
-        z: NDArray[np.float64] = np.divide(self.estimate, self.std_error, out=out, where=known)
-        return z
+        return np.divide(self.estimate, self.std_error, out=out, where=known)
 
     @property
     def p(self) -> NDArray[np.float64]:
         """How often z is at least as far from zero if the true number is zero."""
-        p: NDArray[np.float64] = 2.0 * ndtr(-np.abs(self.z))
-        return p
+        return 2.0 * ndtr(-np.abs(self.z))
 
     @property
     def interval(self) -> NDArray[np.float64]:
@@ -501,8 +494,7 @@ class Inference:
 
     @property
     def _classes(self) -> Array:
-        classes: Array = self.parts.learner.order_
-        return classes
+        return self.parts.learner.order_
 
     def _logistic(self, features: Array) -> tuple[Array, Array, Array]:
         """Return P(y < k) of each row and cut, with its first and second derivatives by the cut."""
@@ -634,8 +626,7 @@ def infer(
             f"{type(learner).__name__}"
         )
     check_is_fitted(learner)
-    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-        raise InputError(f"level must be above 0 and below 1, got {level!r}")
+    level = check_level(level)
     if per not in ("unit", "sd"):
         raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
     if per == "sd" and scale_of_features(parts).unit != "standard deviation":
@@ -652,10 +643,13 @@ def infer(
             inner, found = learner.covariance_, learner.maximum_
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
-        loglik, weight = found["loglik"], found["weight"]
-        null = _loglik_of_classes(learner, weight)
-        about = _About(loglik, null, weight, found["parameters"], CURVATURE)
-        return _inference(parts, inner, float(level), per, about)
+        about = {
+            "loglik": found["loglik"],
+            "loglik_null": _loglik_of_classes(learner, found["weight"]),
+            "n": found["weight"],
+            "n_parameters": found["parameters"],
+        }
+        return _inference(parts, inner, level, per, errors=CURVATURE, **about)
     features = parts.transform(X)
     fitted = _fit_again(learner, features, y, sample_weight)
     uncertainty = Uncertainty(fitted.problem, fitted.maximum)
@@ -671,9 +665,13 @@ def infer(
     settings, fixed = fitted.problem.settings, list(fitted.problem.fixed)
     bare = replace(fitted.rows, X=_as_array(fitted.rows.X[:, fixed]))
     null = fitted.loglik_without(bare, settings._replace(offset=0 if fixed else None))
-    loglik, weight = float(fitted.maximum.sums.loglik), float(fitted.rows.weight.sum())
-    about = _About(loglik, null, weight, uncertainty.n_parameters, source)
-    return _inference(parts, inner, float(level), per, about, fitted)
+    about = {
+        "loglik": float(fitted.maximum.sums.loglik),
+        "loglik_null": null,
+        "n": float(fitted.rows.weight.sum()),
+        "n_parameters": uncertainty.n_parameters,
+    }
+    return _inference(parts, inner, level, per, errors=source, fitted=fitted, **about)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -783,25 +781,8 @@ def _check_same(learner: Any, fitted: _Fitted, covariance: Array) -> None:
         )
 
 
-class _About(NamedTuple):
-    """What holds for a model: fields of `Inference`."""
-
-    loglik: float
-    loglik_null: float | None
-    n: float
-    n_parameters: int
-    errors: str
-
-
-def _inference(
-    parts: Parts,
-    inner: Array,
-    level: float,
-    per: Literal["unit", "sd"],
-    about: _About,
-    fitted: _Fitted | None = None,
-) -> Inference:
-    """Return the result, given the covariance of the learner's own numbers."""
+def _inference(parts: Parts, inner: Array, level: float, per: str, **about: Any) -> Inference:
+    """Return the result, given the covariance of the learner's own numbers and other fields."""
     learner = parts.learner
     d, labels = len(learner.coef_), learner.order_.tolist()
     names = parts.feature_names or [str(j) for j in range(d)]
@@ -827,8 +808,7 @@ def _inference(
         parts=parts,
         shown=shown,
         inner=inner,
-        fitted=fitted,
-        **about._asdict(),
+        **about,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
+from pril.core.arrays import Array
 from pril.core.resampling import Bootstrap
 from pril.core.spellings import Scale
 from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
@@ -20,7 +21,6 @@ from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
 STREAM = 1  # makes the draws of `make_intervals` independent of those of learners
@@ -39,10 +39,6 @@ __all__ = [
     "ordered",
     "to_ranks",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def ordered(y: Any, classes: Any = None) -> Array:
@@ -642,8 +638,7 @@ def _column(column: Any, name: str) -> Iterable[Any]:
     """Return the cells of a column."""
     if isinstance(column, str) or np.ndim(column) != 1:
         raise InputError(f"{name} should be a 1d array of strings, got {shown(column)} instead")
-    cells: Iterable[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column
-    return cells
+    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def from_strings(y: Any, classes: Any) -> Array:
@@ -758,5 +753,4 @@ def _own_stream(random_state: Any) -> np.random.RandomState:
     if isinstance(random_state, Integral):
         seeds = np.random.SeedSequence([int(random_state), STREAM])
         return np.random.RandomState(np.random.MT19937(seeds))
-    rng: np.random.RandomState = check_random_state(random_state)
-    return rng
+    return check_random_state(random_state)

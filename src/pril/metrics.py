@@ -12,6 +12,7 @@ from pril.core import ranking
 from pril.core.docs import filled
 from pril.core.evaluation import mean_over_rows
 from pril.core.rows import check_cells
+from pril.core.weights import read_weights
 from pril.errors import ClassOrderWarning, InputError, RowError
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ __all__ = [
     "neg_interval_log_loss_scorer",
     "ranked_probability_score",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def interval_absolute_error(
@@ -331,8 +328,8 @@ def reliability_curves(
     intervals, proba = _read_probabilities(y_true, y_proba, classes)
     exact = _is_exact(intervals)
     mean_over_rows(np.ones(len(proba)), exact, sample_weight, kind="an exact label")  # checks them
-    weights = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
-    weights = weights[exact]
+    n = len(proba)
+    weights = (np.ones(n) if sample_weight is None else read_weights(sample_weight, n))[exact]
     n_bins = bins_for(int(np.count_nonzero(weights))) if fewer_bins else N_BINS
     curves = []
     columns = map(np.transpose, _cumulated(intervals[exact], proba[exact]))
@@ -461,8 +458,7 @@ def order_of(estimator: Any) -> NDArray[Any]:
             inside = inside[-1]
     classes = estimator.classes_
     if inside is not None and np.array_equal(np.sort(inside.order_), classes):
-        order: NDArray[Any] = inside.order_
-        return order
+        return inside.order_
     has_order = classes.dtype.kind in "biuf" or ranking.are_numbered(classes)
     if len(classes) > 2 and not has_order:
         message = (
@@ -515,8 +511,7 @@ def _read_probabilities(
 
 
 def _is_exact(intervals: Ranks) -> NDArray[np.bool_]:
-    exact: NDArray[np.bool_] = intervals[:, 0] == intervals[:, 1]
-    return exact
+    return intervals[:, 0] == intervals[:, 1]
 
 
 def _cumulated(intervals: Ranks, proba: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -48,10 +48,6 @@ from pril.ranges import CLASS, PredictionRanges, is_by_column
 __all__ = ["register", "to_onnx"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 TENSOR = onnx_proto.TensorProto
 DOUBLE, INTEGER = TENSOR.DOUBLE, TENSOR.INT64
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
@@ -499,8 +495,7 @@ def _trees(graph: _Graph, forest: Forest, categories: dict[str, list[Any]], X: s
         return np.concatenate([of_splits, of_leaves])[order]
 
     def integers(of_splits: Any, of_leaves: Any) -> list[int]:
-        cells: list[int] = nodes(of_splits, of_leaves).astype(int).tolist()
-        return cells
+        return nodes(of_splits, of_leaves).astype(int).tolist()
 
     sums = graph.add(
         "TreeEnsembleRegressor",

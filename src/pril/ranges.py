@@ -6,9 +6,10 @@ import math
 import warnings
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags, indexable
@@ -16,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import (
     ThresholdMixin,
     naming_rows,
@@ -23,23 +25,12 @@ from pril.core.classifier import (
     rate_rows,
     rows_to_rate,
 )
-from pril.core.groups import Groups, read_groups
 from pril.core.parts import Parts, learns
+from pril.core.resampling import Groups, read_groups
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError, RowError, shown
 
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-
 __all__ = ["PredictionRanges"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 GUARANTEES = ("exact", "contain", "touch")
@@ -240,8 +231,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Two of the classes for each row.
         """
         check_is_fitted(self)
-        ranges: Array = self.order_[self._rank_range(X)]
-        return ranges
+        return self.order_[self._rank_range(X)]
 
     def _rank_range(self, X: Any) -> Array:
         code = self._group_of_rows(X)
@@ -281,8 +271,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             The predicted classes.
         """
         check_is_fitted(self)
-        labels: Array = self.estimator_.predict(X)
-        return labels
+        return self.estimator_.predict(X)
 
     @available_if(
         lambda self: hasattr(getattr(self, "estimator_", self.estimator), "predict_proba")
@@ -301,8 +290,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Columns follow the sorted classes.
         """
         check_is_fitted(self)
-        probabilities: Array = self.estimator_.predict_proba(X)
-        return probabilities
+        return self.estimator_.predict_proba(X)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of predictions inside their label, as the estimator does.
@@ -322,8 +310,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Between 0 and 1.
         """
         check_is_fitted(self)
-        share: float = self.estimator_.score(X, y, sample_weight=sample_weight)
-        return share
+        return self.estimator_.score(X, y, sample_weight=sample_weight)
 
     def coverage_report(self, X: Any, y: Any, *, by: str | int | None = None) -> dict[str, Any]:
         """Measure the coverage on further rows, and how wide the ranges are.
@@ -567,8 +554,7 @@ def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
 def calibrates(intervals: Array, guarantee: str) -> Array:
     """Return which rows can show what is guaranteed."""
     lo, hi = intervals.T
-    used: Array = lo == hi if guarantee == "exact" else lo <= hi
-    return used
+    return lo == hi if guarantee == "exact" else lo <= hi
 
 
 def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: str) -> Array:
@@ -582,8 +568,7 @@ def calibration_scores(scores: Array, cut: Array, intervals: Array, guarantee: s
     if guarantee == "touch":
         own = np.searchsorted(cut[1:-1], score, side="right")
         lo = hi = np.clip(own, lo, hi)
-    distances: Array = np.maximum(cut[hi] - score, score - cut[lo + 1])
-    return distances
+    return np.maximum(cut[hi] - score, score - cut[lo + 1])
 
 
 def conformal_margin(scores: Array, coverage: float, guarantee: str) -> float:

@@ -28,10 +28,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Reader:
     """Reads labels as River passes them; labels from a file are all strings."""
 
@@ -129,9 +125,9 @@ class OrdinalClassifier(base.Classifier):
             Of each class, lowest first; all equal before the first row was learned.
         """
         if not hasattr(self._stream, "predict_proba_one"):
-            return super().predict_proba_one(x, **kwargs)  # type: ignore[no-any-return]  # raises
+            return super().predict_proba_one(x, **kwargs)  # raises
         if self._has_learned():
-            return self._stream.predict_proba_one(x)  # type: ignore[no-any-return]
+            return self._stream.predict_proba_one(x)
         return dict.fromkeys(self.model.classes, 1.0 / len(self.model.classes))
 
     def _has_learned(self) -> bool:

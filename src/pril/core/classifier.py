@@ -6,37 +6,25 @@ has learned. The functions here and in `learning` translate between scikit-learn
 
 from __future__ import annotations
 
-import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
-from pril.core.coarsening import Kinds
+from pril.core.arrays import Array
 from pril.core.evaluation import mean_over_rows
 from pril.core.linear_engine import Ratings
 from pril.core.logistic import at_most, log_probabilities
-from pril.core.rows import batches, check_cells, n_rows, rows_within
-from pril.errors import InputError, RowError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-
-# The largest weight of a row; the smallest is its inverse. Squares of weights stay finite.
-MOST_WEIGHT = 1e100
-
+from pril.core.rows import batches, n_rows, rows_within
+from pril.errors import RowError
 
 # Rows are rated in batches of this many, or fewer if an answer has many numbers a row.
 BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22
@@ -47,70 +35,6 @@ def _batch_size(width: int) -> int:
     return min(BATCH_ROWS, max(1, 1 << (BATCH_CELLS // width).bit_length() >> 1))
 
 
-def read_weights(sample_weight: Any, n: int) -> Array:
-    """Return the weights of n rows, each of them finite and not negative."""
-    check_cells(sample_weight, "sample_weight")
-    try:
-        weights = np.array(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"sample_weight must be a 1d array of numbers: {error}") from None
-    if weights.ndim == 0:
-        weights = np.full(n, weights)
-    if weights.shape != (n,):
-        raise InputError(f"sample_weight has shape {weights.shape}, expected ({n},)")
-    good = np.isfinite(weights) & (weights >= 0.0)
-    if not good.all():
-        t = int(np.argmin(good))
-        reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
-        raise RowError("sample_weight", t, reason)
-    extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
-    if extreme.any():
-        t = int(np.argmax(extreme))
-        reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
-        raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
-    return weights
-
-
-def class_weights(
-    class_weight: Any, order: Array, intervals: Any, counts: ArrayLike = 1.0
-) -> Array | None:
-    """Return the weight of each class, lowest first; None if all classes weigh the same.
-
-    The balanced weights are scikit-learn's, with a range counted in equal parts for its classes.
-    `counts` is how often each interval occurs.
-    """
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str):
-        is_labelled = ranking.is_labelled(intervals)
-        kinds, kind = Kinds.of(intervals[is_labelled], len(order))
-        rows = np.bincount(kind, np.broadcast_to(counts, len(intervals))[is_labelled])
-        shares = kinds.spread(rows).sum(axis=0)
-        seen = shares > 1e-9  # a class without rows weighs 1: nothing has its weight
-        mean = rows.sum() / len(order)
-        return np.where(seen, mean / np.where(seen, shares, 1.0), 1.0)
-    labels = [ranking.plain(label) for label in order]
-    for label, weight in class_weight.items():
-        if label not in labels:
-            named = ranking.named(order)
-            raise InputError(f"class_weight: {shown(label)} is not one of the classes {named}")
-        if not isinstance(weight, Real) or not 0.0 <= float(weight) <= MOST_WEIGHT:
-            raise InputError(
-                f"class_weight: the weight of {shown(label)} must be a number from 0 on, got "
-                f"{shown(weight)}"
-            )
-    return np.array([float(class_weight.get(label, 1.0)) for label in labels])
-
-
-def label_weights(weights: Array, intervals: Array) -> Array:
-    """Return the weight of each label: the mean of its classes' weights, 1 without a label."""
-    labelled = ranking.is_labelled(intervals)
-    lo, hi = np.where(labelled[:, np.newaxis], intervals, 0).T
-    sums = np.concatenate([[0.0], np.cumsum(weights)])
-    mean = np.where(lo == hi, weights[lo], (sums[hi + 1] - sums[lo]) / (hi - lo + 1))
-    return np.where(labelled, mean, 1.0)
-
-
 @contextmanager
 def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
     """Let errors about some of the rows name them by their position among all."""
@@ -119,48 +43,6 @@ def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
     except RowError as error:
         row = int(rows[error.row])
         raise type(error)(error.argument, row, error.reason, hint=error.hint) from None
-
-
-class Aside:
-    """What belongs to one estimator, not to its copies or files."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # held by the thread that learns
-        self.valid: list[Any] | None = None  # hyper-parameters that were validated last
-        # The parameter `classes`, its values, and the model's classes: compared last.
-        self.agreed: tuple[Any, Any, Any] = (None, None, None)
-        self.importances: tuple[Any, Any] = (None, None)  # of a memory
-
-
-_asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
-
-
-def aside(estimator: Any) -> Aside:
-    """Return what is kept beside an estimator."""
-    found = _asides.get(estimator)
-    return _asides.setdefault(estimator, Aside()) if found is None else found
-
-
-def _unlock_all() -> None:
-    for one in _asides.values():
-        one.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    # In a forked process, the threads that hold the locks do not exist.
-    os.register_at_fork(after_in_child=_unlock_all)
-
-
-@contextmanager
-def unchanged_on_failure(estimator: Any) -> Iterator[dict[str, Any]]:
-    """Let one thread at a time learn, and undo what a call that fails has changed."""
-    with aside(estimator).lock:
-        before = vars(estimator).copy()
-        try:
-            yield before
-        except BaseException:
-            estimator.__dict__ = before
-            raise
 
 
 # --- Rating rows ---------------------------------------------------------------------------------
@@ -197,8 +79,7 @@ def rate(model: OrdinalLearner, X: Any) -> Ratings:
 
 def rate_rows(model: OrdinalLearner, rows: Any) -> Ratings:
     """Return ranks and scores of rows that have been checked."""
-    ratings: Ratings = model.engine.rate(model.memory_, rows)
-    return ratings
+    return model.engine.rate(model.memory_, rows)
 
 
 def rate_in_batches(
@@ -329,8 +210,7 @@ class ThresholdMixin:
         """Thresholds between neighbouring classes, ascending."""
         check_ready(self)
         _, cut, unit = self.engine.parameters(self.memory_)
-        thresholds: Array = cut[1:-1] / unit
-        return thresholds
+        return cut[1:-1] / unit
 
     def latent(self: Any, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
@@ -503,8 +383,7 @@ class ProbabilityMixin:
         check_is_fitted(self)
         if self.decision == "mode" and len(self.order_) > 2:
             return self.predict_log_proba(X)
-        margins: Array = super().decision_function(X)  # type: ignore[misc]
-        return margins
+        return super().decision_function(X)  # type: ignore[misc]
 
     def _from_scores(self: Any, X: Any, answer: Callable[[Array, Array], Array]) -> Array:
         """Return an answer for each row and class, made of a column of scores and thresholds."""

@@ -28,7 +28,7 @@ from pril.core.coarsening import (
     MOST_STEPS,
     OFFSETS,
 )
-from pril.core.compiling import own_function, part_of_loop
+from pril.core.code_cache import own_function, part_of_loop
 from pril.core.nouns import ALWAYS, AUTO, BENEFIT, LEAST, MOST_MISSING_BY_ROW, PULL, RANDOM
 
 N_OFFSETS = len(OFFSETS)

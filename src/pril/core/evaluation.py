@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pril.core import ranking
-from pril.core.rows import check_cells
+from pril.core.arrays import Array
+from pril.core.weights import read_weights
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 
 class Outcomes(NamedTuple):
@@ -145,12 +142,7 @@ def mean_over_rows(
         raise InputError(f"{name} has no row with {kind}, and a mean needs at least one")
     if sample_weight is None:
         return float(values[labelled].mean())
-    check_cells(sample_weight, "sample_weight")
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != values.shape:
-        raise InputError(f"sample_weight has shape {weights.shape}, expected {values.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError("sample_weight must be finite and not negative")
+    weights = read_weights(sample_weight, len(values))
     if not weights[labelled].any():
         raise InputError(f"sample_weight is zero for every row of {name} with {kind}")
     return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))

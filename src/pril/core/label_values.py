@@ -5,18 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, RowError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
 
 NO_LABEL = (0, -1)  # the interval of ranks of a row without a label
 
@@ -45,8 +41,7 @@ class Labels(NamedTuple):
     def labelled(self) -> NDArray[np.bool_]:
         """Return which rows have a label."""
         missing: Any = self.missing()
-        labelled: NDArray[np.bool_] = ~missing.all(axis=1)
-        return labelled
+        return ~missing.all(axis=1)
 
     def take(self, rows: Array | slice) -> Labels:
         """Return some of the rows."""
@@ -179,9 +174,7 @@ def _read_array(y: Any, name: str) -> Labels:
     """Read one array, list or column; its shape is checked by the caller."""
     if isinstance(y, np.ma.MaskedArray):  # a masked label is a missing one
         hidden = np.ma.getmaskarray(y)
-        cells: Any = y.data.astype(object)  # a copy
-        cells[hidden] = None
-        y = cells if hidden.any() else y.data
+        y = np.where(hidden, np.array(None), y.data) if hidden.any() else y.data
     dtype: Any = getattr(y, "dtype", None)
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
         vocabulary = np.asarray(dtype.categories)
@@ -203,8 +196,8 @@ def _read_array(y: Any, name: str) -> Labels:
         return Labels(codes.astype(np.int64), vocabulary.dtype, vocabulary)
     labels = None
     if isinstance(y, list | tuple):
-        if not {str, tuple, type(None)}.isdisjoint(map(type, y)):
-            labels = _read_distinct(list(y), name)
+        are_plain = {str, tuple, type(None)}.isdisjoint(map(type, y))
+        labels = None if are_plain else _read_distinct(list(y), name)
     elif getattr(dtype, "kind", "") in ("O", "U"):
         array = np.asarray(y)
         labels = _read_distinct(array.ravel().tolist(), name)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pril.core import nouns
+from pril.core.arrays import Array
 from pril.core.classifier import check_ready
 from pril.core.linear_engine import LinearEngine
 from pril.core.one_row import RowStream
 from pril.core.recent_errors import RecentErrors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 class LinearMixin(ABC):
@@ -52,8 +48,7 @@ class LinearMixin(ABC):
         """Return the weights that predict, a row for each score, the constant's last."""
         check_ready(self)
         w, _, unit = self.engine.parameters(self.memory_)
-        weights: Array = w / unit
-        return weights
+        return w / unit
 
     @property
     def coef_(self) -> Array:

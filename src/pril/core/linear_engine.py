@@ -5,21 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pril.core import nouns, ranking, rating
+from pril.core.arrays import Array
 from pril.core.logistic import log_probabilities
 from pril.core.memory import Layout, Memory, few_columns
 from pril.core.passes import Batch
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 FAR = 10.0  # standard deviations from zero, where learners are little better than chance
 FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
@@ -182,7 +178,7 @@ class LinearEngine(NamedTuple):
         columns = few_columns(batch.rows, memory.layout.n_features + 1)
         if columns is None or self.growth is not None:  # a half-life may rescale every number
             return self.learn(memory, batch, order, record)
-        with memory.unchanged_on_failure(columns):
+        with memory.undone_on_failure(columns):
             return self._learn_in_place(memory, batch, order, record, columns)
 
     def finish(self, memory: Memory, batch: Batch) -> Memory:
@@ -229,7 +225,7 @@ class LinearEngine(NamedTuple):
             )
         from pril.core import loop  # which imports numba
 
-        bad: int = loop.run(
+        return loop.run(
             rows,
             frozen(intervals),
             loop.NO_ORDER if order is None else order,
@@ -239,7 +235,6 @@ class LinearEngine(NamedTuple):
             memory.arrays,
             loop.make_desk(self.geometry, *memory.layout.sizes()),
         )
-        return bad
 
     # --- Rating ---
 
@@ -334,8 +329,7 @@ class LinearRow:
     def chances(self) -> Array:
         """Return the probabilities of the classes for the row that was rated last."""
         logs = log_probabilities(self._rating.scores[np.newaxis], self._rating.cut)
-        chances: Array = np.exp(logs[0])
-        return chances
+        return np.exp(logs[0])
 
     def refusal(self, weight: float = 1.0) -> ValueError:
         """Return the error for a row that was refused."""

@@ -17,23 +17,17 @@ which is written in three ways. Files for ONNX have the second one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from scipy.special import expit, log_expit
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+from pril.core.arrays import Array
 
 # --- Logarithms ---
 
 
 def at_most(scores: Array, thresholds: Array) -> Array:
     """Return P(y <= i) for a column of scores and a row of thresholds."""
-    chances: Array = expit(thresholds - scores)
-    return chances
+    return expit(thresholds - scores)
 
 
 def log_probabilities(scores: Array, cut: Array, widths: Array | None = None) -> Array:
@@ -44,8 +38,7 @@ def log_probabilities(scores: Array, cut: Array, widths: Array | None = None) ->
     low, high = cut[..., :-1] - scores, cut[..., 1:] - scores
     if widths is None:
         widths = log_widths(cut)
-    logs: Array = log_expit(high) + log_expit(-low) + widths
-    return logs
+    return log_expit(high) + log_expit(-low) + widths
 
 
 def log_widths(cut: Array) -> Array:
@@ -64,8 +57,7 @@ FARTHEST = 300.0  # scores and thresholds beyond it are as good as infinite; exp
 def odds_of(theta: Array) -> Array:
     """Return the odds of thresholds, in ascending order, between those of two sentinels."""
     cut = np.concatenate([[-np.inf], np.clip(theta, -FARTHEST, FARTHEST), [np.inf]])
-    odds: Array = np.exp(-cut)
-    return odds
+    return np.exp(-cut)
 
 
 def exp_of(scores: Array) -> Array:

@@ -42,7 +42,7 @@ from pril.core.coarsening_by_row import (
     learn_label,
     range_offset,
 )
-from pril.core.compiling import (
+from pril.core.code_cache import (
     alone,
     any_order,
     entry,

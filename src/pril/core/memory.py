@@ -6,17 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pril.core import nouns, rating
+from pril.core.arrays import Array
 from pril.errors import InputError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 LONG = 128  # shorter arrays are not aligned
 WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
@@ -209,7 +205,7 @@ class Memory:
         return _is_bounded(self._wide()[:, columns]) and _is_bounded(self.tail())
 
     @contextmanager
-    def unchanged_on_failure(self, columns: Array) -> Iterator[None]:
+    def undone_on_failure(self, columns: Array) -> Iterator[None]:
         """Undo the changes of a failure, which may be in these features and outside of all."""
         wide, tail = self._wide(), self.tail()
         before = wide[:, columns], tail.copy(), self.integers.copy()
@@ -231,8 +227,7 @@ class Memory:
             numbers = np.frombuffer(self.numbers.tobytes())
             state = Memory(self.layout, numbers, self.integers).state
             self._predicting = found = now, rating.predicting(geometry, state)
-        values: tuple[Array, Array, float] = found[1]
-        return values
+        return found[1]
 
 
 def _is_bounded(values: Array) -> bool:

@@ -15,12 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
-from pril.core.classifier import aside, label_weights, read_weights, unchanged_on_failure
 from pril.core.label_values import is_missing
 from pril.core.nouns import Dense
 from pril.core.parts import Parts
 from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
+from pril.core.undo import aside, unchanged_on_failure
+from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, InputTypeError, shown
 
 if TYPE_CHECKING:
@@ -459,7 +460,7 @@ class RowStream:
         """
         with self._shared.lock:
             self._rank(x)
-            return self._one.score()  # type: ignore[no-any-return]
+            return self._one.score()
 
     @available_if(lambda self: hasattr(self._learner, "predict_proba"))
     def predict_proba_one(self, x: Any) -> dict[Any, float]:

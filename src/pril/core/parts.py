@@ -138,8 +138,7 @@ def _steps_of(model: Any) -> list[tuple[str, Any]]:
     """Return the steps of a pipeline, none of another model."""
     if isinstance(model, FrozenEstimator):  # which has the attributes of what it wraps
         return []
-    steps: list[tuple[str, Any]] = getattr(model, "steps", [])
-    return steps
+    return getattr(model, "steps", [])
 
 
 def _is_ranges(model: Any) -> bool:

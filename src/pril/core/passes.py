@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.nouns import Record
 from pril.core.rows import frozen
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.core.learner import OnlineClassifier
-
-    Array = NDArray[Any]
+    from pril.core.learning import OnlineClassifier
 
 
 MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.label_values import NO_LABEL as NO_LABEL
 from pril.core.label_values import Labels as Labels
 from pril.core.label_values import distinct as distinct
@@ -33,7 +34,6 @@ from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
 UNKNOWN = -2  # the rank of a value that is not among the classes
@@ -79,17 +79,7 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
         raise InputTypeError(f"{name} and y_pred must both be numbers or both be strings")
     classes = np.unique(np.concatenate([seen for _, seen in found if seen.size]))
     if spoken[0].vocabulary is None:
-        for table, argument in zip(tables, (name, "y_pred"), strict=False):
-            fractions = np.flatnonzero((table.values % 1 > 0).any(axis=1))
-            if fractions.size:
-                t = int(fractions[0])
-                raise RowError(
-                    argument,
-                    t,
-                    f"Unknown label type: continuous. {table.row(t)!r} is not a whole number",
-                    table.place(t),
-                    hint="classes",
-                )
+        _refuse_fractions(tables, name)
         return classes.astype(np.result_type(*(table.dtype for table in spoken)))
     if is_range(classes[0]):
         _check_apart(spoken[0], classes, name)
@@ -101,6 +91,16 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
         message = f"the classes of {name} {sorting}: {advice}"
         warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
     return classes
+
+
+def _refuse_fractions(tables: tuple[Labels, ...], name: str) -> None:
+    """Refuse the first label that is not a whole number."""
+    for table, argument in zip(tables, (name, "y_pred"), strict=False):
+        fractions = np.flatnonzero((table.values % 1 > 0).any(axis=1))
+        if fractions.size:
+            t = int(fractions[0])
+            reason = f"Unknown label type: continuous. {table.row(t)!r} is not a whole number"
+            raise RowError(argument, t, reason, table.place(t), hint="classes")
 
 
 def _refuse_texts(tables: tuple[Labels, ...], ranges: set[str], name: str) -> None:
@@ -168,8 +168,7 @@ def to_intervals(
 
 def is_labelled(intervals: Ranks) -> NDArray[np.bool_]:
     """Return which intervals are those of a label."""
-    labelled: NDArray[np.bool_] = intervals[:, 0] <= intervals[:, 1]
-    return labelled
+    return intervals[:, 0] <= intervals[:, 1]
 
 
 def _rank(labels: Labels, classes: Array) -> Ranks:

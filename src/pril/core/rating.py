@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from pril.core.arrays import Array
 from pril.core.nouns import (
     Csr,
     Curved,
@@ -27,11 +28,6 @@ from pril.core.nouns import (
     positive_part,
 )
 from pril.core.rows import batches, n_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # How much is rated at once, and stays in the processor's cache.
 CELLS = 1 << 18  # of X
@@ -96,8 +92,7 @@ def _products(rows: Dense | Csr, w: Array) -> Array:
     n, n_features = n_rows(rows), w.shape[1] - 1
     if isinstance(rows, Csr):
         X = csr_array((rows.data, rows.indices, rows.indptr), shape=(n, n_features))
-        column: Array = (X @ w[:, :-1].T).reshape(n, len(w))
-        return column
+        return (X @ w[:, :-1].T).reshape(n, len(w))
     products = np.empty((len(w), n)).T
     size = max(1, CELLS // n_features)
     as_float64 = np.empty((0 if rows.X.dtype == np.float64 else min(n, size), n_features))
@@ -142,8 +137,7 @@ def first_of_largest(columns: Iterable[Array]) -> Array:
     for k, values in enumerate(columns):
         ranks = np.where(values > most, k, ranks)
         most = np.maximum(values, most)
-    best: Array = ranks
-    return best
+    return ranks
 
 
 def chances(scores: Array, cut: Array) -> Iterator[Array]:

@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # what `pril` exports to type checkers
+    from pril.learners.baselines import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.baselines import PRank as PRank
+    from pril.learners.baselines import WidrowHoff as WidrowHoff
     from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
     from pril.learners.mpril import MPRIL as MPRIL
-    from pril.learners.multiclass import MulticlassPerceptron as MulticlassPerceptron
     from pril.learners.ordered_boosting import OrderedBoosting as OrderedBoosting
     from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
-    from pril.learners.prank import PRank as PRank
     from pril.learners.pril import PRIL as PRIL
-    from pril.learners.widrow_hoff import WidrowHoff as WidrowHoff
 
 
 class Learner(NamedTuple):
@@ -57,9 +57,9 @@ LEARNERS = (
         exports=False,
         mixes=False,
     ),
-    Learner("PRank", "pril.learners.prank", "prank", takes_ranges=False),
-    Learner("WidrowHoff", "pril.learners.widrow_hoff", "widrow-hoff", step="rate"),
-    Learner("MulticlassPerceptron", "pril.learners.multiclass", "perceptron", has_thresholds=False),
+    Learner("PRank", "pril.learners.baselines", "prank", takes_ranges=False),
+    Learner("WidrowHoff", "pril.learners.baselines", "widrow-hoff", step="rate"),
+    Learner("MulticlassPerceptron", "pril.learners.baselines", "perceptron", has_thresholds=False),
     Learner(
         "OrderedBoosting",
         "pril.learners.ordered_boosting",

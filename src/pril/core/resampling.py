@@ -1,22 +1,47 @@
-"""Samples of rows, drawn with replacement."""
+"""Groups of rows, such as the visits of a patient, and samples drawn with replacement."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pril.core.groups import read_groups
-from pril.errors import InputError
+from pril.core import ranking
+from pril.core.arrays import Array
+from pril.errors import InputError, RowError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+class Groups(NamedTuple):
+    """Which group each row belongs to."""
 
-    Array = NDArray[Any]
+    names: Array  # (n_groups,), sorted
+    code: Array  # (n,), the position of each row's group
+
+
+def read_groups(groups: Any, n: int, *, name: str = "groups") -> Groups:
+    """Read one group for each of n rows; refuse rows without one."""
+    table = ranking.read(groups, name=name, columns=(1,))
+    values = table.values[:, 0]
+    if len(values) != n:
+        raise InputError(f"{name} has {len(values)} values, expected one for each of {n} rows")
+    missing = table.missing()[:, 0]
+    if missing.any():
+        raise RowError(name, int(np.argmax(missing)), "the group is missing")
+    known, code = np.unique(values, return_inverse=True)
+    if table.vocabulary is None:
+        return Groups(known.astype(table.dtype), code)
+    order = np.argsort(table.vocabulary[known])  # words are kept as they were met
+    return Groups(table.vocabulary[known[order]], np.argsort(order)[code])
+
+
+def check_level(level: Any) -> float:
+    """Return a confidence level, which must be between 0 and 1."""
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
+        raise InputError(f"level must be above 0 and below 1, got {level!r}")
+    return float(level)
 
 
 class Bootstrap:
@@ -41,10 +66,8 @@ class Bootstrap:
     ) -> None:
         if not isinstance(n_resamples, Integral) or n_resamples < 2:
             raise InputError(f"n_resamples must be an integer of at least 2, got {n_resamples!r}")
-        if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-            raise InputError(f"level must be above 0 and below 1, got {level!r}")
+        self.level = check_level(level)
         self.n_resamples = int(n_resamples)
-        self.level = float(level)
         self.rows: Array = np.flatnonzero(used)
         if len(self.rows) == 0:
             raise InputError("there is no row with a label to draw from")

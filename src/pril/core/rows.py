@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from pril.core.nouns import Csr, Dense
 from pril.core.scikit import validate_data
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TIMES = {np.datetime64, np.timedelta64}
 

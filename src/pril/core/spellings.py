@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.label_values import NO_LABEL, named, plain
 from pril.errors import RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
 # A finite number in text, the same wherever text is read: no marks but a point, no other base.

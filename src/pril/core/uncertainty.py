@@ -20,18 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
 
+from pril.core.arrays import Array
 from pril.core.fitting import Problem
 from pril.core.likelihood import Block, Chances, InMemory, Maximum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_SAMPLED = 5000  # rows that show how chances follow
 MOST_FOLLOWED = 400  # numbers whose derivatives are differences
@@ -49,8 +45,7 @@ class Following(NamedTuple):
 def _root(matrix: Array) -> Array:
     """Return a matrix whose product with its transpose is this symmetric one, but for rounding."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +77,7 @@ class Uncertainty:
         # Features that determine each other, such as all words of a column, have huge errors; as a
         # square, no variance is below zero by rounding.
         root = self._out_of_frame @ root
-        covariance: Array = root @ root.T
-        return covariance
+        return root @ root.T
 
     @property
     def _out_of_frame(self) -> Array:
@@ -149,8 +143,7 @@ class Uncertainty:
             some = slice(start, start := start + int(own.sum()))
             weighed = self._added_by(block) * block.weight[:, np.newaxis]
             np.add.at(added, codes[some], weighed[own])
-        squares: Array = added.T @ added * (len(used) / (len(used) - 1.0))
-        return squares
+        return added.T @ added * (len(used) / (len(used) - 1.0))
 
     # --- A mechanism that is learned ---
 
@@ -187,8 +180,7 @@ class Uncertainty:
     @property
     def _cells(self) -> Array:
         """Which kinds and classes have counts."""
-        cells: Array = self.problem.rows.kinds.inside > 0.0
-        return cells
+        return self.problem.rows.kinds.inside > 0.0
 
     @property
     def n_followed(self) -> int:

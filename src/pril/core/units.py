@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.parts import Parts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
@@ -36,8 +32,7 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
                 units[own] *= units_of_features(inner, own.stop - own.start)
             return units
         elif hasattr(step, "units"):  # a ColumnEncoder
-            own_units: Array = units * step.units()
-            return own_units
+            return units * step.units()
         elif step is not None and step != "passthrough":
             return units
     return units

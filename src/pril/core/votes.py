@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.errors import RowError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
     Ranks = NDArray[np.int64]
 
 MOST_TRIMMED = 0.5  # share of the votes that may be left out at each end

@@ -8,8 +8,8 @@ A table is a list of blocks of rows, and each block is lazy. There are two ways 
 
 `OrderedLogit` and `OrderedBoosting` learn what they learn in memory, bit for bit.
 
-`blocks` cuts tables into blocks, `steps` applies the first steps of a Pipeline to them, `mix`,
-`maximum` and `boosting` learn, `prediction` predicts, and `client` computes the tasks.
+`blocks` cuts tables into blocks, `steps` applies a Pipeline to them, `mix`, `maximum` and
+`boosting` learn, and `client` computes the tasks.
 """
 
 from __future__ import annotations
@@ -37,15 +37,10 @@ from pril.dask.boosting import learn_blocks
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.maximum import learn_maximum
-from pril.dask.mix import Mode, learn
-from pril.dask.prediction import predict_lazily, score_lazily
-from pril.dask.steps import fitted_steps, transformed
+from pril.dask.mix import Mode, learn_online
+from pril.dask.steps import fitted_steps, predict_lazily, score_lazily, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def fit(
@@ -210,7 +205,7 @@ def _fit(
         blocks, features = transformed(steps, blocks), None
     maximises = hasattr(model, "learn_maximum")
     if hasattr(model, "partial_fit") and not maximises:
-        model = learn(model, blocks, features, classes, mode, epochs, cluster)
+        model = learn_online(model, blocks, features, classes, mode, epochs, cluster)
     else:
         if mode != "mix" or epochs is not None:
             raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -15,13 +15,9 @@ from dask.optimization import cull
 from dask.utils import ensure_dict, is_dataframe_like, is_series_like
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.dask.client import Cluster, collect_warnings, tree_sum
 from pril.errors import InputError, InputTypeError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy parts
 

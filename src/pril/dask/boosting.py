@@ -11,28 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from dask import delayed
 from distributed import get_worker
 
 from pril.core import ranking
-from pril.core.classifier import read_weights
+from pril.core.arrays import Array
+from pril.core.weights import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_features
 from pril.dask.client import Cluster
 from pril.errors import InputError, InputTypeError, RowError
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
-from pril.learners.boosting.folds import Encoded, Fold, Plan
+from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T
 from pril.learners.ordered_boosting import learn
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pril.learners.boosting.folds import Source, T
-
-    Array = NDArray[Any]
 
 MISSING = 255  # the code of a missing value on its way, in a byte
 
@@ -136,7 +130,7 @@ def take(X: Array, rows: Array) -> Array:
     return X[rows]
 
 
-def encode(plan: Plan, X: Array) -> Encoded:
+def encode_block(plan: Plan, X: Array) -> Encoded:
     """Return a block as folds get it, the codes in bytes if they fit."""
     codes, scores = plan.encode(X)
     if len(codes) and np.nanmax(codes, initial=0.0) >= MISSING:
@@ -145,7 +139,7 @@ def encode(plan: Plan, X: Array) -> Encoded:
 
 
 def decoded(part: Encoded) -> Encoded:
-    """Return what `encode` was given by the plan."""
+    """Return what `encode_block` was given by the plan."""
     if part.codes.dtype != np.uint8:
         return part
     codes = part.codes.astype(np.float32)
@@ -225,7 +219,7 @@ class Workers:
         shared = delayed(plan, traverse=False)
         parts = []
         if plan.scores is None and isinstance(source, BlockRows):
-            parts = [delayed(encode)(shared, block) for block in source.blocks]
+            parts = [delayed(encode_block)(shared, block) for block in source.blocks]
         self.held = self.cluster.start(
             {address: delayed(begin)(shared, own, parts) for address, own in self.numbers.items()},
             "making the folds",

@@ -121,7 +121,9 @@ class Cluster:
     def addresses(self) -> list[str]:
         """Return the addresses of all workers; there is at least one."""
         self.client.sync(self._check_workers)
-        return sorted(self.client.sync(self._statuses))
+        if not (statuses := self.client.sync(self._statuses)):
+            raise ClusterLost("the Dask cluster went away; nothing was learned")
+        return sorted(statuses)
 
     def start(self, tasks: dict[str, Any], doing: str) -> dict[str, Any]:
         """Compute a task on each of some workers; return futures of results that stay there."""
@@ -164,41 +166,14 @@ class Cluster:
         """Return the results of futures, each on its worker; a worker that is lost is an error."""
         try:
             with seceded(), collect_warnings() as collected:
-                found = self.client.sync(self._results, futures)
+                found = self.client.sync(self._result, futures)
         except (*CLUSTER_ERRORS, OSError) as error:
             raise ClusterLost(
                 f"the Dask cluster, or a worker, went away while {doing}; nothing was learned: "
                 f"{str(error) or type(error).__name__}"
             ) from error
         self.show_warnings(collected)
-        return dict(zip(futures, found, strict=True))
-
-    async def _results(self, futures: dict[str, Any]) -> list[Any]:
-        waiting = asyncio.ensure_future(
-            self.client.gather(list(futures.values()), asynchronous=True)
-        )
-        last_seen = time.monotonic()
-        try:
-            while not (await asyncio.wait([waiting], timeout=1.0))[0]:
-                try:
-                    statuses = await asyncio.wait_for(self._statuses(), timeout=5.0)
-                except (OSError, TimeoutError, AttributeError):
-                    if time.monotonic() - last_seen > NO_SCHEDULER_LIMIT:
-                        raise CancelledError(f"no scheduler for {NO_SCHEDULER_LIMIT:g} s") from None
-                    continue
-                last_seen = time.monotonic()
-                for address, future in futures.items():
-                    if statuses.get(address) != "running" and not future.done():
-                        reason = "it was killed, ran out of memory, or was retired"
-                        raise CancelledError(f"lost the worker {address}: {reason}")
-            return list(await waiting)
-        finally:
-            waiting.cancel()
-
-    async def _statuses(self) -> dict[str, str]:
-        """Return the status of each worker, by its address."""
-        identity = await self.client.scheduler.identity(n_workers=-1)
-        return {address: worker["status"] for address, worker in identity["workers"].items()}
+        return found
 
     async def _check_workers(self) -> None:
         """Refuse workers that cannot import pril. If there are none, wait for the first one.
@@ -208,7 +183,7 @@ class Cluster:
         first = self.client.submit(resolve_name, "pril.dask:__name__", pure=False)
         try:
             with suppress(ImportError):  # raised again below, with the worker's address
-                await self._result(first, progress=False)
+                await self._result(first)
         finally:
             first.release()
         importing = self.client.run(resolve_name, "pril.dask:__name__", on_error="return")
@@ -218,17 +193,22 @@ class Cluster:
                     raise _cannot_import(f"worker {address}", answer) from answer
         self.workers_checked = True
 
-    async def _result(self, future: Any, progress: bool) -> Any:
-        """Wait for a future; give up when there are no workers, or no scheduler, for too long."""
-        waiting = asyncio.ensure_future(self.client.gather(future, asynchronous=True))
+    async def _result(self, wanted: Any, progress: bool = False) -> Any:
+        """Wait for a future, or for some, each on its worker, by their addresses.
+
+        Give up when there are no workers, or no scheduler, for too long; or when such a worker is
+        lost.
+        """
+        homes = wanted if isinstance(wanted, dict) else {}
+        waiting = asyncio.ensure_future(self.client.gather(wanted, asynchronous=True))
         drawing = None
         if progress:
-            bar = TextProgressBar([future], self.client.scheduler.address, start=False)
+            bar = TextProgressBar([wanted], self.client.scheduler.address, start=False)
             drawing = asyncio.ensure_future(bar.listen())
         try:
             last_seen = time.monotonic()
             while not (await asyncio.wait([waiting], timeout=1.0))[0]:
-                workers = await self._n_workers()
+                workers = await self._statuses()
                 missing = time.monotonic() - last_seen
                 if workers:
                     last_seen = time.monotonic()
@@ -236,6 +216,11 @@ class Cluster:
                     raise CancelledError(f"no scheduler for {NO_SCHEDULER_LIMIT:g} s")
                 elif missing > NO_WORKER_LIMIT:
                     raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
+                for address, future in homes.items():
+                    lost = workers is not None and workers.get(address) != "running"
+                    if lost and not future.done():
+                        reason = "it was killed, ran out of memory, or was retired"
+                        raise CancelledError(f"lost the worker {address}: {reason}")
             if drawing is not None:
                 await asyncio.wait([drawing], timeout=1.0)  # until the bar shows 100 %
             return await waiting
@@ -244,15 +229,16 @@ class Cluster:
             if drawing is not None:
                 drawing.cancel()
 
-    async def _n_workers(self) -> int | None:
-        """Return the number of workers, None if the scheduler does not answer."""
+    async def _statuses(self) -> dict[str, str] | None:
+        """Return the status of each worker, by its address; None if the scheduler is silent."""
         scheduler = self.client.scheduler
         if scheduler is None or self.client.status != "running":
             return None
         try:
-            return len(await asyncio.wait_for(scheduler.ncores(), timeout=5.0))
+            identity = await asyncio.wait_for(scheduler.identity(n_workers=-1), timeout=5.0)
         except (OSError, TimeoutError):
             return None
+        return {address: worker["status"] for address, worker in identity["workers"].items()}
 
 
 def _is_there(_: Any) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask import delayed
 
 from pril.core import fitting, learning, ranking
+from pril.core.arrays import Array
 from pril.core.available_memory import available_memory
-from pril.core.classifier import class_weights, label_weights
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
@@ -30,14 +30,10 @@ from pril.core.likelihood import (
     evenly_spaced,
 )
 from pril.core.passes import Batch
+from pril.core.weights import class_weights, label_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
@@ -135,8 +131,7 @@ def count_labels(model: Any, block: Any, b: int) -> LabelCounts:
 def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
     """Return the rows of the b-th block that have a label; the first of n in all is given."""
     with errors_name_block(b), collect_warnings():  # dropped: counting warns
-        part: Block = model.labelled_block(read_batch(model, block), kinds, first, n)
-        return part
+        return model.labelled_block(read_batch(model, block), kinds, first, n)
 
 
 def take_rows(part: Block, start: int, stop: int) -> Block:
@@ -192,15 +187,13 @@ class ClusterRows(InBlocks):
     @cached_property
     def _moments(self) -> Moments:
         tasks = [delayed(moments_of)(block, len(self.kinds.ends)) for block in self.lazy]
-        found: Moments = self.cluster.compute(tree_sum(tasks, add_moments), "reading the features")
-        return found
+        return self.cluster.compute(tree_sum(tasks, add_moments), "reading the features")
 
     def sums(self, point: Point) -> Sums:
         """Return the sums of all blocks."""
         shared = delayed(point, traverse=False)
         tasks = [delayed(sums_of)(shared, block) for block in self.lazy]
-        found: Sums = self.cluster.compute(tree_sum(tasks, add_sums), "taking a step")
-        return found
+        return self.cluster.compute(tree_sum(tasks, add_sums), "taking a step")
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -213,8 +206,7 @@ class ClusterRows(InBlocks):
                 f"{self.n:,} rows of {self.n_features:,} features take {needed:,} bytes, and "
                 f"{there:,} are available; use fewer features, or PRIL"
             )
-        found: list[Block] = self.cluster.compute(delayed(list)(self.lazy), "reading the rows")
-        return found
+        return self.cluster.compute(delayed(list)(self.lazy), "reading the rows")
 
     def sample(self, most: int) -> InMemory:
         """Return at most `most` of the rows, evenly spaced."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from dask import delayed
@@ -25,16 +25,12 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
 from pril.core import learning, ranking, rating
+from pril.core.arrays import Array
 from pril.core.memory import Memory
 from pril.core.passes import Patience
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Mode = Literal["chain", "mix"]
 
@@ -47,7 +43,7 @@ STRIDE = 1.5
 WINDOW = 8  # blocks of a chain in memory at once: one is learned while the others are read
 
 
-def learn(
+def learn_online(
     model: Any,
     blocks: Blocks,
     features: Any,

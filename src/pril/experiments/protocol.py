@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from pril.core.arrays import Array
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
-from pril.learners.multiclass import MulticlassPerceptron
-from pril.learners.prank import PRank
+from pril.learners.baselines import MulticlassPerceptron, PRank, WidrowHoff
 from pril.learners.pril import PRIL
-from pril.learners.widrow_hoff import WidrowHoff
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 SYNTHETIC, PARKINSONS, ABALONE = "Synthetic", "Parkinsons", "Abalone"
 DATA_SETS = (SYNTHETIC, PARKINSONS, ABALONE)
@@ -76,7 +70,7 @@ def _table(data: str, variant: str) -> tuple[Array, Array]:
     if data == ABALONE:
         X, y = load_abalone(sex="one-hot" if variant == "one-hot" else "code")
         return PolynomialMap(3, gamma=1.0, coef0=1.0).fit_transform(X), y
-    return load_parkinsons(  # type: ignore[no-any-return]
+    return load_parkinsons(
         drop="motor" if variant == "motor" else "subject",
         parts="deciles" if variant == "deciles" else "width",
     )
@@ -136,8 +130,7 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
         progress = progressive(learner, X, target, classes)
     except OverflowedError:  # the step is too large: its loss counts as infinite
         return np.full(len(y), np.inf)
-    losses: Array = np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
-    return losses
+    return np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
 
 
 def _run(data: str, trials: list[Trial], variant: str, key: list[int], rounds: Array) -> Array:
@@ -145,8 +138,7 @@ def _run(data: str, trials: list[Trial], variant: str, key: list[int], rounds: A
     X, y = stream(data, key, variant)
     classes = range(1, N_CLASSES[data] + 1)
     losses = [_losses(trial, X, y, classes, key) for trial in trials]
-    means: Array = np.cumsum(losses, axis=1)[:, rounds - 1] / rounds
-    return means
+    return np.cumsum(losses, axis=1)[:, rounds - 1] / rounds
 
 
 def curves(

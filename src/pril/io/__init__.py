@@ -3,7 +3,3 @@
 from pril.io.model_files import load, load_notes, save, trusted_types
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
-
-
-def __dir__() -> list[str]:
-    return __all__

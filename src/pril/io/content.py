@@ -18,20 +18,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
 from numbers import Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, shown
 from pril.io.archive import DTYPES, from_npy, to_npy
 from pril.io.schema import TYPES, LabelArray, Size, Type, build, check_kind, convert, is_csr, wrong
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Kind = Literal["model", "checkpoint"]
 Member = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.npy$")]
@@ -63,8 +59,7 @@ def from_json(text: bytes) -> Header:
     plain = json.loads(text)
     if json.dumps(plain, allow_nan=False).encode() != text:
         raise InputError("its header was not written by pril")
-    header: Header = convert(plain, Header, "header")
-    return header
+    return convert(plain, Header, "header")
 
 
 def type_name(kind: type) -> str:
@@ -72,7 +67,7 @@ def type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-class Arrays(dict[str, bytes]):
+class Members(dict[str, bytes]):
     """The arrays beside a header: each is a member of the file, and is used once."""
 
     def put(self, array: Array) -> str:
@@ -101,7 +96,7 @@ class ArrayNode(_Object, tag="array"):
 
     member: Member
 
-    def open(self, arrays: Arrays, at: str) -> Array:
+    def open(self, arrays: Members, at: str) -> Array:
         return arrays.take(self.member, at)
 
 
@@ -114,11 +109,11 @@ class CsrNode(_Object, tag="csr"):
     columns: Size
 
     @classmethod
-    def of(cls, matrix: Any, arrays: Arrays) -> CsrNode:
+    def of(cls, matrix: Any, arrays: Members) -> CsrNode:
         parts = (matrix.data, matrix.indices, matrix.indptr)
         return cls(*map(arrays.put, parts), columns=matrix.shape[1])  # type: ignore[misc, arg-type]
 
-    def open(self, arrays: Arrays, at: str) -> Any:
+    def open(self, arrays: Members, at: str) -> Any:
         from scipy.sparse import csr_array
 
         parts = []
@@ -142,7 +137,7 @@ class NumberNode(_Object, tag="number"):
 
     value: Annotated[str, Meta(pattern="^(-?inf|nan)$")]
 
-    def open(self, arrays: Arrays, at: str) -> float:
+    def open(self, arrays: Members, at: str) -> float:
         return float(self.value)
 
 
@@ -167,7 +162,7 @@ class LabelsNode(_Object, tag="labels"):
                 raise InputTypeError(f"it holds {kind}, and classes are kept as numbers or strings")
         return cls("str" if array.dtype.kind == "U" else array.dtype.name, values)
 
-    def open(self, arrays: Arrays, at: str) -> Array:
+    def open(self, arrays: Members, at: str) -> Array:
         dtype, values = self.dtype, self.values
         if dtype not in ("str", "object", "interval"):
             return _numbers(dtype, values, at)
@@ -253,7 +248,7 @@ class ContentWriter:
     """Turns values of Python into values of a header; keeps what belongs beside it."""
 
     def __init__(self) -> None:
-        self.arrays = Arrays()
+        self.arrays = Members()
         self.foreign: list[Any] = []  # estimators of other libraries
 
     def value(self, value: Any) -> Any:
@@ -329,7 +324,7 @@ class ContentReader:
     """Checks values of a header and turns them into values of Python; `at` is the place of one."""
 
     def __init__(self, members: dict[str, bytes], foreign: list[Any]) -> None:
-        self.arrays = Arrays(members)
+        self.arrays = Members(members)
         self.foreign = dict(enumerate(foreign))  # estimators of other libraries
 
     def content(self, plain: Any) -> Any:

@@ -13,20 +13,16 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from os import PathLike
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from pril import __version__
 from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, shown
 from pril.io import archive
-from pril.io.content import ContentReader, ContentWriter, Header, from_json, to_json
-from pril.io.replacing import remove_leftovers as remove_leftovers
-from pril.io.replacing import replace_file as replace_file
-
-if TYPE_CHECKING:
-    from os import PathLike
-    from types import ModuleType
-
-    from pril.io.content import Kind
+from pril.io.archive import remove_leftovers as remove_leftovers
+from pril.io.archive import replace_file as replace_file
+from pril.io.content import ContentReader, ContentWriter, Header, Kind, from_json, to_json
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 
@@ -384,22 +380,21 @@ def _check_note(value: Any, place: str, depth: int) -> None:
     kind = type(value)  # a subclass, such as a number of NumPy, would come back as another type
     if depth > DEEPEST:
         raise InputError(f"{place[:100]}...: more than {DEEPEST} lists or dicts inside each other")
+    for k, entry in enumerate(value if kind is list else ()):
+        _check_note(entry, f"{place}[{k}]", depth + 1)
     if kind is dict:
         for key, entry in value.items():
             if type(key) is not str:
                 raise InputTypeError(f"{place}: a key must be a string, got {shown(key)}")
             _check_text(key, f"{place}: the key")
             _check_note(entry, f"{place}[{shown(key)}]", depth + 1)
-    elif kind is list:
-        for k, entry in enumerate(value):
-            _check_note(entry, f"{place}[{k}]", depth + 1)
     elif kind is str:
         _check_text(value, place)
     elif kind is int and not -(2**63) <= value < 2**63:
         raise InputError(f"{place}: {shown(value)} does not fit into 64 bits")
     elif kind is float and not math.isfinite(value):
         raise InputError(f"{place}: JSON has no {value}")
-    elif kind not in (bool, int, float, type(None)):
+    elif kind not in (bool, int, float, list, type(None)):
         name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
         raise InputTypeError(f"{place}: JSON has no {name}, got {shown(value)}")
 

@@ -306,7 +306,7 @@ COARSENING = {
 
 
 def _check_boosting(learner: Any, at: str) -> None:
-    from pril.learners.boosting.contributions import check_background
+    from pril.learners.boosting.forest_engine import check_background
     from pril.learners.boosting.trees import check_forest
 
     cut, n_features = learner.thresholds_, learner.n_features_in_

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
 from pril.core import nouns, ranking, rating
+from pril.core.arrays import Array
 from pril.core.linear_engine import LinearEngine, Ratings
 from pril.core.passes import Batch
 from pril.core.rows import batches, check_cells, not_finite_error
@@ -16,11 +17,6 @@ from pril.core.scikit import get_namespace, validate_data
 from pril.errors import InputError
 from pril.kernels.support import Support, joined, like, namespace, taken, to_numpy
 from pril.kernels.values import Kernel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.
@@ -207,10 +203,7 @@ class KernelEngine(NamedTuple):
             return None
         labelled = batch.labelled()
         chosen = np.flatnonzero(labelled) if order is None else order[labelled[order]]
-        learned: Support | None = fused.learn(
-            memory, X, chosen, batch.intervals[chosen], self.kernel.gamma(X)
-        )
-        return learned
+        return fused.learn(memory, X, chosen, batch.intervals[chosen], self.kernel.gamma(X))
 
     def _fused(self, X: Any, rows: Any) -> Any:
         """Return the module of the fused loop for these rows; None where it cannot run."""

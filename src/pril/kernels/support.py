@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
+from pril.core.arrays import Array
 from pril.core.memory import Layout, Memory
 from pril.core.scikit import convert_to_numpy, get_namespace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 
 class Support(NamedTuple):
@@ -149,8 +145,7 @@ def namespace(array: Any) -> Any:
 
 def to_numpy(array: Any) -> Array:
     """Return an array of any namespace and device as NumPy."""
-    host: Array = array if on_host(array) else convert_to_numpy(array, namespace(array))
-    return host
+    return array if on_host(array) else convert_to_numpy(array, namespace(array))
 
 
 def like(values: Array, array: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,14 +14,10 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
 from threadpoolctl import ThreadpoolController
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.rows import batches
 from pril.errors import InputError
 from pril.kernels.support import like, namespace, on_host, taken, to_numpy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 # How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
 # CPU they should stay in cache; on an accelerator, few large products are faster than many small.

@@ -1,1 +1,1 @@
-"""The learners, one a file."""
+"""The learners, one a file, and the baselines in one."""

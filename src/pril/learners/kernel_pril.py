@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from numpy.typing import ArrayLike
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import nouns
+from pril.core.arrays import Array
 from pril.core.classifier import ThresholdMixin, rows_to_rate
-from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear_engine import LinearEngine
 from pril.core.scikit import Interval, StrOptions
 from pril.kernels.kernel_engine import KernelEngine
 from pril.kernels.support import Support
 from pril.kernels.values import Kernel
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 __all__ = ["KernelPRIL"]
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from numpy.typing import ArrayLike
 
 from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
-from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear import LinearMixin
 from pril.core.scikit import Interval
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):

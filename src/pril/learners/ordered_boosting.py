@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import (
     OrdinalLearner,
     ProbabilityMixin,
     ThresholdMixin,
-    aside,
     check_ready,
-    class_weights,
-    label_weights,
     naming_rows,
-    read_weights,
     rows_to_rate,
-    unchanged_on_failure,
 )
 from pril.core.coarsening import Coarsening
-from pril.core.groups import read_groups
 from pril.core.one_row import RowStream
+from pril.core.resampling import read_groups
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import n_threads
+from pril.core.undo import aside, unchanged_on_failure
+from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
-from pril.learners.boosting.contributions import importances
 from pril.learners.boosting.cross_fitting import (
     Labelled,
     Watch,
@@ -43,15 +41,8 @@ from pril.learners.boosting.cross_fitting import (
 )
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Home, InMemory, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine
+from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine, importances
 from pril.learners.ordered_logit import MOST_CLASSES
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
@@ -364,8 +355,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         if beside.importances[0] is not memory:
             found = importances(memory.forest, memory.background)
             beside.importances = memory, frozen(found)
-        shares: Array = beside.importances[1]
-        return shares
+        return beside.importances[1]
 
     def contributions(self, X: Any) -> Array:
         """Return how much each feature adds to the score of each row.
@@ -405,8 +395,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         np.True_
         """
         rows = rows_to_rate(self, X)
-        found: Array = self.engine.contributions(self.memory_, rows)
-        return found
+        return self.engine.contributions(self.memory_, rows)
 
     # --- Copies and files ---
 

@@ -6,24 +6,20 @@ import warnings
 from contextlib import suppress
 from itertools import combinations
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import fitting, learning, nouns
-from pril.core.classifier import (
-    ProbabilityMixin,
-    ThresholdMixin,
-    by_class,
-    read_weights,
-    unchanged_on_failure,
-)
+from pril.core.arrays import Array
+from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
 from pril.core.docs import filled
-from pril.core.learner import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.likelihood import Block, InMemory, Rows
 from pril.core.linear import LinearMixin
 from pril.core.logistic import at_most
@@ -32,15 +28,9 @@ from pril.core.passes import Batch
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
+from pril.core.undo import unchanged_on_failure
+from pril.core.weights import read_weights
 from pril.errors import InputError, shown
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[Any]
-
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
@@ -58,8 +48,7 @@ def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
     first, stop, _ = rows.indices(n)
     if half_life is None:
         return np.ones(stop - first)
-    counts: Array = np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
-    return counts
+    return np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
 
 
 def equal_probabilities(n_classes: int) -> Array:
@@ -417,8 +406,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def feature_means_(self) -> Array:
         """Mean of each feature over the rows of `fit`; zeros before it."""
         known = vars(self).get("maximum_", {"means": np.zeros(self.n_features_in_)})
-        means: Array = known["means"]
-        return means
+        return known["means"]
 
     @property
     def covariance_(self) -> Array:
@@ -539,5 +527,4 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
-        chances: Array = self._counted().label_chances(kinds)[kind]
-        return chances
+        return self._counted().label_chances(kinds)[kind]

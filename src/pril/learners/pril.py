@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
-
 from pril.core import nouns
 from pril.core.classifier import ThresholdMixin
-from pril.core.learner import OnlineClassifier
+from pril.core.learning import OnlineClassifier
 from pril.core.linear import LinearMixin
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class PRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
@@ -59,31 +54,6 @@ class PRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
     >>> model.score(X, y)
     1.0
     """
-
-    def __init__(
-        self,
-        *,
-        classes: ArrayLike | None = None,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        max_iter: int = 10,
-        shuffle: bool = True,
-        random_state: Any = None,
-        average: bool = True,
-        half_life: float | None = None,
-        tol: float | None = None,
-        n_iter_no_change: int = 3,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            class_weight=class_weight,
-            max_iter=max_iter,
-            shuffle=shuffle,
-            random_state=random_state,
-            average=average,
-            half_life=half_life,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-        )
 
     def _rule(self) -> nouns.Pril:
         return nouns.Pril(skip_correct=False)

@@ -1,10 +1,9 @@
 """Plots of models. They need matplotlib, the extra ``plot``."""
 
-from pril.plotting.coarsening import CoarseningDisplay, plot_coarsening
 from pril.plotting.confusion import IntervalConfusionDisplay
 from pril.plotting.contributions import ContributionsDisplay, plot_contributions
-from pril.plotting.effects import plot_bootstrap
-from pril.plotting.forest import ForestDisplay, plot_forest
+from pril.plotting.forest import ForestDisplay, plot_bootstrap, plot_forest
+from pril.plotting.mechanism import CoarseningDisplay, plot_coarsening
 from pril.plotting.reliability import ReliabilityDisplay
 from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
 from pril.plotting.validation_loss import ValidationLossDisplay, plot_validation_loss
@@ -27,7 +26,3 @@ __all__ = [
     "plot_scores",
     "plot_validation_loss",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from pril.core import ranking
 from pril.metrics import rank_both
-from pril.plotting.drawing import draw_cells, name_classes, own_axes, rated
+from pril.plotting.drawing import Display, draw_cells, name_classes, rated
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 
@@ -25,7 +24,8 @@ def confusion(rank: Any, intervals: Any, n_classes: int) -> Any:
     return counts.reshape(n_classes, n_classes)
 
 
-class IntervalConfusionDisplay:
+@dataclass(eq=False, repr=False)
+class IntervalConfusionDisplay(Display):
     """A confusion matrix for labels that are ranges.
 
     Each row counts as the class of its range that is nearest to its prediction. So predictions
@@ -56,9 +56,8 @@ class IntervalConfusionDisplay:
            [0, 0, 1]])
     """
 
-    def __init__(self, matrix: Any, classes: Any) -> None:
-        self.matrix = matrix
-        self.classes = classes
+    matrix: Any
+    classes: Any
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
@@ -121,8 +120,7 @@ class IntervalConfusionDisplay:
         display : IntervalConfusionDisplay
             This display.
         """
-        self.ax_ = ax = own_axes(ax)
-        self.figure_ = ax.figure
+        ax = self._begin(ax)
         shares = self.matrix / np.maximum(self.matrix.sum(axis=1, keepdims=True), 1)
         draw_cells(ax, shares, self.matrix)
         name_classes(ax.xaxis, self.classes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -12,11 +13,9 @@ from scipy.sparse import issparse
 from pril.core.parts import Parts
 from pril.errors import InputError
 from pril.evaluate import contributions
-from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
+from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 MOST_POINTS = 1000  # of a feature
@@ -26,7 +25,8 @@ MOST_CHANCES = 5  # in a title
 NAMED = ""  # the value of a feature whose name has it, such as town=Rome
 
 
-class ContributionsDisplay:
+@dataclass(eq=False, repr=False)
+class ContributionsDisplay(Display):
     """What features add to the score of one row, or to those of many rows.
 
     For one row, bars lead from the base value at the top, the mean score of the background, to the
@@ -73,24 +73,12 @@ class ContributionsDisplay:
     'what the feature adds to the score'
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(
-        self,
-        contributions: Any,
-        values: Any,
-        thresholds: Any,
-        classes: Any,
-        names: Sequence[str],
-        proba: Any = None,
-    ) -> None:
-        self.contributions = contributions
-        self.values = values
-        self.thresholds = thresholds
-        self.classes = classes
-        self.names = names
-        self.proba = proba
+    contributions: Any
+    values: Any
+    thresholds: Any
+    classes: Any
+    names: Sequence[str]
+    proba: Any = None
 
     @classmethod
     def from_estimator(
@@ -155,8 +143,7 @@ class ContributionsDisplay:
         added = self.contributions[:, :-1]
         size = np.abs(added).mean(axis=0)
         largest = np.argsort(-size, kind="stable")[: max(1, min(top, np.count_nonzero(size)))]
-        self.ax_ = ax = own_axes(ax, lines=len(largest) + 1)
-        self.figure_ = ax.figure
+        ax = self._begin(ax, lines=len(largest) + 1)
         if len(added) == 1:
             self._draw_row(largest)
         else:

@@ -34,6 +34,19 @@ def own_axes(ax: Axes | None, lines: int = 0) -> Axes:
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
+class Display:
+    """What every display has."""
+
+    ax_: Axes
+    figure_: Any
+
+    def _begin(self, ax: Axes | None, lines: int = 0) -> Axes:
+        """Return the axes to draw on, with room for some lines of text beside them."""
+        self.ax_ = ax = own_axes(ax, lines)
+        self.figure_ = ax.figure
+        return ax
+
+
 def short_text(name: Any) -> str:
     """Return a name as matplotlib draws it: one short line, with $ escaped."""
     line = "".join(c if c.isprintable() else " " for c in str(name))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from pril.errors import InputTypeError
+from pril.errors import InputError, InputTypeError
+from pril.evaluate import BootstrapResult
 from pril.inference import Inference, Intervals
-from pril.plotting.drawing import INSIDE, own_axes, short_text
+from pril.plotting.drawing import INSIDE, Display, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     import pandas as pd
     from matplotlib.axes import Axes
+
 
 NAMES = {
     "weight": "weight per {} (log odds of a higher class)",
@@ -23,7 +24,8 @@ NAMES = {
 }
 
 
-class ForestDisplay:
+@dataclass(eq=False, repr=False)
+class ForestDisplay(Display):
     """Estimates with their confidence intervals, a line for each feature: a forest plot.
 
     The line at zero is no effect: an interval that crosses it does not tell which way a feature
@@ -58,13 +60,9 @@ class ForestDisplay:
     'Weights with 95 % intervals'
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(self, table: pd.DataFrame, level: float | None, unit: str = "unit") -> None:
-        self.table = table
-        self.level = level
-        self.unit = unit
+    table: pd.DataFrame
+    level: float | None
+    unit: str = "unit"
 
     @classmethod
     def from_result(cls, result: Any, *, ax: Axes | None = None) -> Self:
@@ -111,8 +109,7 @@ class ForestDisplay:
         groups = rows["class" if term == "threshold" else "feature"].map(short_text)
         names = list(dict.fromkeys(groups))
         classes = list(dict.fromkeys(rows["class"])) if term == "effect" else [None]
-        self.ax_ = ax = own_axes(ax, lines=max(len(names), len(rows) // 2))
-        self.figure_ = ax.figure
+        ax = self._begin(ax, lines=max(len(names), len(rows) // 2))
         colors = _colors(len(classes))
         for k, label in enumerate(classes):
             part = rows if label is None else rows[rows["class"] == label]
@@ -205,3 +202,55 @@ def plot_forest(result: Any, *, ax: Axes | None = None) -> Axes:
     ['0', '1']
     """
     return ForestDisplay.from_result(result, ax=ax).ax_
+
+
+def plot_bootstrap(
+    result: Any,
+    *,
+    term: Literal["weight", "threshold", "effect"] = "weight",
+    per: Literal["unit", "sd"] = "unit",
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot bootstrap estimates with their confidence intervals.
+
+    Parameters
+    ----------
+    result : BootstrapResult or DataFrame
+        What `pril.evaluate.bootstrap` returned, or some rows of its ``to_frame()``, to draw only
+        those.
+    term : {"weight", "threshold", "effect"}, default="weight"
+        What to draw. Effects are grouped by feature, with one colour for each class.
+    per : {"unit", "sd"}, default="unit"
+        Whether weights and effects are per unit of their feature, or per standard deviation, so
+        that those of different features can be compared.
+    ax : matplotlib Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> from pril import OrderedLogit
+    >>> from pril.datasets import make_synthetic
+    >>> from pril.evaluate import bootstrap
+    >>> from pril.plotting import plot_bootstrap
+    >>> X, y = make_synthetic(100, random_state=0)
+    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=10, random_state=0)
+    >>> plot_bootstrap(result).get_xlabel()
+    'weight per unit (log odds of a higher class)'
+    """
+    if per not in ("unit", "sd"):
+        raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
+    table = result.to_frame() if isinstance(result, BootstrapResult) else result
+    rows = table[table["term"] == term]
+    if rows.empty:
+        raise InputError(f"result has no rows with the term {term!r}")
+    if per == "sd" and term != "threshold":
+        numbers = ["estimate", "lower", "upper"]
+        rows = rows.assign(**{name: rows[name] * rows["sd"] for name in numbers})
+    level = result.level if isinstance(result, BootstrapResult) else None
+    unit = "unit" if per == "unit" else "standard deviation"
+    return ForestDisplay(rows, level, unit).plot(ax=ax).ax_

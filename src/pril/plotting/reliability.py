@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,11 +16,10 @@ from pril.metrics import (
     order_of,
     reliability_curves,
 )
-from pril.plotting.drawing import INSIDE, own_axes, short_text
+from pril.plotting.drawing import INSIDE, Display, own_axes, short_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Self
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 MOST_PANELS = 12
 
 
-class ReliabilityDisplay:
+@dataclass(eq=False, repr=False)
+class ReliabilityDisplay(Display):
     """Observed shares against predicted probabilities, one panel for each class except the last.
 
     For each class, rows are put into bins by their probability of being in that class or a lower
@@ -71,14 +72,10 @@ class ReliabilityDisplay:
     ['probability', 'probability']
     """
 
-    ax_: Axes
-    axes_: list[Axes]
-    figure_: Any
-
-    def __init__(self, curves: list[Reliability], *, classes: Any, error: float) -> None:
-        self.curves = curves
-        self.classes = classes
-        self.error = error
+    curves: list[Reliability]
+    _: KW_ONLY
+    classes: Any
+    error: float
 
     @classmethod
     def from_estimator(

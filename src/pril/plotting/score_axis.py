@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from pril.core import ranking
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.plotting.drawing import BELOW, INSIDE, OUTSIDE, name_bands, own_axes, rated, short_text
+from pril.plotting.drawing import (
+    BELOW,
+    INSIDE,
+    OUTSIDE,
+    Display,
+    name_bands,
+    rated,
+    short_text,
+)
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 
-class ScoreAxisDisplay:
+@dataclass(eq=False, repr=False)
+class ScoreAxisDisplay(Display):
     """A histogram of the scores, with the thresholds, coloured by whether predictions are inside.
 
     The area of a bar is its number of rows. No bar crosses a threshold, so the colours above a
@@ -55,14 +63,11 @@ class ScoreAxisDisplay:
     'score'
     """
 
-    def __init__(
-        self, scores: Any, rank: Any, intervals: Any, thresholds: Any, classes: Any
-    ) -> None:
-        self.scores = scores
-        self.rank = rank
-        self.intervals = intervals
-        self.thresholds = thresholds
-        self.classes = classes
+    scores: Any
+    rank: Any
+    intervals: Any
+    thresholds: Any
+    classes: Any
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
@@ -136,8 +141,7 @@ class ScoreAxisDisplay:
         display : ScoreAxisDisplay
             This display.
         """
-        self.ax_ = ax = own_axes(ax)
-        self.figure_ = ax.figure
+        ax = self._begin(ax)
         labelled = ranking.is_labelled(self.intervals)
         scores, rank = self.scores[labelled], self.rank[labelled]
         lo, hi = self.intervals[labelled].T

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.plotting.drawing import INSIDE, OUTSIDE, own_axes
+from pril.plotting.drawing import INSIDE, OUTSIDE, Display
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 
-class ValidationLossDisplay:
+@dataclass(eq=False, repr=False)
+class ValidationLossDisplay(Display):
     """The held-out loss after each round of boosting, and the round that was kept.
 
     If the kept round is one of the last, more rounds (`max_iter`) may lower the loss further.
@@ -44,12 +44,8 @@ class ValidationLossDisplay:
     'round'
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(self, losses: Any, n_kept: int) -> None:
-        self.losses = losses
-        self.n_kept = n_kept
+    losses: Any
+    n_kept: int
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
@@ -85,8 +81,7 @@ class ValidationLossDisplay:
         display : ValidationLossDisplay
             This display.
         """
-        self.ax_ = ax = own_axes(ax)
-        self.figure_ = ax.figure
+        ax = self._begin(ax)
         n, kept = len(self.losses), self.n_kept
         ax.plot(np.arange(1, n + 1), self.losses, color=INSIDE, label="held-out loss")
         if kept:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.plotting.drawing import INSIDE, OUTSIDE, draw_bands, own_axes, short_text
+from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
 
 
-class WeightsDisplay:
+@dataclass(eq=False, repr=False)
+class WeightsDisplay(Display):
     """The largest weights of a model on its score axis, with its thresholds.
 
     A bar shows how much one unit of a feature, such as one standard deviation, adds to the score.
@@ -56,19 +56,11 @@ class WeightsDisplay:
     ['0', '1']
     """
 
-    def __init__(
-        self,
-        coef: Any,
-        thresholds: Any,
-        classes: Any,
-        names: Sequence[str],
-        intercept: float = 0.0,
-    ) -> None:
-        self.coef = coef
-        self.thresholds = thresholds
-        self.classes = classes
-        self.names = names
-        self.intercept = intercept
+    coef: Any
+    thresholds: Any
+    classes: Any
+    names: Sequence[str]
+    intercept: float = 0.0
 
     @classmethod
     def from_estimator(
@@ -125,8 +117,7 @@ class WeightsDisplay:
         display : WeightsDisplay
             This display.
         """
-        self.ax_ = ax = own_axes(ax, lines=min(top, len(self.coef)))
-        self.figure_ = ax.figure
+        ax = self._begin(ax, lines=min(top, len(self.coef)))
         coef, start = self.coef, self.intercept
         largest = np.argsort(-np.abs(coef), kind="stable")[:top]
         draw_bands(ax, self.thresholds, self.classes, [*(start + coef[largest]), start])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.classifier import by_class
 from pril.core.logistic import log_probabilities
 from pril.core.parts import model_name
@@ -36,11 +37,8 @@ from pril.reporting.words import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from pril.reporting.model_report import Report
-
-    Array = NDArray[Any]
 
 N_WEIGHTS = 10
 N_LISTED = 40  # classes or widths in a table

@@ -6,14 +6,18 @@ kept, 32 bytes; cells are kept only of the worst rows.
 
 from __future__ import annotations
 
+import base64
+import io
+import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from pril.core import ranking
+from pril.core.arrays import Array
 from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
@@ -21,12 +25,44 @@ from pril.errors import InputError, MissingExtraError, shown
 from pril.io import model_files
 from pril.plotting.drawing import rated
 from pril.reporting.contents import contents
-from pril.reporting.page import template
+from pril.reporting.words import count
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from matplotlib.figure import Figure
 
-    Array = NDArray[Any]
+
+def data_url(figure: Figure, kind: Literal["png", "svg"] = "svg") -> str:
+    """Return a figure as the address of an image; equal numbers give equal bytes."""
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else None
+    with rc_context({"svg.hashsalt": "pril", "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has more letters
+        figure.savefig(buffer, format=kind, dpi=120, metadata=metadata)
+    media = "svg+xml" if kind == "svg" else kind
+    return f"data:image/{media};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+@cache
+def template(name: str) -> Any:
+    """Return a template; in HTML all text is escaped."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+    except ImportError as error:
+        raise MissingExtraError("a report needs jinja2", "plot") from error
+    environment = Environment(
+        loader=PackageLoader("pril"),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(repr=repr, number=lambda value, digits: f"{value:.{digits}f}")
+    environment.globals.update(count=count, data_url=data_url)
+    return environment.get_template(name)
+
 
 __all__ = ["report"]
 
@@ -95,8 +131,7 @@ def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
             for row in features
         ]
     if hasattr(X, "to_pylist"):  # of Arrow
-        cells: list[dict[str, Any]] = X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
-        return cells
+        return X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
     part = safe_indexing(X, rows)
     if not hasattr(part, "columns"):
         table = np.asarray(part)[:, :N_CELLS]

@@ -95,4 +95,4 @@ def fit_table(
         seed=random_state,
     )
     fitted: Any = run_of(open_table(os.fspath(table)), task, lambda *_: None)()
-    return fitted  # type: ignore[no-any-return]
+    return fitted

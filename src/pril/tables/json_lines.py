@@ -323,7 +323,7 @@ class Codec:
             raise RowError("X", row, f"column {name!r} is missing, and its value is to be noted")
         is_number = isinstance(cell, int | float) and -(2**63) <= cell < 2**63
         if is_number or (isinstance(cell, str) and len(cell) <= LONGEST_NOTE):
-            return cell  # type: ignore[no-any-return]
+            return cell
         wanted = f"a string of at most {LONGEST_NOTE} characters or a number"
         raise RowError("X", row, f"column {name!r} is {shown(cell)}, and a note is {wanted}")
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pril.core import fitting, learning, ranking
 from pril.core.arrays import Array
 from pril.core.available_memory import available_memory
-from pril.core.classifier import label_weights, naming_rows, unchanged_on_failure
+from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
@@ -31,6 +31,8 @@ from pril.core.likelihood import (
     recut,
 )
 from pril.core.registry import BY_COMMAND
+from pril.core.undo import unchanged_on_failure
+from pril.core.weights import label_weights
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.tables.files import Table, TableError, Watcher

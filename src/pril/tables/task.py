@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.classifier import class_weights, label_weights
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
+from pril.core.weights import class_weights, label_weights
 from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, check_promise
 from pril.tables.cells import read_numbers, read_words

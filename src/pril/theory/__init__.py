@@ -6,7 +6,7 @@ margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of eve
 of the paper, and the proofs of the corrected statements, are in ``docs/background/theory.md``.
 """
 
-from pril.theory.auditing import Audit, Bound, audit
+from pril.theory.auditing import Audit, Bound, Regret, audit, regret
 from pril.theory.bounds import (
     general_mistake_bound,
     mistake_bound,
@@ -15,7 +15,6 @@ from pril.theory.bounds import (
     regret_bound,
 )
 from pril.theory.margins import Margin, margin
-from pril.theory.regrets import Regret, regret
 
 __all__ = [
     "Audit",
@@ -31,7 +30,3 @@ __all__ = [
     "regret",
     "regret_bound",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -8,17 +8,20 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from pril.errors import InputError
-from pril.theory.constraints import read_constraints
-from pril.theory.exact import exactly, log_rounded_up, root_rounded_up, rounded_up
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from pril.theory.constraints import (
+    exactly,
+    log_rounded_up,
+    read_constraints,
+    root_rounded_up,
+    rounded_up,
+)
 
 
 def n_constraints(n_classes: Any, min_width: Any) -> int:

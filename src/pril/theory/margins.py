@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import linprog, nnls
 
+from pril.core.arrays import Array
 from pril.errors import InputError
 from pril.theory.constraints import Constraints, read_constraints
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 NEGLIGIBLE = 1e-9  # a margin below this share of the longest row counts as zero
 MOST_ADDED = 200  # constraints added to the solver's working set at a time
@@ -210,5 +206,4 @@ def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
     if solution.x is None or solution.x[-1] <= NEGLIGIBLE:
         return None
     parts = solution.x[:-1]
-    v: Array = parts if nonnegative else parts[: n // 2] - parts[n // 2 :]
-    return v
+    return parts if nonnegative else parts[: n // 2] - parts[n // 2 :]

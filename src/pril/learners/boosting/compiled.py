@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core.code_cache import cached
-from pril.core.compiling import alone, as_numpy, part_of_loop
+from pril.core.code_cache import alone, as_numpy, cached, part_of_loop
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 

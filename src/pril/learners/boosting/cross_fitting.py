@@ -8,29 +8,24 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from pril.core import fitting
+from pril.core.arrays import Array
 from pril.core.coarsening import TINY, Kinds, Mechanism
 from pril.core.fitting import Knowledge
 from pril.core.likelihood import Chances, InMemory, Sums, total
 from pril.errors import InputError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import Forest
-from pril.learners.boosting.contributions import background_size
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
 from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees
+from pril.learners.boosting.forest_engine import BoostedTrees, background_size
 from pril.learners.boosting.starts import Starts, View, learn_starts
 from pril.learners.boosting.trees import parameters_of, read_trees
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
@@ -168,8 +163,7 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
         filled, fold = folds[0]
         fold_of[group] = fold
         heapreplace(folds, (filled + int(size[group]), fold))
-    found: Array = fold_of[groups]
-    return found
+    return fold_of[groups]
 
 
 def make_plan(model: Any, labelled: Labelled, rng: Any, threads: Threads) -> tuple[Plan, Beginning]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import nan
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
+from pril.core.arrays import Array
 from pril.core.label_values import columns_of, is_missing, plain
 from pril.core.rows import TIMES, batches, frozen
 from pril.core.scikit import column_indices
@@ -19,11 +20,6 @@ from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import SET
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
     Kind = Literal["strings", "numbers"]
 
 TEXT = ("str", "string", "large_string", "string_view")  # names of dtypes
@@ -95,8 +91,7 @@ def _is_text(X: Any, k: int, column: Any) -> bool:
 def _values(column: Any) -> Iterable[Any]:
     """Return the values of a column; a time stays one, where `tolist` may return an integer."""
     array = np.asarray(column)
-    values: Iterable[Any] = array if array.dtype.kind in "mM" else array.tolist()
-    return values
+    return array if array.dtype.kind in "mM" else array.tolist()
 
 
 def _kind(value: Any) -> Kind | None:

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.fitting import point_of
 from pril.core.likelihood import Block, Point, Sums, total
@@ -19,13 +20,6 @@ from pril.core.rows import batches, frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.features import Bins
 from pril.learners.boosting.trees import MOST_KEPT, PUSHED_ROWS, FoldBooster, dataset
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
@@ -198,8 +192,7 @@ class InMemory(NamedTuple):
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
-        some: Array = self.X if len(rows) == len(self.X) else self.X[rows]
-        return some
+        return self.X if len(rows) == len(self.X) else self.X[rows]
 
     def parts(self) -> Iterator[Array]:
         """Return all rows, in parts of any size."""

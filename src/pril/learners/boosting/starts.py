@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from pril.core import fitting
+from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import Chances, InMemory
 from pril.core.rows import batches, frozen
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from pril.learners.boosting.compiled import Rows
-
-    Array = NDArray[Any]
+from pril.learners.boosting.compiled import Rows
 
 LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
 MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds

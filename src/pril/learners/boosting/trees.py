@@ -8,18 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.errors import InputError, MissingExtraError
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 from pril.learners.boosting.features import MOST_BINS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_KEPT = 2_000_000  # rows
 PUSHED_ROWS = 1 << 16  # at once to LightGBM

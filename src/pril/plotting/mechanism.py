@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from pril.core.coarsening import offset_name
+from pril.core.coarsening import Coarsening, offset_name
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.plotting.drawing import INSIDE, draw_cells, name_classes, own_axes, short_text
+from pril.plotting.drawing import INSIDE, Display, draw_cells, name_classes, short_text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from matplotlib.axes import Axes
-
-    from pril.core.coarsening import Coarsening
 
 MOST_RANGES = 40  # of more, the most common are drawn
 
 
-class CoarseningDisplay:
+@dataclass(eq=False, repr=False)
+class CoarseningDisplay(Display):
     """How classes become ranges, as a model found it.
 
     Where raters shade alike at every class, the bars are the shares of the offsets: how many
@@ -56,12 +54,8 @@ class CoarseningDisplay:
     'share of the ranges'
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(self, coarsening: Coarsening, classes: Any) -> None:
-        self.coarsening = coarsening
-        self.classes = classes
+    coarsening: Coarsening
+    classes: Any
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
@@ -100,8 +94,7 @@ class CoarseningDisplay:
         display : CoarseningDisplay
             This display.
         """
-        self.ax_ = ax = own_axes(ax)
-        self.figure_ = ax.figure
+        ax = self._begin(ax)
         sentence = str(self.coarsening).partition(" (")[0]
         ax.set_title(sentence.replace(": ", "\n"), fontsize=10)
         if self.coarsening.shares:
