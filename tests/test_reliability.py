@@ -656,7 +656,7 @@ def test_letters_that_stdout_does_not_have(tmp_path):
     code = "from pril.cli.main import main; main(['fit', '\\xfc.csv', '--label=y'])"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr.strip()) in [(0, b""), (0, rb"reading \xfc.csv")]
     assert b"read      18 rows of \\xfc.csv" in done.stdout
 
 
