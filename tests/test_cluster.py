@@ -436,7 +436,7 @@ def endless_fit(folder, *options):
     """Start the command on four files; it learns until it is stopped."""
     write_parts(folder, "csv", make_rows(400))
     ends = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)]
-    command = ["fit", str(folder), *ends, "--drop", "id", "--model", "pril", "--epochs", "100000"]
+    command = ["fit", str(folder), *ends, "--drop", "id,grade", "--model", "pril", "--epochs", "100000"]
     command += ["-o", str(folder / "m.pril")]
     with subprocess.Popen(
         [sys.executable, "-c", "from pril.cli.main import main; main()", *command, *options],
@@ -467,7 +467,7 @@ def test_as_many_workers_as_asked_for_and_no_socket_for_others(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_is_one_line(tmp_path):
-    with endless_fit(tmp_path, "--workers", "2", "-q", "--drop", "id") as process:
+    with endless_fit(tmp_path, "--workers", "2", "-q") as process:
         parts = []
         while sum(part.cpu_times().user > 1 for part in parts) < 2:  # two workers, at work
             assert process.poll() is None
