@@ -436,7 +436,17 @@ def endless_fit(folder, *options):
     """Start the command on four files; it learns until it is stopped."""
     write_parts(folder, "csv", make_rows(400))
     ends = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)]
-    command = ["fit", str(folder), *ends, "--drop", "id,grade", "--model", "pril", "--epochs", "100000"]
+    command = [
+        "fit",
+        str(folder),
+        *ends,
+        "--drop",
+        "id,grade",
+        "--model",
+        "pril",
+        "--epochs",
+        "100000",
+    ]
     command += ["-o", str(folder / "m.pril")]
     with subprocess.Popen(
         [sys.executable, "-c", "from pril.cli.main import main; main()", *command, *options],
