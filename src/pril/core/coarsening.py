@@ -477,14 +477,16 @@ def candidates(asked: str, kinds: Kinds, weights: Array) -> tuple[Name, ...]:
     return NAMES
 
 
-def choose(asked: str, costs: dict[Name, float], least: float = 0.0) -> tuple[Name, float]:
+def choose(
+    asked: str, costs: dict[Name, float], least: float = 0.0, skew: float = LEAST_SKEW
+) -> tuple[Name, float]:
     """Return the mechanism of the lowest cost, and by how much offsets cost less than at random.
 
     A cost is the negative log likelihood of held-out labels by `Mechanism.label_chances`. Free
     shares must cost clearly less than symmetric ones: where scores say little, they drift to one
     direction, and all classes move by one.
     """
-    is_skewed = costs["symmetric"] > costs["offsets"] + LEAST_SKEW
+    is_skewed = costs["symmetric"] > costs["offsets"] + skew
     best: Name = "offsets" if is_skewed else "symmetric"
     evidence = costs["random"] - costs[best]
     return ("random" if asked == "auto" and evidence <= least else best), evidence

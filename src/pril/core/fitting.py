@@ -49,6 +49,7 @@ BELIEVED_ROWS = 30.0  # so strongly are the shares of classes drawn to those of 
 # does not: they must leave each class this share of the weight that it has if ranges are divided
 # evenly.
 LEAST_KEPT = 0.1
+LINEAR_SKEW = 10.0  # the evidence it takes to give up symmetry where scores are linear
 MOST_STEPS, CHOICE_STEPS, LEAST_GAIN = 25, 5, 1e-6  # enough to compare
 FOLD_STEPS, LEAST_STEP = 10, 1e-3  # of maxima without a fold
 
@@ -374,9 +375,12 @@ def choose_mechanism(
     classes, evenly = found["offsets"].sums.counts.sum(axis=0), problem.spread.sum(axis=0)
     if (classes < LEAST_KEPT * evenly).any():
         costs["offsets"] = costs["symmetric"]
-    # Without an exact label, ranges at random say little of the classes: offsets may cost more.
-    least = 0.0 if settings.is_held_out else -BENEFIT
-    name, evidence = choose(settings.coarsening, costs, least)
+    if settings.is_held_out:
+        name, evidence = choose(settings.coarsening, costs)
+    else:
+        # Without an exact label, ranges at random say little of the classes: offsets may cost more.
+        # And free shares make up for features that are not linear.
+        name, evidence = choose(settings.coarsening, costs, -BENEFIT, LINEAR_SKEW)
     return found[name], evidence
 
 

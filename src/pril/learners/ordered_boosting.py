@@ -490,7 +490,7 @@ def learn(
     weight, features = weight[counts], source(counts)
     groups = None if groups is None else groups[counts]
     rows = Labelled(features, intervals[counts], weight / weight.mean(), groups)
-    del intervals, weight, counts, groups  # memory is scarce
+    del intervals, weight, counts, groups  # frees memory
     with Threads(n_threads(model.n_jobs)) as threads:
         plan, beginning = make_plan(model, rows, check_random_state(model.random_state), threads)
         warn_of_ends(beginning.knowledge.mechanism)
