@@ -63,6 +63,7 @@ NEWTON_GAIN, EM_GAIN = 1e-14, 1e-7
 EM_ROWS = 1000.0  # of fewer rows, no label tells a smaller difference
 ROUNDING, EM_LOSS = 1e-12, 1e-6  # by which the log-likelihood may fall in a step, relative
 MOST_HALVINGS = 40
+EXTRAPOLATED = (1.0, 0.5, 0.25)  # shares of the way that steps lead to
 EXTRAPOLATED_LOSS = 1.0  # of the log-likelihood: what steps lead to need not be its maximum
 MOST_EXTRAPOLATED = 40  # steps of EM: where it has not helped by then, it may go in circles
 LARGEST_EXPONENT = 400  # of two, that features are scaled by
@@ -698,14 +699,16 @@ def maximise(
             path.append(np.concatenate(parts))
             if len(path) == 3:
                 ends = np.cumsum([len(part) for part in parts[:-1]])
-                shares, w, theta, counts = np.split(_extrapolated(*path), ends)
-                likely = replace(mechanism, shares=softmax(shares))
-                counts = size * np.maximum(counts, 0.0).reshape(own.counts.shape)
-                chances = Chances(rows.kinds, likely.chance(counts, doubt))
-                further = replace(point, w=w, theta=np.sort(theta), chances=chances)
-                found = look_at(further)
-                if found[1].loglik >= sums.loglik - EXTRAPOLATED_LOSS:
-                    point, mechanism, (own, sums) = further, likely, found
+                for share in EXTRAPOLATED:
+                    shares, w, theta, counts = np.split(_extrapolated(*path, share), ends)
+                    likely = replace(mechanism, shares=softmax(shares))
+                    counts = size * np.maximum(counts, 0.0).reshape(own.counts.shape)
+                    chances = Chances(rows.kinds, likely.chance(counts, doubt))
+                    further = replace(point, w=w, theta=np.sort(theta), chances=chances)
+                    found = look_at(further)
+                    if found[1].loglik >= sums.loglik - EXTRAPOLATED_LOSS:
+                        point, mechanism, (own, sums) = further, likely, found
+                        break
                 path = []
         watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, tuple(path)))
     return Maximum(point, own, mechanism, max_iter, False)
@@ -730,11 +733,14 @@ def _climb(
     return here, *look_at(here)
 
 
-def _extrapolated(first: Array, second: Array, third: Array) -> Array:
-    """Return where steps that shrink steadily lead to (SQUAREM, by Varadhan and Roland, 2008)."""
+def _extrapolated(first: Array, second: Array, third: Array, share: float) -> Array:
+    """Return a share of the way that steps lead which shrink steadily.
+
+    SQUAREM, by Varadhan and Roland, 2008.
+    """
     step, change = second - first, third - 2.0 * second + first
     ratio = float(np.linalg.norm(step)) / max(float(np.linalg.norm(change)), 1e-300)
-    length = -max(1.0, ratio)
+    length = -max(1.0, share * ratio)
     extrapolated: Array = first - 2.0 * length * step + length**2 * change
     return extrapolated
 
