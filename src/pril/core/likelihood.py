@@ -700,7 +700,7 @@ def maximise(
             if len(path) == 3:
                 ends = np.cumsum([len(part) for part in parts[:-1]])
                 for share in EXTRAPOLATED:
-                    shares, w, theta, counts = np.split(_extrapolated(*path, share), ends)
+                    shares, w, theta, counts = np.split(_extrapolated(share, *path), ends)
                     likely = replace(mechanism, shares=softmax(shares))
                     counts = size * np.maximum(counts, 0.0).reshape(own.counts.shape)
                     chances = Chances(rows.kinds, likely.chance(counts, doubt))
@@ -733,7 +733,7 @@ def _climb(
     return here, *look_at(here)
 
 
-def _extrapolated(first: Array, second: Array, third: Array, share: float) -> Array:
+def _extrapolated(share: float, first: Array, second: Array, third: Array) -> Array:
     """Return a share of the way that steps lead which shrink steadily.
 
     SQUAREM, by Varadhan and Roland, 2008.
