@@ -421,7 +421,8 @@ def test_reading_imports_no_more_than_it_needs(files, tmp_path):
     names += ["pril.tables", "pril.learners.kernel_pril", "dask", "skops", "importlib.metadata"]
     said = run(script, tmp_path / "linear", tmp_path / "table", *names).splitlines()
     assert said[0] == ""
-    assert said[1].split() == ["sklearn", "pril.learners.pril", "importlib.metadata"]
+    # Newer versions of scikit-learn import the last one.
+    assert {*said[1].split()} - {"importlib.metadata"} == {"sklearn", "pril.learners.pril"}
     assert not {"pril.learners.kernel_pril", "dask", "skops"} & set(said[2].split())
 
 

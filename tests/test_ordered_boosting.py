@@ -405,6 +405,7 @@ STRINGS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")  # of polars, with older scikit-learn
 @pytest.mark.parametrize("way", STRINGS)
 def test_columns_of_strings_are_categories(way):
     X, y = mixed_table()

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-pytest.importorskip("river")
+river = pytest.importorskip("river")
 from river import checks, evaluate, preprocessing, stream
 
 from pril import PRIL, OrderedLogit
@@ -31,6 +31,8 @@ def test_rivers_own_checks(cls):
 @pytest.mark.parametrize("cls", CLASSIFIERS)
 def test_the_memory_of_a_model_is_its_own(cls):
     """It is that of its numbers, without the compiler."""
+    if river.__version__.startswith("0.22"):
+        pytest.skip("this version cannot measure models with annotations")
     model = cls(classes=[1, 2])
     model.learn_one({"a": 1.0}, 2)
     assert model._raw_memory_usage < 50_000
