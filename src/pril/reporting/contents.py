@@ -22,9 +22,8 @@ from pril.plotting import (
     ScoreAxisDisplay,
     WeightsDisplay,
 )
-from pril.plotting.confusion import confusion
 from pril.plotting.drawing import INSIDE, OUTSIDE
-from pril.plotting.reliability import grid_of
+from pril.plotting.predictions import confusion, grid_of
 from pril.ranges import compare_ranges, is_by_column, ranges_of
 from pril.reporting.words import (
     coarsening_of,
