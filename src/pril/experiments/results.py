@@ -26,7 +26,7 @@ from pril.experiments.protocol import (
     figure2,
     figure3,
 )
-from pril.reporting.model_report import template
+from pril.reporting import template
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
