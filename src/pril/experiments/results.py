@@ -1,20 +1,24 @@
-"""Run the experiments, draw the figures, and write all results into a folder."""
+"""Run the experiments, draw the figures, judge the paper's claims, and write all into a folder."""
 
 from __future__ import annotations
 
 import csv
+import math
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from pril.core.arrays import Array
-from pril.experiments.claims import Verdict, judge
 from pril.experiments.protocol import (
+    ABALONE,
     DATA_SETS,
     FRACTIONS,
+    PARKINSONS,
+    SYNTHETIC,
     TYPES,
     VARIANTS,
     Curve,
@@ -31,7 +35,6 @@ from pril.reporting import template
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
 # Okabe and Ito's palette, safe for colour-blind readers.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, BLACK = "#56b4e9", "#000000"
@@ -46,6 +49,23 @@ FIGURE3_STYLES = {
     "Widrow-Hoff, best step": (RED, "-"),
     "Widrow-Hoff with intercept, best step": (RED, "--"),
 }
+CLEAR = 2.0  # standard errors that make a difference clear
+DEFAULT_STEP = "normalised step 0.1"  # of our WidrowHoff
+ALIKE = 0.10  # relative difference up to which two learners are "about as good"
+Which = Literal["figure1", "figure2", "figure3", "all"]
+PAGES = (  # a template, the file made of it, and the macros that it uses
+    ("paper.html", "report.html", "parts.html"),
+    ("paper.jinja", "report.md", "parts.md"),
+)
+CORE = ("PRIL, Type 1", "PRIL, Type 2", "PRank", "MCP", "MCP with intercept")
+
+
+def data_sets(curves: list[Curve]) -> list[str]:
+    """Return the data sets of curves, in their order."""
+    return list(dict.fromkeys(curve.data for curve in curves))
+
+
+# --- Figures -------------------------------------------------------------------------------------
 
 
 def draw(
@@ -104,7 +124,7 @@ def _fractions(curves: list[Curve]) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    sets = list(dict.fromkeys(curve.data for curve in curves))
+    sets = data_sets(curves)
     figure = Figure(figsize=(3.6 * len(sets), 6), layout="constrained")
     axes = figure.subplots(len(TYPES), len(sets), sharex="col", squeeze=False)
     by_name = {(curve.data, curve.name): curve for curve in curves}
@@ -130,7 +150,7 @@ def _fractions(curves: list[Curve]) -> Figure:
 def _comparison(curves: list[Curve]) -> Figure:
     from matplotlib.figure import Figure
 
-    sets = list(dict.fromkeys(curve.data for curve in curves))
+    sets = data_sets(curves)
     figure = Figure(figsize=(4 * len(sets), 4.6), layout="constrained")
     axes = figure.subplots(1, len(sets), squeeze=False)[0]
     for ax, data in zip(axes, sets, strict=True):
@@ -157,12 +177,173 @@ def _band(ax: Any, curve: Curve, color: Any, style: str, label: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-Which = Literal["figure1", "figure2", "figure3", "all"]
-PAGES = (  # a template, the file made of it, and the macros that it uses
-    ("paper.html", "report.html", "parts.html"),
-    ("paper.jinja", "report.md", "parts.md"),
-)
-CORE = ("PRIL, Type 1", "PRIL, Type 2", "PRank", "MCP", "MCP with intercept")
+# --- Claims --------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    """A claim of the paper, whether it holds, and the numbers that decide it."""
+
+    claim: str
+    text: str
+    verdict: str
+    evidence: list[str]
+
+
+class _Case(NamedTuple):
+    """One comparison that a claim depends on."""
+
+    condition: str
+    holds: bool
+    numbers: str
+
+
+def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
+    """Judge the paper's claims C1 to C6 on the curves of its two figures.
+
+    Parameters
+    ----------
+    figure2 : list of Curve
+        As `figure2` returns them.
+    figure3 : list of Curve
+        As `figure3` returns them.
+
+    Returns
+    -------
+    verdicts : list of Verdict
+        One for each claim: holds, holds in some of the cases, or fails.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, figure2, figure3, judge
+    >>> settings = Settings(runs=2)
+    >>> sets = ("Synthetic",)
+    >>> verdicts = judge(figure2(settings, sets), figure3(settings, sets))
+    >>> verdicts[0].claim, verdicts[0].verdict
+    ('C1', 'holds')
+    """
+    by_name = {(curve.data, curve.name): curve for curve in [*figure2, *figure3]}
+    sets = data_sets(figure2)
+    judged = data_sets(figure3)
+    shares = {
+        (data, kind): [by_name[data, f"Type {kind}, {share:.0%}"] for share in FRACTIONS]
+        for data in sets
+        for kind in TYPES
+    }
+    claims = [
+        (
+            "C1",
+            "The average loss falls with the number of rounds, on all sets and both label types.",
+            [
+                _falls(f"{curve.data}, {curve.name}", curve)
+                for group in shares.values()
+                for curve in group
+            ],
+        ),
+        (
+            "C2",
+            "The average interval loss falls as the share of interval labels grows.",
+            [_descends(f"{data}, Type {kind}", group) for (data, kind), group in shares.items()],
+        ),
+        (
+            "C3",
+            "PRIL on intervals, judged on exact labels, beats Widrow-Hoff.",
+            [
+                _beats(by_name, data, kind, f"Widrow-Hoff{suffix}, {step}")
+                for data in judged
+                for kind in TYPES
+                for suffix in ("", " with intercept")
+                for step in ("best step", DEFAULT_STEP)
+            ],
+        ),
+        (
+            "C4",
+            "It beats the multiclass perceptron on Synthetic and Parkinsons.",
+            [
+                _beats(by_name, data, kind, f"MCP{suffix}")
+                for data in judged
+                if data in (SYNTHETIC, PARKINSONS)
+                for kind in TYPES
+                for suffix in ("", " with intercept")
+            ],
+        ),
+        (
+            "C5",
+            "It is about as good as PRank, which has exact labels, on Abalone and Parkinsons.",
+            [
+                _is_alike(by_name, data, kind)
+                for data in judged
+                if data in (ABALONE, PARKINSONS)
+                for kind in TYPES
+            ],
+        ),
+        (
+            "C6",
+            "Training with no interval labels gives the largest loss, each on labels of its share.",
+            [_is_largest(f"{data}, Type {kind}", group) for (data, kind), group in shares.items()],
+        ),
+    ]
+    return [_verdict(claim, text, cases) for claim, text, cases in claims if cases]
+
+
+def _verdict(claim: str, text: str, cases: list[_Case]) -> Verdict:
+    good = [case for case in cases if case.holds]
+    if len(good) == len(cases):
+        verdict = "holds"
+    elif not good:
+        verdict = "fails"
+    else:
+        where = "; ".join(case.condition for case in good)
+        verdict = f"holds in {len(good)} of {len(cases)} cases: {where}"
+    evidence = [
+        f"{'yes' if case.holds else 'no'}: {case.condition}: {case.numbers}" for case in cases
+    ]
+    return Verdict(claim, text, verdict, evidence)
+
+
+def _last(curve: Curve) -> str:
+    if not np.isfinite(curve.mean[-1]):
+        return "overflows"
+    return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"
+
+
+def _clearly_less(one: Curve, other: Curve, at: int = -1) -> bool:
+    """Tell whether a curve ends clearly below a point of another one, its last by default."""
+    clear = CLEAR * math.hypot(one.error[-1], other.error[at])
+    return bool(one.mean[-1] < other.mean[at] - clear)
+
+
+def _falls(condition: str, curve: Curve) -> _Case:
+    early = int(np.searchsorted(curve.rounds, curve.rounds[-1] / 10))
+    before = f"{curve.mean[early]:.4f} after {curve.rounds[early]} rounds"
+    holds = _clearly_less(curve, curve, early)
+    return _Case(condition, holds, f"{before}, {_last(curve)} at the end")
+
+
+def _descends(condition: str, group: list[Curve]) -> _Case:
+    holds = all(_clearly_less(later, earlier) for earlier, later in pairwise(group))
+    return _Case(condition, holds, " > ".join(f"{curve.mean[-1]:.4f}" for curve in group))
+
+
+def _is_largest(condition: str, group: list[Curve]) -> _Case:
+    holds = all(_clearly_less(other, group[0]) for other in group[1:])
+    largest = max(curve.mean[-1] for curve in group[1:])
+    return _Case(condition, holds, f"{_last(group[0])} without, at most {largest:.4f} with")
+
+
+def _beats(by_name: dict[tuple[str, str], Curve], data: str, kind: int, rival: str) -> _Case:
+    ours, theirs = by_name[data, f"PRIL, Type {kind}"], by_name[data, rival]
+    condition = f"{data}, Type {kind}, against {rival}"
+    return _Case(condition, _clearly_less(ours, theirs), f"{_last(ours)} against {_last(theirs)}")
+
+
+def _is_alike(by_name: dict[tuple[str, str], Curve], data: str, kind: int) -> _Case:
+    ours, theirs = by_name[data, f"PRIL, Type {kind}"], by_name[data, "PRank"]
+    ratio = ours.mean[-1] / theirs.mean[-1]
+    numbers = f"{_last(ours)} against {_last(theirs)}, {ratio - 1:+.1%}"
+    return _Case(f"{data}, Type {kind}", bool(ratio <= 1 + ALIKE), numbers)
+
+
+# --- All results ---------------------------------------------------------------------------------
 
 
 def reproduce(
@@ -264,14 +445,8 @@ def _write_csv(path: Path, curves: list[Curve]) -> None:
 
 def _losses(curves: list[Curve], names: Iterable[str] = ()) -> dict[str, Any]:
     """Return a table of losses at the end: a column for each data set, some names first."""
-    sets = list(dict.fromkeys(curve.data for curve in curves))
+    sets = data_sets(curves)
     by_name = {(curve.data, curve.name): curve for curve in curves}
     ordered = dict.fromkeys([*names, *(curve.name for curve in curves)])
-    rows = [[name, *(_final(by_name[data, name]) for data in sets)] for name in ordered]
+    rows = [[name, *(_last(by_name[data, name]) for data in sets)] for name in ordered]
     return {"sets": sets, "rows": rows}
-
-
-def _final(curve: Curve) -> str:
-    if not np.isfinite(curve.mean[-1]):
-        return "overflows"
-    return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"
