@@ -9,7 +9,6 @@ and a leaf is given in parts, of which each sum is exact in float32.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
-from pril.core.classifier import ProbabilityMixin, ThresholdMixin, check_ready
+from pril.core.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
@@ -50,6 +49,7 @@ __all__ = ["register", "to_onnx"]
 
 TENSOR = onnx_proto.TensorProto
 DOUBLE, INTEGER = TENSOR.DOUBLE, TENSOR.INT64
+ML = "ai.onnx.ml"  # the domain of operators of machine learning
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
     "b": (BooleanTensorType, TENSOR.BOOL),
     "i": (Int64TensorType, INTEGER),
@@ -98,51 +98,35 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     [1, 2, 3]
     """
     register()
-    newer: set[str] = set()
-    token = _newer_operators.set(newer)
-    try:
-        graph = _converted(model, X)
-    except (MissingConverter, MissingShapeCalculator) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
-    finally:
-        _newer_operators.reset(token)
-    for operators in graph.opset_import:
-        if newer and operators.domain == ML:
-            operators.version = NEWER
-    return graph
-
-
-# skl2onnx writes version 3 of the operators in the domain of machine learning. Those that are newer
-# are added as if they were of version 3 too; `to_onnx` notes them here, and sets the version later.
-ML, OLDER, NEWER = "ai.onnx.ml", 3, 4
-_newer_operators: ContextVar[set[str] | None] = ContextVar("newer_operators", default=None)
-
-
-def _converted(model: Any, X: Any) -> Any:
     if isinstance(model, Pipeline):  # skl2onnx does not know our subclass
         model = Pipeline(model.steps)
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
-    if isinstance(first, _column_encoder()):
-        inputs = [
-            (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
-            for name in first.numbers_
-        ]
-        inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
-        return convert_sklearn(model, initial_types=inputs)
-    if any(_holds_words(first, k) for k in getattr(first, "categories_", ())):
-        inputs = [
-            (name, (StringTensorType if _holds_words(first, k) else DoubleTensorType)([None, 1]))
-            for k, name in enumerate(_feature_names(first))
-        ]
-        return convert_sklearn(model, initial_types=inputs)
-    if X is None:
+    inputs = _columns(first)
+    if inputs is None and X is None:
         inputs = [("X", DoubleTensorType([None, first.n_features_in_]))]
-        return convert_sklearn(model, initial_types=inputs)
-    if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
-        X = np.asarray(X)
-    return convert_with_rows(model, X[:1])
+    try:
+        if inputs is not None:
+            return convert_sklearn(model, initial_types=inputs)
+        if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
+            X = np.asarray(X)
+        return convert_with_rows(model, X[:1])
+    except (MissingConverter, MissingShapeCalculator) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
+
+
+def _columns(first: Any) -> list[tuple[str, Any]] | None:
+    """Return an input for each column, if the first step takes words; None if it does not."""
+    if isinstance(first, _column_encoder()):
+        names, words = [*first.numbers_, *first.words_], {*first.ranks_, *first.words_}
+    else:
+        names = _feature_names(first) if isinstance(first, OrdinalLearner) else []
+        words = {name for k, name in enumerate(names) if _holds_words(first, k)}
+        if not words:
+            return None
+    types = (StringTensorType if name in words else DoubleTensorType for name in names)
+    return [(name, kind([None, 1])) for name, kind in zip(names, types, strict=True)]
 
 
 def register() -> None:
@@ -197,17 +181,6 @@ class _Graph:
         self.container.add_node(operator, list(inputs), [name], **options)
         return name
 
-    def add_newer(self, operator: str, *inputs: str, **options: Any) -> str:
-        """Add an operator that skl2onnx does not know yet."""
-        newer = _newer_operators.get()
-        if newer is None:
-            raise InputTypeError(
-                f"the model needs the operator {operator} in version {NEWER} of {ML}, which "
-                "skl2onnx does not write: use pril.onnx.to_onnx"
-            )
-        newer.add(operator)
-        return self.add(operator, *inputs, op_domain=ML, op_version=OLDER, **options)
-
     def logistic(self, z: str) -> str:
         """Return 1 / (1 + exp(-z))."""
         one = self.numbers([1.0])
@@ -223,7 +196,6 @@ class _Graph:
         for key in keys:
             if not isinstance(key, kind):
                 raise _not_exported(f"{about} has the category {shown(key)}, which is no {what}")
-        values = np.arange(float(len(keys))) if keys else np.array([np.nan])
         if words:  # not as tensors, with which onnxruntime 1.26 cannot begin
             codes = self.add(
                 "LabelEncoder",
@@ -231,17 +203,16 @@ class _Graph:
                 op_domain=ML,
                 op_version=2,
                 keys_strings=[_encoded(key, about) for key in keys or [""]],
-                values_floats=values.tolist(),
+                values_floats=np.arange(float(len(keys))).tolist() or [np.nan],
                 default_float=np.nan,
             )
             return self.add("Cast", codes, to=DOUBLE)
-        numbers = [_as_float(key, about) for key in keys or [0.0]]
-        return self.add_newer(
-            "LabelEncoder",
-            self.add("Cast", cells, to=DOUBLE),
-            keys_tensor=numpy_helper.from_array(np.array(numbers), "keys"),
-            values_tensor=numpy_helper.from_array(values, "values"),
-            default_tensor=numpy_helper.from_array(np.array([np.nan]), "default"),
+        numbers = self.numbers([_as_float(key, about) for key in keys] or [np.nan])
+        is_key = self.add("Equal", self.add("Cast", cells, to=DOUBLE), numbers)
+        is_key = self.add("Cast", is_key, to=DOUBLE)  # once in a row, or never, which gives 0 / 0
+        places = self.numbers(np.arange(float(len(keys) or 1))[:, np.newaxis])
+        return self.add(
+            "Div", self.add("MatMul", is_key, places), self.row_sums(is_key, keepdims=1)
         )
 
     def looked_up(self, X: str, k: int, table: Any) -> str:
@@ -315,7 +286,8 @@ def _feature_names(learner: Any) -> list[str]:
 
 def _holds_words(learner: Any, k: int | str) -> bool:
     """Tell whether feature k has words as categories."""
-    return any(isinstance(value, str) for value in learner.categories_.get(str(k), ()))
+    categories = getattr(learner, "categories_", {})
+    return any(isinstance(value, str) for value in categories.get(str(k), ()))
 
 
 def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
