@@ -51,6 +51,14 @@ FIGURE3_STYLES = {
 }
 CLEAR = 2.0  # standard errors that make a difference clear
 DEFAULT_STEP = "normalised step 0.1"  # of our WidrowHoff
+CLAIMS = {
+    "C1": "The average loss falls with the number of rounds, on all sets and both label types.",
+    "C2": "The average interval loss falls as the share of interval labels grows.",
+    "C3": "PRIL on intervals, judged on exact labels, beats Widrow-Hoff.",
+    "C4": "It beats the multiclass perceptron on Synthetic and Parkinsons.",
+    "C5": "It is about as good as PRank, which has exact labels, on Abalone and Parkinsons.",
+    "C6": "Training with no interval labels gives the largest loss, each on labels of its share.",
+}
 ALIKE = 0.10  # relative difference up to which two learners are "about as good"
 Which = Literal["figure1", "figure2", "figure3", "all"]
 PAGES = (  # a template, the file made of it, and the macros that it uses
@@ -106,26 +114,23 @@ def draw(
 
 
 def _scatter(X: Array, y: Array) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2, 5), layout="constrained")
+    figure = _figure("Figure 1: the synthetic set (up to 500 points a rank)", 5.2, 5)
     ax = figure.add_subplot()
     marks = zip((BLUE, SKY, GREEN, ORANGE, RED), "ov^sD", strict=True)
     for rank, (color, marker) in enumerate(marks, start=1):
         chosen = X[y == rank][:500]
         ax.plot(*chosen.T, marker, color=color, markersize=2.5, linestyle="", label=f"rank {rank}")
     ax.set(xlabel="$x_1$", ylabel="$x_2$", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    figure.legend(loc="outside lower center", ncols=5, markerscale=2, fontsize=9, frameon=False)
-    figure.suptitle("Figure 1: the synthetic set (up to 500 points a rank)", fontsize=11)
+    _add_legend(ax, ncols=5, markerscale=2)
     return figure
 
 
 def _fractions(curves: list[Curve]) -> Figure:
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
     sets = data_sets(curves)
-    figure = Figure(figsize=(3.6 * len(sets), 6), layout="constrained")
+    title = "Figure 2: PRIL, judged on the labels it learns from"
+    figure = _figure(title, 3.6 * len(sets), 6)
     axes = figure.subplots(len(TYPES), len(sets), sharex="col", squeeze=False)
     by_name = {(curve.data, curve.name): curve for curve in curves}
     shades = colormaps["cividis"](np.linspace(0, 0.9, len(FRACTIONS)))
@@ -138,20 +143,14 @@ def _fractions(curves: list[Curve]) -> Figure:
             ax.set_title(f"{data}, Type {kind}", fontsize=10)
             ax.set_xlabel("rounds" if row == len(TYPES) - 1 else "")
             ax.set_ylabel("average interval loss" if column == 0 else "")
-    lines, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(
-        lines, names, loc="outside lower center", ncols=6, frameon=False, fontsize=9,
-        title="share of interval labels",
-    )  # fmt: skip
-    figure.suptitle("Figure 2: PRIL, judged on the labels it learns from", fontsize=11)
+    _add_legend(axes[0, 0], ncols=6, title="share of interval labels")
     return figure
 
 
 def _comparison(curves: list[Curve]) -> Figure:
-    from matplotlib.figure import Figure
-
     sets = data_sets(curves)
-    figure = Figure(figsize=(4 * len(sets), 4.6), layout="constrained")
+    title = "Figure 3: PRIL learns from intervals alone, the others from exact labels"
+    figure = _figure(title, 4 * len(sets), 4.6)
     axes = figure.subplots(1, len(sets), squeeze=False)[0]
     for ax, data in zip(axes, sets, strict=True):
         for curve in curves:
@@ -160,12 +159,22 @@ def _comparison(curves: list[Curve]) -> Figure:
         ax.set_title(data, fontsize=10)
         ax.set_xlabel("rounds")
     axes[0].set_ylabel("average absolute error, exact labels")
-    lines, names = axes[0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.suptitle(
-        "Figure 3: PRIL learns from intervals alone, the others from exact labels", fontsize=11
-    )
+    _add_legend(axes[0], ncols=3)
     return figure
+
+
+def _figure(title: str, width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _add_legend(ax: Any, **options: Any) -> None:
+    """Explain below the figure what the axes show."""
+    place: dict[str, Any] = {"loc": "outside lower center", "fontsize": 9, "frameon": False}
+    ax.figure.legend(*ax.get_legend_handles_labels(), **place, **options)
 
 
 def _band(ax: Any, curve: Curve, color: Any, style: str, label: str) -> None:
@@ -222,67 +231,31 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
     ('C1', 'holds')
     """
     by_name = {(curve.data, curve.name): curve for curve in [*figure2, *figure3]}
-    sets = data_sets(figure2)
-    judged = data_sets(figure3)
     shares = {
-        (data, kind): [by_name[data, f"Type {kind}, {share:.0%}"] for share in FRACTIONS]
-        for data in sets
+        f"{data}, Type {kind}": [by_name[data, f"Type {kind}, {share:.0%}"] for share in FRACTIONS]
+        for data in data_sets(figure2)
         for kind in TYPES
     }
-    claims = [
-        (
-            "C1",
-            "The average loss falls with the number of rounds, on all sets and both label types.",
-            [
-                _falls(f"{curve.data}, {curve.name}", curve)
-                for group in shares.values()
-                for curve in group
-            ],
-        ),
-        (
-            "C2",
-            "The average interval loss falls as the share of interval labels grows.",
-            [_descends(f"{data}, Type {kind}", group) for (data, kind), group in shares.items()],
-        ),
-        (
-            "C3",
-            "PRIL on intervals, judged on exact labels, beats Widrow-Hoff.",
-            [
-                _beats(by_name, data, kind, f"Widrow-Hoff{suffix}, {step}")
-                for data in judged
-                for kind in TYPES
-                for suffix in ("", " with intercept")
-                for step in ("best step", DEFAULT_STEP)
-            ],
-        ),
-        (
-            "C4",
-            "It beats the multiclass perceptron on Synthetic and Parkinsons.",
-            [
-                _beats(by_name, data, kind, f"MCP{suffix}")
-                for data in judged
-                if data in (SYNTHETIC, PARKINSONS)
-                for kind in TYPES
-                for suffix in ("", " with intercept")
-            ],
-        ),
-        (
-            "C5",
-            "It is about as good as PRank, which has exact labels, on Abalone and Parkinsons.",
-            [
-                _is_alike(by_name, data, kind)
-                for data in judged
-                if data in (ABALONE, PARKINSONS)
-                for kind in TYPES
-            ],
-        ),
-        (
-            "C6",
-            "Training with no interval labels gives the largest loss, each on labels of its share.",
-            [_is_largest(f"{data}, Type {kind}", group) for (data, kind), group in shares.items()],
-        ),
-    ]
-    return [_verdict(claim, text, cases) for claim, text, cases in claims if cases]
+
+    def judged(*some: str) -> list[tuple[str, int]]:
+        return [(data, kind) for data in data_sets(figure3) if data in some for kind in TYPES]
+
+    ways = ("", " with intercept")
+    steps = [f"Widrow-Hoff{way}, {step}" for way in ways for step in ("best step", DEFAULT_STEP)]
+    perceptrons = [f"MCP{way}" for way in ways]
+    cases = {
+        "C1": [_falls(curve) for group in shares.values() for curve in group],
+        "C2": [_descends(*group) for group in shares.items()],
+        "C3": [_beats(by_name, *on, rival) for on in judged(*DATA_SETS) for rival in steps],
+        "C4": [
+            _beats(by_name, *on, rival)
+            for on in judged(SYNTHETIC, PARKINSONS)
+            for rival in perceptrons
+        ],
+        "C5": [_is_alike(by_name, *on) for on in judged(ABALONE, PARKINSONS)],
+        "C6": [_is_largest(*group) for group in shares.items()],
+    }
+    return [_verdict(claim, text, cases[claim]) for claim, text in CLAIMS.items() if cases[claim]]
 
 
 def _verdict(claim: str, text: str, cases: list[_Case]) -> Verdict:
@@ -312,11 +285,12 @@ def _clearly_less(one: Curve, other: Curve, at: int = -1) -> bool:
     return bool(one.mean[-1] < other.mean[at] - clear)
 
 
-def _falls(condition: str, curve: Curve) -> _Case:
+def _falls(curve: Curve) -> _Case:
     early = int(np.searchsorted(curve.rounds, curve.rounds[-1] / 10))
     before = f"{curve.mean[early]:.4f} after {curve.rounds[early]} rounds"
     holds = _clearly_less(curve, curve, early)
-    return _Case(condition, holds, f"{before}, {_last(curve)} at the end")
+    numbers = f"{before}, {_last(curve)} at the end"
+    return _Case(f"{curve.data}, {curve.name}", holds, numbers)
 
 
 def _descends(condition: str, group: list[Curve]) -> _Case:
