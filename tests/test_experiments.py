@@ -13,7 +13,7 @@ import pytest
 
 import reference
 from pril import PRIL, WidrowHoff, experiments
-from pril.experiments import claims, protocol
+from pril.experiments import protocol, results
 from pril.experiments.protocol import SYNTHETIC, Curve, Settings, Trial
 
 
@@ -129,7 +129,7 @@ def hand_made(**changed):
         for suffix in ("", " with intercept"):
             own = values.get("with intercept") if suffix else None
             third.append(flat(data, f"MCP{suffix}", own or values["MCP"]))
-            for step in ("best step", claims.DEFAULT_STEP):
+            for step in ("best step", results.DEFAULT_STEP):
                 third.append(
                     flat(data, f"Widrow-Hoff{suffix}, {step}", own or values["Widrow-Hoff"])
                 )

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pril
 from forests import RandomForest
@@ -138,6 +138,14 @@ def test_landmark_features(dtype, kernel):
     clear = np.abs(scores[:, None] - model[-1].thresholds_).min(axis=1) > tolerance * most
     assert clear.mean() > 0.99
     assert (found["label"] == model.predict(X))[clear].all()
+
+
+def test_a_step_of_scikit_learn_that_has_categories():
+    X = np.random.default_rng(0).integers(0, 3, (60, 2)).astype(np.float64)
+    model = make_pipeline(OneHotEncoder(), PRIL(random_state=0)).fit(X, X.sum(axis=1).astype(int))
+    for given_rows in (None, X):
+        found = run(to_onnx(model, given_rows), {"X": X})
+        np.testing.assert_array_equal(found["label"], model.predict(X))
 
 
 def test_landmarks_that_are_sparse_rows():
@@ -320,8 +328,8 @@ def test_numbers_that_are_categories():
     X = np.vstack([X, [[4.0, 0.0], [np.nan, 0.0], [2.0**40, np.nan]]])
     found = run(to_onnx(model), {"X": X})
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-12)
-    with pytest.raises(TypeError, match=r"use pril\.onnx\.to_onnx"):
-        skl2onnx.to_onnx(model, X)
+    found = run(skl2onnx.to_onnx(model, X), {"X": X})
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-12)
 
 
 def test_a_forest_with_many_categories_is_a_small_graph():

@@ -18,10 +18,9 @@ from sklearn.preprocessing import StandardScaler
 import pril
 from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
+from pril.core.words import count, some_of
 from pril.metrics import calibration_error, interval_absolute_error, interval_accuracy
-from pril.reporting.contents import contents
-from pril.reporting.model_report import Report
-from pril.reporting.words import count, some_of
+from pril.reporting import Report, contents
 from pril.tables import files
 from tables import GRADES, make_rows, write
 
@@ -216,8 +215,8 @@ def test_the_worst_rows_of_blocks_are_those_of_all_rows():
         outcomes = Outcomes(np.column_stack([lo, hi])[block], rank[block], score[block])
         report.add(outcomes, lambda rows, block=block: [(str(t), {}) for t in block[rows]])
     wanted = sorted(range(300), key=lambda t: (-loss[t], -beyond[t], t))[:10]
-    assert [int(row.place) for row in report.worst] == wanted
-    assert [row.position for row in report.worst] == wanted
+    assert [int(row.texts[0]) for row in report.worst] == wanted
+    assert [row.order[2] for row in report.worst] == wanted
     assert report.n_rows == len(report.rows.rank) == 300
 
 

@@ -51,7 +51,7 @@ if _typing.TYPE_CHECKING:
     from pril.io import load_notes as load_notes
     from pril.io import save as save
     from pril.ranges import *
-    from pril.reporting.model_report import report as report
+    from pril.reporting import report as report
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
     from pril.tables.fit_table import fit_table as fit_table
     from pril.tables.pipeline import Pipeline as Pipeline
@@ -67,7 +67,7 @@ _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "fit_table": "pril.tables.fit_table",
     "load": "pril.io",
     "load_notes": "pril.io",
-    "report": "pril.reporting.model_report",
+    "report": "pril.reporting",
     "save": "pril.io",
 }
 _MODULES = (

@@ -9,7 +9,6 @@ and a leaf is given in parts, of which each sum is exact in float32.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
-from pril.core.classifier import ProbabilityMixin, ThresholdMixin, check_ready
+from pril.core.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
@@ -50,6 +49,7 @@ __all__ = ["register", "to_onnx"]
 
 TENSOR = onnx_proto.TensorProto
 DOUBLE, INTEGER = TENSOR.DOUBLE, TENSOR.INT64
+ML = "ai.onnx.ml"  # the domain of operators of machine learning
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
     "b": (BooleanTensorType, TENSOR.BOOL),
     "i": (Int64TensorType, INTEGER),
@@ -98,51 +98,35 @@ def to_onnx(model: Any, X: Any = None) -> Any:
     [1, 2, 3]
     """
     register()
-    newer: set[str] = set()
-    token = _newer_operators.set(newer)
-    try:
-        graph = _converted(model, X)
-    except (MissingConverter, MissingShapeCalculator) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
-    finally:
-        _newer_operators.reset(token)
-    for operators in graph.opset_import:
-        if newer and operators.domain == ML:
-            operators.version = NEWER
-    return graph
-
-
-# skl2onnx writes version 3 of the operators in the domain of machine learning. Those that are newer
-# are added as if they were of version 3 too; `to_onnx` notes them here, and sets the version later.
-ML, OLDER, NEWER = "ai.onnx.ml", 3, 4
-_newer_operators: ContextVar[set[str] | None] = ContextVar("newer_operators", default=None)
-
-
-def _converted(model: Any, X: Any) -> Any:
     if isinstance(model, Pipeline):  # skl2onnx does not know our subclass
         model = Pipeline(model.steps)
     parts = Parts.of(model)
     first = parts.steps[0][1] if parts.steps else parts.learner
-    if isinstance(first, _column_encoder()):
-        inputs = [
-            (name, (StringTensorType if name in first.ranks_ else DoubleTensorType)([None, 1]))
-            for name in first.numbers_
-        ]
-        inputs += [(name, StringTensorType([None, 1])) for name in first.words_]
-        return convert_sklearn(model, initial_types=inputs)
-    if any(_holds_words(first, k) for k in getattr(first, "categories_", ())):
-        inputs = [
-            (name, (StringTensorType if _holds_words(first, k) else DoubleTensorType)([None, 1]))
-            for k, name in enumerate(_feature_names(first))
-        ]
-        return convert_sklearn(model, initial_types=inputs)
-    if X is None:
+    inputs = _columns(first)
+    if inputs is None and X is None:
         inputs = [("X", DoubleTensorType([None, first.n_features_in_]))]
-        return convert_sklearn(model, initial_types=inputs)
-    if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
-        X = np.asarray(X)
-    return convert_with_rows(model, X[:1])
+    try:
+        if inputs is not None:
+            return convert_sklearn(model, initial_types=inputs)
+        if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
+            X = np.asarray(X)
+        return convert_with_rows(model, X[:1])
+    except (MissingConverter, MissingShapeCalculator) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
+
+
+def _columns(first: Any) -> list[tuple[str, Any]] | None:
+    """Return an input for each column, if the first step takes words; None if it does not."""
+    if isinstance(first, _column_encoder()):
+        names, words = [*first.numbers_, *first.words_], {*first.ranks_, *first.words_}
+    else:
+        names = _feature_names(first) if isinstance(first, OrdinalLearner) else []
+        words = {name for k, name in enumerate(names) if _holds_words(first, k)}
+        if not words:
+            return None
+    types = (StringTensorType if name in words else DoubleTensorType for name in names)
+    return [(name, kind([None, 1])) for name, kind in zip(names, types, strict=True)]
 
 
 def register() -> None:
@@ -187,35 +171,25 @@ class _Graph:
         self.container.add_initializer(name, kind, list(values.shape), values.ravel().tolist())
         return name
 
-    def numbers(self, values: Any) -> str:
-        return self.constant(DOUBLE, np.asarray(values, dtype=np.float64))
-
-    def add(self, operator: str, *inputs: str, into: str | None = None, **options: Any) -> str:
+    def add(self, operator: str, *inputs: Any, into: str | None = None, **options: Any) -> str:
+        """Add an operator; its inputs are names of results, and arrays of floats or integers."""
         name: str = into or self.scope.get_unique_variable_name(operator.lower())
         options.setdefault("op_version", self.container.target_opset)
         options.setdefault("name", self.scope.get_unique_operator_name(operator))
-        self.container.add_node(operator, list(inputs), [name], **options)
+        named = [one if isinstance(one, str) else self._numbers(np.asarray(one)) for one in inputs]
+        self.container.add_node(operator, named, [name], **options)
         return name
 
-    def add_newer(self, operator: str, *inputs: str, **options: Any) -> str:
-        """Add an operator that skl2onnx does not know yet."""
-        newer = _newer_operators.get()
-        if newer is None:
-            raise InputTypeError(
-                f"the model needs the operator {operator} in version {NEWER} of {ML}, which "
-                "skl2onnx does not write: use pril.onnx.to_onnx"
-            )
-        newer.add(operator)
-        return self.add(operator, *inputs, op_domain=ML, op_version=OLDER, **options)
+    def _numbers(self, values: Any) -> str:
+        return self.constant(DOUBLE if values.dtype.kind == "f" else INTEGER, values)
 
     def logistic(self, z: str) -> str:
         """Return 1 / (1 + exp(-z))."""
-        one = self.numbers([1.0])
-        return self.add("Div", one, self.add("Add", one, self.add("Exp", self.add("Neg", z))))
+        return self.add("Div", [1.0], self.add("Add", [1.0], self.add("Exp", self.add("Neg", z))))
 
     def filled(self, X: str, values: Any) -> str:
         """Return cells with other values in the place of NaN."""
-        return self.add("Where", self.add("IsNaN", X), self.numbers(values), X)
+        return self.add("Where", self.add("IsNaN", X), values, X)
 
     def codes(self, cells: str, keys: list[Any], about: str, *, words: bool) -> str:
         """Return the position of each cell among words or numbers, NaN if it is none of them."""
@@ -223,7 +197,6 @@ class _Graph:
         for key in keys:
             if not isinstance(key, kind):
                 raise _not_exported(f"{about} has the category {shown(key)}, which is no {what}")
-        values = np.arange(float(len(keys))) if keys else np.array([np.nan])
         if words:  # not as tensors, with which onnxruntime 1.26 cannot begin
             codes = self.add(
                 "LabelEncoder",
@@ -231,30 +204,29 @@ class _Graph:
                 op_domain=ML,
                 op_version=2,
                 keys_strings=[_encoded(key, about) for key in keys or [""]],
-                values_floats=values.tolist(),
+                values_floats=np.arange(float(len(keys))).tolist() or [np.nan],
                 default_float=np.nan,
             )
             return self.add("Cast", codes, to=DOUBLE)
-        numbers = [_as_float(key, about) for key in keys or [0.0]]
-        return self.add_newer(
-            "LabelEncoder",
-            self.add("Cast", cells, to=DOUBLE),
-            keys_tensor=numpy_helper.from_array(np.array(numbers), "keys"),
-            values_tensor=numpy_helper.from_array(values, "values"),
-            default_tensor=numpy_helper.from_array(np.array([np.nan]), "default"),
+        numbers = [_as_float(key, about) for key in keys] or [np.nan]
+        is_key = self.add("Equal", self.add("Cast", cells, to=DOUBLE), numbers)
+        is_key = self.add("Cast", is_key, to=DOUBLE)  # once in a row, or never, which gives 0 / 0
+        places = np.arange(float(len(keys) or 1))[:, np.newaxis]
+        return self.add(
+            "Div", self.add("MatMul", is_key, places), self.row_sums(is_key, keepdims=1)
         )
 
     def looked_up(self, X: str, k: int, table: Any) -> str:
         """Return the row of a table for each code in column k, the last one for NaN."""
-        codes = self.add("Gather", X, self.constant(INTEGER, [k]), axis=1)
+        codes = self.add("Gather", X, [k], axis=1)
         codes = self.add("Cast", self.filled(codes, [len(table) - 1.0]), to=INTEGER)
-        codes = self.add("Reshape", codes, self.constant(INTEGER, [-1]))
+        codes = self.add("Reshape", codes, [-1])
         rows = self.add("Gather", self.constant(TENSOR.UINT8, table), codes, axis=0)
         return self.add("Cast", rows, to=DOUBLE)
 
     def row_sums(self, values: str, **options: Any) -> str:
         """Return the sum of each row."""
-        return self.add("ReduceSum", values, self.constant(INTEGER, [1]), **options)
+        return self.add("ReduceSum", values, [1], **options)
 
     def distances(self, X: str, points: Any, of: str) -> str:
         """Return the sums over the columns of "Abs" or "Mul" (squares) of differences to points.
@@ -262,9 +234,9 @@ class _Graph:
         Columns are added one by one: all differences at once would take too much memory.
         """
         columns = self.add("Transpose", X, perm=[1, 0])
-        columns = self.add("Unsqueeze", columns, self.constant(INTEGER, [2]))
-        first = self.add("Gather", X, self.constant(INTEGER, [0]), axis=1)
-        zeros = self.add("Mul", first, self.numbers(np.zeros((1, len(points)))))
+        columns = self.add("Unsqueeze", columns, [2])
+        first = self.add("Gather", X, [0], axis=1)
+        zeros = self.add("Mul", first, np.zeros((1, len(points))))
         names = [self.scope.get_unique_variable_name(name) for name in ("sum", "x", "point")]
         gap, part, total = map(self.scope.get_unique_variable_name, ("gap", "part", "total"))
         nodes = [
@@ -274,8 +246,7 @@ class _Graph:
         ]
         ends = [onnx_helper.make_tensor_value_info(name, DOUBLE, None) for name in [*names, total]]
         body = onnx_helper.make_graph(nodes, "distances", ends[:3], ends[3:])
-        by_column = self.numbers(points.T)
-        return self.add("Scan", zeros, columns, by_column, num_scan_inputs=2, body=body)
+        return self.add("Scan", zeros, columns, points.T, num_scan_inputs=2, body=body)
 
     def joined(self, variables: Any) -> str:
         """Return the inputs of a step as one matrix of doubles."""
@@ -315,7 +286,8 @@ def _feature_names(learner: Any) -> list[str]:
 
 def _holds_words(learner: Any, k: int | str) -> bool:
     """Tell whether feature k has words as categories."""
-    return any(isinstance(value, str) for value in learner.categories_.get(str(k), ()))
+    categories = getattr(learner, "categories_", {})
+    return any(isinstance(value, str) for value in categories.get(str(k), ()))
 
 
 def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
@@ -326,7 +298,7 @@ def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
     names, n = [variable.full_name for variable in inputs], learner.n_features_in_
     if len(names) == 1 < n:
         X = graph.joined(inputs)
-        names = [graph.add("Gather", X, graph.constant(INTEGER, [k]), axis=1) for k in range(n)]
+        names = [graph.add("Gather", X, [k], axis=1) for k in range(n)]
     parts = []
     for k, (name, cells) in enumerate(zip(_feature_names(learner), names, strict=True)):
         if str(k) in categories:
@@ -379,18 +351,18 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     graph = _Graph(scope, container)
     label, other, *ends = (output.full_name for output in operator.outputs)
     score, cut, unit = _score(graph, learner, _features(graph, learner, operator.inputs))
-    found, largest = graph.add("Div", score, graph.numbers([unit])), score
+    found, largest = graph.add("Div", score, [float(unit)]), score
     reported = found
     if isinstance(learner, ProbabilityMixin):
         found = largest = _chances(graph, found, cut / unit)
     # The columns of classes follow `classes_`, as those of `predict_proba` do.
     columns = np.argsort(learner.order_) if _output(learner)[1] > 1 else [0]
-    graph.add("Gather", found, graph.constant(INTEGER, columns), into=other, axis=1)
+    graph.add("Gather", found, columns, into=other, axis=1)
     by_size = not isinstance(learner, ThresholdMixin)
     if by_size or getattr(learner, "decision", "") == "mode" or len(cut) == 2:  # one class: 0
         rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
     else:
-        rank = _count(graph, graph.add("GreaterOrEqual", score, graph.numbers(cut[1:-1])))
+        rank = _count(graph, graph.add("GreaterOrEqual", score, cut[1:-1]))
     classes, kind = learner.order_, TYPES[learner.order_.dtype.kind][1]
     if kind == TENSOR.STRING:
         classes = np.array([str(name).encode() for name in classes], dtype=object)
@@ -414,10 +386,10 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
             f"ranges by the column {ranges.by!r} cannot be exported to ONNX: export one model for "
             "each of its values, or ranges by class"
         )
-    inner, margin = graph.numbers(cut[1:-1]), graph.numbers(np.atleast_1d(ranges.margin_))
+    margin: Any = np.atleast_1d(ranges.margin_)
     if ranges.by == CLASS:
-        far = graph.add("Max", graph.add("Sub", graph.numbers(cut[:-1]), score),
-                        graph.add("Sub", score, graph.numbers(cut[1:])))  # fmt: skip
+        below, above = graph.add("Sub", cut[:-1], score), graph.add("Sub", score, cut[1:])
+        far = graph.add("Max", below, above)
         inside = graph.add("Cast", graph.add("LessOrEqual", far, margin), to=INTEGER)
         if ranges.guarantee == "exact":
             ends = [
@@ -425,16 +397,13 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
                 for last in (0, 1)
             ]
             return graph.add("Min", ends[0], rank), graph.add("Max", ends[1], rank)
-        one = graph.numbers([1.0])  # so that a margin of zero counts if its class is inside
-        own = graph.add(
-            "Mul", graph.add("Cast", inside, to=TENSOR.DOUBLE), graph.add("Add", margin, one)
-        )
+        # A margin of zero counts if its class is inside.
+        own = graph.add("Mul", graph.add("Cast", inside, to=DOUBLE), margin + 1.0)
         widest = graph.add("ArgMax", own, axis=1, keepdims=1)
         margin = graph.add("Gather", margin, widest, axis=0)
-    below = graph.add("Greater", graph.add("Sub", score, inner), margin)
-    above = graph.add("Greater", graph.add("Sub", inner, score), margin)
-    highest = graph.constant(INTEGER, [len(cut) - 2])
-    high = graph.add("Sub", highest, _count(graph, above))
+    below = graph.add("Greater", graph.add("Sub", score, cut[1:-1]), margin)
+    above = graph.add("Greater", graph.add("Sub", cut[1:-1], score), margin)
+    high = graph.add("Sub", [len(cut) - 2], _count(graph, above))
     return graph.add("Min", _count(graph, below), rank), graph.add("Max", high, rank)
 
 
@@ -444,23 +413,23 @@ def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
     w, cut, unit = model.engine.parameters(model.memory_)
     if w is None:
         return _boosted_score(graph, model, X), cut, unit
-    score = graph.add("MatMul", X, graph.numbers(w[:, :-1].T))
+    score = graph.add("MatMul", X, w[:, :-1].T)
     if getattr(model, "fit_intercept", False):
-        score = graph.add("Add", score, graph.numbers(w[:, -1]))
+        score = graph.add("Add", score, w[:, -1])
     return score, cut, unit
 
 
 def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
     """Return the linear score plus the mean of the boosters' trees."""
     forest: Forest = model.memory_.forest
-    centred = graph.add("Sub", graph.filled(X, forest.mean), graph.numbers(forest.mean))
-    score = graph.add("MatMul", centred, graph.numbers(forest.slope[:, np.newaxis]))
+    centred = graph.add("Sub", graph.filled(X, forest.mean), forest.mean)
+    score = graph.add("MatMul", centred, forest.slope[:, np.newaxis])
     if len(forest.landmarks) > 0:
-        scaled = graph.add("Mul", centred, graph.numbers(forest.width))
+        scaled = graph.add("Mul", centred, forest.width)
         distances = graph.distances(scaled, forest.landmarks, "Abs")
         similar = graph.add("Exp", graph.add("Neg", distances))
-        weights = graph.numbers(forest.similarity[:, np.newaxis])
-        score = graph.add("Add", score, graph.add("MatMul", similar, weights))
+        similar = graph.add("MatMul", similar, forest.similarity[:, np.newaxis])
+        score = graph.add("Add", score, similar)
     if len(forest.size) == 0:
         return score
     return graph.add("Add", score, _trees(graph, forest, model.categories_, X))
@@ -547,10 +516,9 @@ def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
     """Return the probabilities of the classes: the product in `logistic`, as `predict_proba`."""
-    low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
-    high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
-    width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))
-    return graph.add("Mul", graph.add("Mul", low, high), width)
+    low = graph.logistic(graph.add("Sub", score, cut[:-1]))
+    high = graph.logistic(graph.add("Sub", cut[1:], score))
+    return graph.add("Mul", graph.add("Mul", low, high), -np.expm1(cut[:-1] - cut[1:]))
 
 
 # --- Transformers --------------------------------------------------------------------------------
@@ -574,16 +542,14 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     X = graph.joined(operator.inputs)
-    first = graph.constant(INTEGER, [0])
-    zeros = graph.add("Mul", graph.add("Gather", X, first, axis=1), graph.numbers([0.0]))
-    X = graph.add("Concat", X, graph.add("Add", zeros, graph.numbers([1.0])), axis=1)
+    zeros = graph.add("Mul", graph.add("Gather", X, [0], axis=1), [0.0])
+    X = graph.add("Concat", X, graph.add("Add", zeros, [1.0]), axis=1)
     powers = model.powers_
     factors = [[j for j, power in enumerate(row) for _ in range(power)] for row in powers.tolist()]
     factors = [[*row, *[powers.shape[1]] * (model.degree - len(row))] for row in factors]
-    product = graph.numbers(model.scale_)
+    product = model.scale_
     for columns in np.array(factors).T:
-        index = graph.constant(INTEGER, columns)
-        product = graph.add("Mul", graph.add("Gather", X, index, axis=1), product)
+        product = graph.add("Mul", graph.add("Gather", X, columns, axis=1), product)
     _put_out(graph, product, operator.outputs[0])
 
 
@@ -591,8 +557,8 @@ def _convert_landmarks(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     X = graph.joined(operator.inputs)
-    similar = graph.add("MatMul", _kernel_values(graph, X, model), graph.numbers(model.projection_))
-    similar = graph.add("Sub", similar, graph.numbers(model.offset_))
+    similar = graph.add("MatMul", _kernel_values(graph, X, model), model.projection_)
+    similar = graph.add("Sub", similar, model.offset_)
     _put_out(graph, graph.add("Concat", X, similar, axis=1), operator.outputs[0])
 
 
@@ -603,22 +569,22 @@ def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
     landmarks = landmarks.astype(np.float64)
     if kernel in ("laplacian", "rbf"):
         distances = graph.distances(X, landmarks, "Abs" if kernel == "laplacian" else "Mul")
-        return graph.add("Exp", graph.add("Mul", distances, graph.numbers([-gamma])))
+        return graph.add("Exp", graph.add("Mul", distances, [-gamma]))
     if kernel == "cosine":
-        landmarks, one = normalize(landmarks), graph.numbers([1.0])
+        landmarks = normalize(landmarks)
         length = graph.add("Sqrt", graph.row_sums(graph.add("Mul", X, X), keepdims=1))
-        is_zero = graph.add("Equal", length, graph.numbers([0.0]))
-        X = graph.add("Div", X, graph.add("Where", is_zero, one, length))
+        is_zero = graph.add("Equal", length, [0.0])
+        X = graph.add("Div", X, graph.add("Where", is_zero, [1.0], length))
     if kernel in ("cosine", "linear"):
-        return graph.add("MatMul", X, graph.numbers(landmarks.T))
+        return graph.add("MatMul", X, landmarks.T)
     if kernel not in ("poly", "polynomial", "sigmoid"):  # chi-squared kernels
         raise InputTypeError(
             f"LandmarkFeatures with kernel={kernel!r} cannot be exported to ONNX: a graph cannot "
             "refuse negative features; use laplacian or rbf"
         )
     # Not a product with gamma: onnxruntime would make it the float32 factor of a MatMul.
-    products = graph.add("MatMul", X, graph.numbers(gamma * landmarks.T))
-    products = graph.add("Add", products, graph.numbers([1.0]))
+    products = graph.add("MatMul", X, gamma * landmarks.T)
+    products = graph.add("Add", products, [1.0])
     if kernel == "sigmoid":
         return graph.add("Tanh", products)
     return graph.add("Mul", graph.add("Mul", products, products), products)
@@ -646,8 +612,8 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
         if encoder.impute and not encoder.codes:
             cells = graph.filled(cells, [mean])
         if encoder.scale and not encoder.codes:
-            cells = graph.add("Sub", cells, graph.numbers([mean]))
-            cells = graph.add("Div", cells, graph.numbers([scale]))
+            cells = graph.add("Sub", cells, [mean])
+            cells = graph.add("Div", cells, [scale])
         parts.append(cells)
     for name, words in encoder.words_.items():
         if encoder.codes:
@@ -661,6 +627,6 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
                 cats_strings=[word.encode() for word in words],
                 zeros=1,
             )
-            shape = graph.constant(INTEGER, [-1, len(words)])
-            parts.append(graph.add("Cast", graph.add("Reshape", flags, shape), to=DOUBLE))
+            flags = graph.add("Reshape", flags, [-1, len(words)])
+            parts.append(graph.add("Cast", flags, to=DOUBLE))
     graph.add("Concat", *parts, into=operator.outputs[0].full_name, axis=1)

@@ -13,8 +13,8 @@ import typer
 from pril.cli import options as opt
 from pril.cli.printing import Printer
 from pril.core.registry import BY_COMMAND
+from pril.core.words import column_facts, learning_facts
 from pril.errors import InputError, shown
-from pril.reporting.words import column_facts, learning_facts
 
 if TYPE_CHECKING:
     from pril.tables.files import Table

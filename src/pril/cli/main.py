@@ -28,8 +28,8 @@ from pril.cli.learn import demo, fit
 from pril.cli.options import ADVICE, INSTEAD, OUTPUT, with_groups
 from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, export, predict, report, show, stream
+from pril.core.words import printable
 from pril.errors import PrilError
-from pril.reporting.words import printable
 
 TRACEBACK, VERBOSE = "--traceback", "--verbose"
 BUG = 70  # EX_SOFTWARE of sysexits.h

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from pril.core.compile_time import compile_time
+from pril.core.words import count, printable
 from pril.errors import UnavailableError
-from pril.reporting.words import count, printable
 
 FIRST_SECONDS = 1.0  # of silence at the start
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal

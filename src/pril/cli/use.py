@@ -17,8 +17,7 @@ import typer
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
-from pril.errors import InputError, naming_file, shown
-from pril.reporting.words import (
+from pril.core.words import (
     coarsening_of,
     count,
     evaluation_lines,
@@ -26,6 +25,7 @@ from pril.reporting.words import (
     mistakes_of,
     rows_known,
 )
+from pril.errors import InputError, naming_file, shown
 
 if TYPE_CHECKING:
     from pril.core.recent_errors import ErrorReports

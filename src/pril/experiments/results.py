@@ -1,20 +1,24 @@
-"""Run the experiments, draw the figures, and write all results into a folder."""
+"""Run the experiments, draw the figures, judge the paper's claims, and write all into a folder."""
 
 from __future__ import annotations
 
 import csv
+import math
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from pril.core.arrays import Array
-from pril.experiments.claims import Verdict, judge
 from pril.experiments.protocol import (
+    ABALONE,
     DATA_SETS,
     FRACTIONS,
+    PARKINSONS,
+    SYNTHETIC,
     TYPES,
     VARIANTS,
     Curve,
@@ -26,11 +30,10 @@ from pril.experiments.protocol import (
     figure2,
     figure3,
 )
-from pril.reporting.model_report import template
+from pril.reporting import template
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
 
 # Okabe and Ito's palette, safe for colour-blind readers.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
@@ -46,6 +49,31 @@ FIGURE3_STYLES = {
     "Widrow-Hoff, best step": (RED, "-"),
     "Widrow-Hoff with intercept, best step": (RED, "--"),
 }
+CLEAR = 2.0  # standard errors that make a difference clear
+DEFAULT_STEP = "normalised step 0.1"  # of our WidrowHoff
+CLAIMS = {
+    "C1": "The average loss falls with the number of rounds, on all sets and both label types.",
+    "C2": "The average interval loss falls as the share of interval labels grows.",
+    "C3": "PRIL on intervals, judged on exact labels, beats Widrow-Hoff.",
+    "C4": "It beats the multiclass perceptron on Synthetic and Parkinsons.",
+    "C5": "It is about as good as PRank, which has exact labels, on Abalone and Parkinsons.",
+    "C6": "Training with no interval labels gives the largest loss, each on labels of its share.",
+}
+ALIKE = 0.10  # relative difference up to which two learners are "about as good"
+Which = Literal["figure1", "figure2", "figure3", "all"]
+PAGES = (  # a template, the file made of it, and the macros that it uses
+    ("paper.html", "report.html", "parts.html"),
+    ("paper.jinja", "report.md", "parts.md"),
+)
+CORE = ("PRIL, Type 1", "PRIL, Type 2", "PRank", "MCP", "MCP with intercept")
+
+
+def data_sets(curves: list[Curve]) -> list[str]:
+    """Return the data sets of curves, in their order."""
+    return list(dict.fromkeys(curve.data for curve in curves))
+
+
+# --- Figures -------------------------------------------------------------------------------------
 
 
 def draw(
@@ -86,26 +114,23 @@ def draw(
 
 
 def _scatter(X: Array, y: Array) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2, 5), layout="constrained")
+    figure = _figure("Figure 1: the synthetic set (up to 500 points a rank)", 5.2, 5)
     ax = figure.add_subplot()
     marks = zip((BLUE, SKY, GREEN, ORANGE, RED), "ov^sD", strict=True)
     for rank, (color, marker) in enumerate(marks, start=1):
         chosen = X[y == rank][:500]
         ax.plot(*chosen.T, marker, color=color, markersize=2.5, linestyle="", label=f"rank {rank}")
     ax.set(xlabel="$x_1$", ylabel="$x_2$", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    figure.legend(loc="outside lower center", ncols=5, markerscale=2, fontsize=9, frameon=False)
-    figure.suptitle("Figure 1: the synthetic set (up to 500 points a rank)", fontsize=11)
+    _add_legend(ax, ncols=5, markerscale=2)
     return figure
 
 
 def _fractions(curves: list[Curve]) -> Figure:
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
-    sets = list(dict.fromkeys(curve.data for curve in curves))
-    figure = Figure(figsize=(3.6 * len(sets), 6), layout="constrained")
+    sets = data_sets(curves)
+    title = "Figure 2: PRIL, judged on the labels it learns from"
+    figure = _figure(title, 3.6 * len(sets), 6)
     axes = figure.subplots(len(TYPES), len(sets), sharex="col", squeeze=False)
     by_name = {(curve.data, curve.name): curve for curve in curves}
     shades = colormaps["cividis"](np.linspace(0, 0.9, len(FRACTIONS)))
@@ -118,20 +143,14 @@ def _fractions(curves: list[Curve]) -> Figure:
             ax.set_title(f"{data}, Type {kind}", fontsize=10)
             ax.set_xlabel("rounds" if row == len(TYPES) - 1 else "")
             ax.set_ylabel("average interval loss" if column == 0 else "")
-    lines, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(
-        lines, names, loc="outside lower center", ncols=6, frameon=False, fontsize=9,
-        title="share of interval labels",
-    )  # fmt: skip
-    figure.suptitle("Figure 2: PRIL, judged on the labels it learns from", fontsize=11)
+    _add_legend(axes[0, 0], ncols=6, title="share of interval labels")
     return figure
 
 
 def _comparison(curves: list[Curve]) -> Figure:
-    from matplotlib.figure import Figure
-
-    sets = list(dict.fromkeys(curve.data for curve in curves))
-    figure = Figure(figsize=(4 * len(sets), 4.6), layout="constrained")
+    sets = data_sets(curves)
+    title = "Figure 3: PRIL learns from intervals alone, the others from exact labels"
+    figure = _figure(title, 4 * len(sets), 4.6)
     axes = figure.subplots(1, len(sets), squeeze=False)[0]
     for ax, data in zip(axes, sets, strict=True):
         for curve in curves:
@@ -140,12 +159,22 @@ def _comparison(curves: list[Curve]) -> Figure:
         ax.set_title(data, fontsize=10)
         ax.set_xlabel("rounds")
     axes[0].set_ylabel("average absolute error, exact labels")
-    lines, names = axes[0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.suptitle(
-        "Figure 3: PRIL learns from intervals alone, the others from exact labels", fontsize=11
-    )
+    _add_legend(axes[0], ncols=3)
     return figure
+
+
+def _figure(title: str, width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _add_legend(ax: Any, **options: Any) -> None:
+    """Explain below the figure what the axes show."""
+    place: dict[str, Any] = {"loc": "outside lower center", "fontsize": 9, "frameon": False}
+    ax.figure.legend(*ax.get_legend_handles_labels(), **place, **options)
 
 
 def _band(ax: Any, curve: Curve, color: Any, style: str, label: str) -> None:
@@ -157,12 +186,138 @@ def _band(ax: Any, curve: Curve, color: Any, style: str, label: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-Which = Literal["figure1", "figure2", "figure3", "all"]
-PAGES = (  # a template, the file made of it, and the macros that it uses
-    ("paper.html", "report.html", "parts.html"),
-    ("paper.jinja", "report.md", "parts.md"),
-)
-CORE = ("PRIL, Type 1", "PRIL, Type 2", "PRank", "MCP", "MCP with intercept")
+# --- Claims --------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    """A claim of the paper, whether it holds, and the numbers that decide it."""
+
+    claim: str
+    text: str
+    verdict: str
+    evidence: list[str]
+
+
+class _Case(NamedTuple):
+    """One comparison that a claim depends on."""
+
+    condition: str
+    holds: bool
+    numbers: str
+
+
+def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
+    """Judge the paper's claims C1 to C6 on the curves of its two figures.
+
+    Parameters
+    ----------
+    figure2 : list of Curve
+        As `figure2` returns them.
+    figure3 : list of Curve
+        As `figure3` returns them.
+
+    Returns
+    -------
+    verdicts : list of Verdict
+        One for each claim: holds, holds in some of the cases, or fails.
+
+    Examples
+    --------
+    >>> from pril.experiments import Settings, figure2, figure3, judge
+    >>> settings = Settings(runs=2)
+    >>> sets = ("Synthetic",)
+    >>> verdicts = judge(figure2(settings, sets), figure3(settings, sets))
+    >>> verdicts[0].claim, verdicts[0].verdict
+    ('C1', 'holds')
+    """
+    by_name = {(curve.data, curve.name): curve for curve in [*figure2, *figure3]}
+    shares = {
+        f"{data}, Type {kind}": [by_name[data, f"Type {kind}, {share:.0%}"] for share in FRACTIONS]
+        for data in data_sets(figure2)
+        for kind in TYPES
+    }
+
+    def judged(*some: str) -> list[tuple[str, int]]:
+        return [(data, kind) for data in data_sets(figure3) if data in some for kind in TYPES]
+
+    ways = ("", " with intercept")
+    steps = [f"Widrow-Hoff{way}, {step}" for way in ways for step in ("best step", DEFAULT_STEP)]
+    perceptrons = [f"MCP{way}" for way in ways]
+    cases = {
+        "C1": [_falls(curve) for group in shares.values() for curve in group],
+        "C2": [_descends(*group) for group in shares.items()],
+        "C3": [_beats(by_name, *on, rival) for on in judged(*DATA_SETS) for rival in steps],
+        "C4": [
+            _beats(by_name, *on, rival)
+            for on in judged(SYNTHETIC, PARKINSONS)
+            for rival in perceptrons
+        ],
+        "C5": [_is_alike(by_name, *on) for on in judged(ABALONE, PARKINSONS)],
+        "C6": [_is_largest(*group) for group in shares.items()],
+    }
+    return [_verdict(claim, text, cases[claim]) for claim, text in CLAIMS.items() if cases[claim]]
+
+
+def _verdict(claim: str, text: str, cases: list[_Case]) -> Verdict:
+    good = [case for case in cases if case.holds]
+    if len(good) == len(cases):
+        verdict = "holds"
+    elif not good:
+        verdict = "fails"
+    else:
+        where = "; ".join(case.condition for case in good)
+        verdict = f"holds in {len(good)} of {len(cases)} cases: {where}"
+    evidence = [
+        f"{'yes' if case.holds else 'no'}: {case.condition}: {case.numbers}" for case in cases
+    ]
+    return Verdict(claim, text, verdict, evidence)
+
+
+def _last(curve: Curve) -> str:
+    if not np.isfinite(curve.mean[-1]):
+        return "overflows"
+    return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"
+
+
+def _clearly_less(one: Curve, other: Curve, at: int = -1) -> bool:
+    """Tell whether a curve ends clearly below a point of another one, its last by default."""
+    clear = CLEAR * math.hypot(one.error[-1], other.error[at])
+    return bool(one.mean[-1] < other.mean[at] - clear)
+
+
+def _falls(curve: Curve) -> _Case:
+    early = int(np.searchsorted(curve.rounds, curve.rounds[-1] / 10))
+    before = f"{curve.mean[early]:.4f} after {curve.rounds[early]} rounds"
+    holds = _clearly_less(curve, curve, early)
+    numbers = f"{before}, {_last(curve)} at the end"
+    return _Case(f"{curve.data}, {curve.name}", holds, numbers)
+
+
+def _descends(condition: str, group: list[Curve]) -> _Case:
+    holds = all(_clearly_less(later, earlier) for earlier, later in pairwise(group))
+    return _Case(condition, holds, " > ".join(f"{curve.mean[-1]:.4f}" for curve in group))
+
+
+def _is_largest(condition: str, group: list[Curve]) -> _Case:
+    holds = all(_clearly_less(other, group[0]) for other in group[1:])
+    largest = max(curve.mean[-1] for curve in group[1:])
+    return _Case(condition, holds, f"{_last(group[0])} without, at most {largest:.4f} with")
+
+
+def _beats(by_name: dict[tuple[str, str], Curve], data: str, kind: int, rival: str) -> _Case:
+    ours, theirs = by_name[data, f"PRIL, Type {kind}"], by_name[data, rival]
+    condition = f"{data}, Type {kind}, against {rival}"
+    return _Case(condition, _clearly_less(ours, theirs), f"{_last(ours)} against {_last(theirs)}")
+
+
+def _is_alike(by_name: dict[tuple[str, str], Curve], data: str, kind: int) -> _Case:
+    ours, theirs = by_name[data, f"PRIL, Type {kind}"], by_name[data, "PRank"]
+    ratio = ours.mean[-1] / theirs.mean[-1]
+    numbers = f"{_last(ours)} against {_last(theirs)}, {ratio - 1:+.1%}"
+    return _Case(f"{data}, Type {kind}", bool(ratio <= 1 + ALIKE), numbers)
+
+
+# --- All results ---------------------------------------------------------------------------------
 
 
 def reproduce(
@@ -264,14 +419,8 @@ def _write_csv(path: Path, curves: list[Curve]) -> None:
 
 def _losses(curves: list[Curve], names: Iterable[str] = ()) -> dict[str, Any]:
     """Return a table of losses at the end: a column for each data set, some names first."""
-    sets = list(dict.fromkeys(curve.data for curve in curves))
+    sets = data_sets(curves)
     by_name = {(curve.data, curve.name): curve for curve in curves}
     ordered = dict.fromkeys([*names, *(curve.name for curve in curves)])
-    rows = [[name, *(_final(by_name[data, name]) for data in sets)] for name in ordered]
+    rows = [[name, *(_last(by_name[data, name]) for data in sets)] for name in ordered]
     return {"sets": sets, "rows": rows}
-
-
-def _final(curve: Curve) -> str:
-    if not np.isfinite(curve.mean[-1]):
-        return "overflows"
-    return f"{curve.mean[-1]:.4f} ± {curve.error[-1]:.4f}"

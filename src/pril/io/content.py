@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import signature
 from numbers import Real
 from typing import Annotated, Any, Literal
@@ -163,49 +164,30 @@ class LabelsNode(_Object, tag="labels"):
         return cls("str" if array.dtype.kind == "U" else array.dtype.name, values)
 
     def open(self, arrays: Members, at: str) -> Array:
-        dtype, values = self.dtype, self.values
-        if dtype not in ("str", "object", "interval"):
-            return _numbers(dtype, values, at)
-        if dtype == "interval":
-            values = [_range(label, at) for label in values]
-        elif any(type(x) not in LABEL_TYPES[: 1 if dtype == "str" else None] for x in values):
-            raise wrong(at, f"labels of type {dtype}", values)
-        elif len({type(x) is str for x in values}) > 1:
-            raise wrong(at, "all strings or all numbers", values)
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
-        return array.astype(str) if dtype == "str" else array
+        array = np.empty(len(self.values), dtype=object)
+        try:
+            if self.dtype == "interval":
+                array[:] = [_range(*ends) for ends in self.values]
+                return array
+            array[:] = self.values
+            with np.errstate(over="ignore"):
+                array = array.astype(self.dtype)
+            is_same = json.dumps(array.tolist()) == json.dumps(self.values)
+        except (TypeError, ValueError, OverflowError):
+            is_same = False
+        if not is_same or any(type(label) not in LABEL_TYPES for label in self.values):
+            raise wrong(at, f"labels of type {self.dtype}", self.values)
+        if len({type(label) is str for label in self.values}) > 1:
+            raise wrong(at, "all strings or all numbers", self.values)
+        return array
 
 
-def _numbers(dtype: str, values: list[Any], at: str) -> Array:
-    """Return an array of the type named, if all numbers are of that type."""
-    kind = {"b": bool, "f": float}.get(np.dtype(dtype).kind, int)
-    if not all(type(value) is kind for value in values):
-        raise wrong(at, f"of type {dtype}", values)
-    try:
-        with np.errstate(over="ignore"):
-            array = np.array(values, dtype=dtype)
-    except OverflowError:
-        array = np.empty(0)
-    if array.tolist() != values:
-        raise wrong(at, f"within the range of {dtype}", values)
-    return array
-
-
-def _range(plain: Any, at: str) -> Any:
+def _range(left: str, right: str, closed: Any) -> Any:
     """Return a range of numbers from its two ends and the name of the ends that it holds."""
     from pandas import Interval
 
-    try:
-        left, right, closed = plain
-        low, high = (
-            int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right)
-        )
-        if math.isnan(low) or math.isnan(high):
-            raise InputError("an end of a range must not be NaN")
-        return Interval(low, high, closed=closed)
-    except (TypeError, ValueError):
-        raise wrong(at, "a range of numbers", plain) from None
+    ends = (int(end) if re.fullmatch(r"-?\d{1,19}", end) else float(end) for end in (left, right))
+    return Interval(*ends, closed=closed)
 
 
 # --- Values with others inside, and those from elsewhere -----------------------------------------
@@ -320,19 +302,21 @@ class ContentWriter:
         }
 
 
+def read_content(plain: Any, members: dict[str, bytes], foreign: list[Any]) -> Any:
+    """Return the content of a file, which must use all arrays and foreign steps in the file."""
+    reader = ContentReader(Members(members), dict(enumerate(foreign)))
+    content = reader.value(plain, "content")
+    if unused := [*reader.arrays, *(f"foreign step {k}" for k in reader.foreign)]:
+        raise InputError(f"nothing uses {unused[0]}")
+    return content
+
+
+@dataclass
 class ContentReader:
     """Checks values of a header and turns them into values of Python; `at` is the place of one."""
 
-    def __init__(self, members: dict[str, bytes], foreign: list[Any]) -> None:
-        self.arrays = Members(members)
-        self.foreign = dict(enumerate(foreign))  # estimators of other libraries
-
-    def content(self, plain: Any) -> Any:
-        """Return the content of a file, which must use all that is in the file."""
-        content = self.value(plain, "content")
-        if unused := [*self.arrays, *(f"foreign step {k}" for k in self.foreign)]:
-            raise InputError(f"nothing uses {unused[0]}")
-        return content
+    arrays: Members
+    foreign: dict[int, Any]  # estimators of other libraries
 
     def value(self, plain: Any, at: str) -> Any:
         """Return the value that a header holds at a place."""

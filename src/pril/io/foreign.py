@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold
 from pril.core.scikit import score_function
 from pril.errors import InputError
 from pril.io import archive
-from pril.io.content import ContentReader, ContentWriter, EstimatorNode, type_name
+from pril.io.content import ContentWriter, EstimatorNode, read_content, type_name
 from pril.io.schema import TYPES
 
 
@@ -56,7 +56,7 @@ def _check_inside(objects: list[Any]) -> None:
         if type(item).__name__ in TYPES:
             writer = ContentWriter()
             if isinstance(node := writer.value(item), EstimatorNode):
-                ContentReader(writer.arrays, writer.foreign).content(msgspec.to_builtins(node))
+                read_content(msgspec.to_builtins(node), writer.arrays, writer.foreign)
         if isinstance(item, dict):
             rest.extend(item.values())
         elif isinstance(item, list | tuple | set):

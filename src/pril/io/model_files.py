@@ -22,7 +22,7 @@ from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, s
 from pril.io import archive
 from pril.io.archive import remove_leftovers as remove_leftovers
 from pril.io.archive import replace_file as replace_file
-from pril.io.content import ContentReader, ContentWriter, Header, Kind, from_json, to_json
+from pril.io.content import ContentWriter, Header, Kind, from_json, read_content, to_json
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 
@@ -316,7 +316,7 @@ def _content(header: Header, members: dict[str, bytes], foreign: list[Any] | Non
         if unknown := _with_skops().unknown_types(member):
             raise UnknownTypes(", ".join(unknown))
         foreign = _with_skops().unpack(member) if foreign is None else foreign
-    return ContentReader(members, foreign or []).content(header.content)
+    return read_content(header.content, members, foreign or [])
 
 
 def _with_skops() -> ModuleType:

@@ -1,13 +1,26 @@
 """Plots of models. They need matplotlib, the extra ``plot``."""
 
-from pril.plotting.confusion import IntervalConfusionDisplay
-from pril.plotting.contributions import ContributionsDisplay, plot_contributions
-from pril.plotting.forest import ForestDisplay, plot_bootstrap, plot_forest
-from pril.plotting.mechanism import CoarseningDisplay, plot_coarsening
-from pril.plotting.reliability import ReliabilityDisplay
-from pril.plotting.score_axis import ScoreAxisDisplay, plot_scores
-from pril.plotting.validation_loss import ValidationLossDisplay, plot_validation_loss
-from pril.plotting.weights import WeightsDisplay, plot_model
+from pril.plotting.features import (
+    ContributionsDisplay,
+    WeightsDisplay,
+    plot_contributions,
+    plot_model,
+)
+from pril.plotting.fits import (
+    CoarseningDisplay,
+    ForestDisplay,
+    ValidationLossDisplay,
+    plot_bootstrap,
+    plot_coarsening,
+    plot_forest,
+    plot_validation_loss,
+)
+from pril.plotting.predictions import (
+    IntervalConfusionDisplay,
+    ReliabilityDisplay,
+    ScoreAxisDisplay,
+    plot_scores,
+)
 
 __all__ = [
     "CoarseningDisplay",

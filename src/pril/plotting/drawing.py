@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,27 +24,51 @@ MOST_NUMBERS = 12  # with more columns, cells have no numbers
 DARK = 0.715  # on cells with a larger share, white is easier to read than black
 
 
-def own_axes(ax: Axes | None, lines: int = 0) -> Axes:
-    """Return the axes given, or new ones, with room for some lines of text beside them."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
-    size = 8, max(4.5, 1.2 + 0.28 * lines)  # inches
-    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
-
-
 class Display:
     """What every display has."""
 
     ax_: Axes
     figure_: Any
 
-    def _begin(self, ax: Axes | None, lines: int = 0) -> Axes:
-        """Return the axes to draw on, with room for some lines of text beside them."""
-        self.ax_ = ax = own_axes(ax, lines)
-        self.figure_ = ax.figure
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : object
+            This display.
+        """
+        self._draw(self._begin(ax))
+        return self
+
+    def _begin(self, ax: Axes | None, height: float = 4.5) -> Axes:
+        """Return the axes given, or those of a new figure, so many inches high."""
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
+        if ax is None:
+            ax = plt.subplots(figsize=(8, height), layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+    def _draw(self, ax: Axes) -> None:
+        raise NotImplementedError
+
+
+def height_of(lines: int) -> float:
+    """Return the height of a figure with some lines of text beside it, in inches."""
+    return max(4.5, 1.2 + 0.28 * lines)
+
+
+def names_of(parts: Parts, n_features: int) -> list[str]:
+    """Return the names of a learner's features, or else their numbers."""
+    return parts.feature_names or [str(j) for j in range(n_features)]
 
 
 def short_text(name: Any) -> str:

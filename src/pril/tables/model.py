@@ -24,10 +24,10 @@ from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.units import scale_of_features, units_of_features
+from pril.core.words import rows_known, some_of
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.ranges import is_by_column, ranges_of
-from pril.reporting.words import rows_known, some_of
 from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.encoder import ColumnEncoder
@@ -343,7 +343,7 @@ class LoadedModel:
 
         `known` is what `learned_from` says of the table.
         """
-        from pril.reporting.model_report import Report, cells_of  # which imports Matplotlib
+        from pril.reporting import Report, cells_of  # which imports Matplotlib
 
         counting = "Rows are counted from 1, without a header."
         report = Report(self.model, table.name, counting, self.feature_names, title)

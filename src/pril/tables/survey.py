@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
+from pril.core.words import some_of
 from pril.errors import ClassOrderWarning, RowError, shown
-from pril.reporting.words import some_of
 from pril.tables.cells import (
     CURRENCIES,
     TEXT,

@@ -14,22 +14,20 @@ from pril.evaluate import Progress, progressive
 from pril.learners.mpril import MPRIL
 from pril.learners.pril import PRIL
 from pril.theory.bounds import (
+    Constraints,
     checked_positive,
+    exactly,
     general_mistake_bound,
+    log_rounded_up,
     mistake_bound,
     multiplicative_step,
     n_constraints,
-    regret_bound,
-    squared_gradient,
-)
-from pril.theory.constraints import (
-    Constraints,
-    exactly,
-    log_rounded_up,
     printed,
     read_constraints,
+    regret_bound,
     root_rounded_up,
     rounded_up,
+    squared_gradient,
 )
 from pril.theory.margins import Margin, margin
 

@@ -11,7 +11,7 @@ from scipy.optimize import linprog, nnls
 
 from pril.core.arrays import Array
 from pril.errors import InputError
-from pril.theory.constraints import Constraints, read_constraints
+from pril.theory.bounds import Constraints, read_constraints
 
 NEGLIGIBLE = 1e-9  # a margin below this share of the longest row counts as zero
 MOST_ADDED = 200  # constraints added to the solver's working set at a time

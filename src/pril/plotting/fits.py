@@ -1,4 +1,4 @@
-"""Estimates with their confidence intervals."""
+"""What `fit` found: the loss of each round, how classes become ranges, estimates with intervals."""
 
 from __future__ import annotations
 
@@ -7,21 +7,257 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from pril.core.coarsening import Coarsening, offset_name
+from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import BootstrapResult
 from pril.inference import Inference, Intervals
-from pril.plotting.drawing import INSIDE, Display, short_text
+from pril.plotting.drawing import (
+    INSIDE,
+    OUTSIDE,
+    Display,
+    draw_cells,
+    height_of,
+    name_classes,
+    short_text,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-
+MOST_RANGES = 40  # of more, the most common are drawn
 NAMES = {
     "weight": "weight per {} (log odds of a higher class)",
     "effect": "change of the probability per {}",
     "threshold": "threshold (score)",
 }
+
+
+@dataclass(eq=False, repr=False)
+class ValidationLossDisplay(Display):
+    """The held-out loss after each round of boosting, and the round that was kept.
+
+    If the kept round is one of the last, more rounds (`max_iter`) may lower the loss further.
+
+    Parameters
+    ----------
+    losses : ndarray of shape (n_rounds,)
+        The held-out loss after each round.
+    n_kept : int
+        How many rounds were kept.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril.plotting import ValidationLossDisplay
+    >>> display = ValidationLossDisplay(np.array([0.9, 0.7, 0.8]), 2).plot()
+    >>> display.ax_.get_xlabel()
+    'round'
+    """
+
+    losses: Any
+    n_kept: int
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the held-out loss of a model.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : ValidationLossDisplay
+            What was drawn.
+        """
+        learner = Parts.of(estimator).learner
+        if not hasattr(learner, "validation_loss_"):
+            raise InputTypeError(f"{type(learner).__name__} has no held-out loss to draw")
+        return cls(learner.validation_loss_, learner.n_iter_).plot(ax=ax)
+
+    def _draw(self, ax: Axes) -> None:
+        n, kept = len(self.losses), self.n_kept
+        ax.plot(np.arange(1, n + 1), self.losses, color=INSIDE, label="held-out loss")
+        if kept:
+            said = f"round {kept} of {n} was kept: {self.losses[kept - 1]:.4f}"
+            ax.plot([kept], [self.losses[kept - 1]], "o", color=OUTSIDE, label=said)
+            ax.axvline(kept, color="black", linestyle=":", linewidth=0.8)
+        ax.locator_params(axis="x", integer=True)
+        ax.set(xlabel="round", ylabel="mean of -log P(label), held-out rows")
+        ax.legend(fontsize=8)
+
+
+def plot_validation_loss(estimator: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot the held-out loss after each round of boosting.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
+    ax : matplotlib Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    See Also
+    --------
+    ValidationLossDisplay : What is drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedBoosting
+    >>> from pril.plotting import plot_validation_loss
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = np.digitize(X[:, 1], [-1.0, 1.0])
+    >>> model = OrderedBoosting(max_iter=5, random_state=0).fit(X, y)
+    >>> plot_validation_loss(model).get_xlabel()
+    'round'
+    """
+    return ValidationLossDisplay.from_estimator(estimator, ax=ax).ax_
+
+
+@dataclass(eq=False, repr=False)
+class CoarseningDisplay(Display):
+    """How classes become ranges, as a model found it.
+
+    Where raters shade alike at every class, the bars are the shares of the offsets: how many
+    classes below and above the true one a range has. At random, the cells are P(range | class):
+    the estimated share of the rows of each class, across, that were given each range, down.
+
+    Parameters
+    ----------
+    coarsening : Coarsening
+        What a model found, its `coarsening_`.
+    classes : ndarray of shape (n_classes,)
+        The classes, lowest first.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import OrderedLogit
+    >>> from pril.labels import make_intervals
+    >>> from pril.plotting import CoarseningDisplay
+    >>> X = np.random.default_rng(0).normal(size=(500, 1))
+    >>> y = make_intervals(np.digitize(X[:, 0], [-1, 0, 1]), 2, random_state=0)
+    >>> model = OrderedLogit(classes=range(4), random_state=0).fit(X, y)
+    >>> display = CoarseningDisplay.from_estimator(model)
+    >>> display.ax_.get_xlabel()
+    'share of the ranges'
+    """
+
+    coarsening: Coarsening
+    classes: Any
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw what a model found.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted `OrderedLogit` or `OrderedBoosting`, alone or at the end of a Pipeline.
+        ax : matplotlib Axes, default=None
+            Where to draw. None makes a new figure.
+
+        Returns
+        -------
+        display : CoarseningDisplay
+            What was drawn.
+        """
+        learner = Parts.of(estimator).learner
+        if not hasattr(type(learner), "coarsening_"):
+            raise InputTypeError(
+                f"{type(learner).__name__} does not learn how classes become ranges, so there is "
+                "nothing to draw"
+            )
+        return cls(learner.coarsening_, learner.order_).plot(ax=ax)
+
+    def _draw(self, ax: Axes) -> None:
+        sentence = str(self.coarsening).partition(" (")[0]
+        ax.set_title(sentence.replace(": ", "\n"), fontsize=10)
+        if self.coarsening.shares:
+            self._draw_shares(ax)
+        else:
+            self._draw_table(ax)
+
+    def _draw_shares(self, ax: Axes) -> None:
+        """Draw a bar for each offset, from those that go down to those that go up."""
+        offsets = sorted(self.coarsening.shares, key=lambda way: (way[1] - way[0], sum(way)))
+        shares = [self.coarsening.shares[way] for way in offsets]
+        bars = ax.barh(range(len(offsets)), shares, color=INSIDE, height=0.6)
+        ax.bar_label(bars, [f"{share:.0%}" for share in shares], padding=3)
+        ax.set_yticks(range(len(offsets)), [offset_name(*way) for way in offsets])
+        ax.set_xlim(0.0, 1.2 * max(shares))
+        ax.set(xlabel="share of the ranges", ylabel="classes beside the true one")
+
+    def _draw_table(self, ax: Axes) -> None:
+        """Draw a line for each range, the lowest first."""
+        table = self.coarsening.table
+        common = sorted(table, key=lambda ends: -sum(table[ends]))[:MOST_RANGES]
+        ranges = sorted(common)
+        cells = np.zeros((len(ranges), len(self.classes)))
+        for line, (low, high) in zip(cells, ranges, strict=True):
+            line[low : high + 1] = table[low, high]
+        shown = [[f"{cell:.0%}" if cell else "" for cell in line] for line in cells]
+        draw_cells(ax, cells, shown)
+        ax.set_aspect("auto")
+        name_classes(ax.xaxis, self.classes)
+        names = [" to ".join(short_text(self.classes[end]) for end in ends) for ends in ranges]
+        ax.set_yticks(range(len(ranges)), names)
+        ax.set(xlabel="true class", ylabel="range given")
+
+
+def plot_coarsening(estimator: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot how classes become ranges, as a model found it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted `OrderedLogit` or `OrderedBoosting`, alone or at the end of a Pipeline.
+    ax : matplotlib Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    See Also
+    --------
+    CoarseningDisplay : What is drawn.
+
+    Examples
+    --------
+    >>> from pril import OrderedLogit
+    >>> from pril.plotting import plot_coarsening
+    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
+    >>> plot_coarsening(OrderedLogit(random_state=0).fit(X, y)).get_xlabel()
+    'true class'
+    """
+    return CoarseningDisplay.from_estimator(estimator, ax=ax).ax_
 
 
 @dataclass(eq=False, repr=False)
@@ -109,7 +345,7 @@ class ForestDisplay(Display):
         groups = rows["class" if term == "threshold" else "feature"].map(short_text)
         names = list(dict.fromkeys(groups))
         classes = list(dict.fromkeys(rows["class"])) if term == "effect" else [None]
-        ax = self._begin(ax, lines=max(len(names), len(rows) // 2))
+        ax = self._begin(ax, height_of(max(len(names), len(rows) // 2)))
         colors = _colors(len(classes))
         for k, label in enumerate(classes):
             part = rows if label is None else rows[rows["class"] == label]

@@ -1,1 +1,0 @@
-"""Reports: pages that say how good a model is."""
