@@ -180,6 +180,31 @@ def test_a_large_table_teaches_what_its_rows_in_memory_teach(
         np.testing.assert_array_equal(bins[-1].validation_loss_, whole[-1].validation_loss_)
 
 
+def test_cells_of_a_large_table_are_not_kept(sampled, monkeypatch, good, tmp_path):
+    """Its bins are read from the table: cells would only take memory, 8 bytes each."""
+    X, y = table(900)
+    pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(y=y).to_parquet(tmp_path / "t.parquet")
+    sampled(400)
+    monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
+    kept, begin_model = [], runs.InMemoryRun._begin_model
+
+    def watched(self, *arguments):
+        kept.append(len(self._cells.blocks))
+        begin_model(self, *arguments)
+
+    monkeypatch.setattr(runs.InMemoryRun, "_begin_model", watched)
+    good(
+        "fit",
+        "t.parquet",
+        "--label=y",
+        "--model=boosting",
+        "--set=max_iter=9",
+        "--set=learning_rate=1",
+    )
+    assert kept == [0]
+
+
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [("a", np.inf, "not finite"), ("a", 1e200, "too large"), ("y", 7, "7")],

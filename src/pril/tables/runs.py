@@ -205,6 +205,12 @@ class InMemoryRun(Run):
     read again for bins of all rows, a byte for each feature.
     """
 
+    def _keep_cells(self, first: int, cells: pa.RecordBatch) -> None:
+        if self.survey.not_apart <= MOST_SAMPLED:
+            super()._keep_cells(first, cells)
+        else:  # bins are read from the table
+            self._cells = Kept()
+
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
         self.model = self._model_of_all_rows(width, classes, weights)
         rows = self.survey.not_apart
@@ -223,7 +229,6 @@ class InMemoryRun(Run):
         if self.n_rows <= MOST_SAMPLED:
             self._learn_whole()
         else:
-            self._cells = Kept()  # frees memory
             with unchanged_on_failure(self.model):
                 self._learn_bins()
         self.phase = "done"

@@ -220,7 +220,11 @@ class Run:
         ):
             cells = self.survey.add(self.table, self.task, first, block)
             self.survey.counts.check_number(self.table)
-            self._cells.add(first, cells, self.table.n_rows)
+            self._keep_cells(first, cells)
+
+    def _keep_cells(self, first: int, cells: pa.RecordBatch) -> None:
+        """Keep a block that was surveyed for the next pass, if the table is small."""
+        self._cells.add(first, cells, self.table.n_rows)
 
     def _begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
