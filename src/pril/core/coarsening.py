@@ -153,8 +153,7 @@ class Kinds:
     def number(self, intervals: Array) -> Array:
         """Return the kind of each label, all of which are of these kinds."""
         codes = [self.n_classes, 1]
-        kind: Array = np.searchsorted(self.ends @ codes, intervals @ codes)
-        return kind
+        return np.searchsorted(self.ends @ codes, intervals @ codes)
 
     @cached_property
     def inside(self) -> Array:
@@ -166,14 +165,12 @@ class Kinds:
     @cached_property
     def exact(self) -> Array:
         """Whether each kind is one class."""
-        exact: Array = self.ends[:, 0] == self.ends[:, 1]
-        return exact
+        return self.ends[:, 0] == self.ends[:, 1]
 
     @cached_property
     def wide(self) -> Array:
         """Whether each kind has more classes than any offset makes."""
-        wide: Array = self.ends[:, 1] - self.ends[:, 0] > MOST_STEPS
-        return wide
+        return self.ends[:, 1] - self.ends[:, 0] > MOST_STEPS
 
     @cached_property
     def narrow(self) -> Array:
@@ -198,13 +195,11 @@ class Kinds:
         """Whether an offset leaves no more than the class itself; of shape (offsets, K)."""
         last, ranks = self.n_classes - 1, np.arange(self.n_classes)
         reach = [np.minimum(down, ranks) + np.minimum(up, last - ranks) for down, up in OFFSETS]
-        none: Array = np.array(reach) == 0
-        return none
+        return np.array(reach) == 0
 
     def spread(self, weights: Array) -> Array:
         """Return counts of kinds of such weights: each evenly among its classes."""
-        counts: Array = self.inside * (weights / self.inside.sum(axis=1))[:, np.newaxis]
-        return counts
+        return self.inside * (weights / self.inside.sum(axis=1))[:, np.newaxis]
 
     def allow_offsets(self, weights: Array) -> bool:
         """Tell whether offsets can have made kinds of such weights.
@@ -311,8 +306,7 @@ class Mechanism:
 
     def _rest(self, shares: Array) -> Array:
         """Return the share of offsets that leave a range, for each class."""
-        rest: Array = np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
-        return rest
+        return np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
 
     def chance(self, counts: Array, doubt: Array) -> Array:
         """Return P(range | class): what the rows show, and the target as far as that is in doubt.
@@ -338,14 +332,12 @@ class Mechanism:
 
     def given_class(self) -> Array:
         """Return P(narrow kind | class) by offsets, if a row is given a narrow kind."""
-        chances: Array = np.tensordot(self.shares, self.kinds.fits, 1) / self._rest(self.shares)
-        return chances
+        return np.tensordot(self.shares, self.kinds.fits, 1) / self._rest(self.shares)
 
     def _share_of(self, some: Array, counts: Array) -> Array:
         """Return the share of some kinds in the rows of each class, drawn towards that of all."""
         own, total, trust = counts[some].sum(axis=0), counts.sum(axis=0), max(self.trust, TINY)
-        share: Array = (own + trust * own.sum() / total.sum()) / (total + trust)
-        return share
+        return (own + trust * own.sum() / total.sum()) / (total + trust)
 
     def label_chances(self, counts: Array) -> Array:
         """Return P(label | class) as it is assumed, exact labels included, to weigh the evidence.
@@ -370,8 +362,7 @@ class Mechanism:
         """Return the most likely chances at random, from the weights of the kinds alone."""
         inside, mass = self.kinds.inside, self.kinds.turnbull(weights)
         chance = weights / (inside @ mass)
-        chances: Array = inside * (chance / max((chance @ inside).max(), 1.0))[:, np.newaxis]
-        return chances
+        return inside * (chance / max((chance @ inside).max(), 1.0))[:, np.newaxis]
 
 
 # --- Learned row by row --------------------------------------------------------------------------
@@ -461,8 +452,7 @@ class ByRow:
         mixed = (exact * own + self.trust * chances) / np.maximum(exact + self.trust, TINY)
         chances = np.where((known > 0.0) & (exact > 0.0), mixed, chances) * kinds.inside
         chances[kinds.exact] = kinds.inside[kinds.exact]
-        relative: Array = chances / chances.max(axis=1, keepdims=True)
-        return relative
+        return chances / chances.max(axis=1, keepdims=True)
 
 
 # --- Which mechanism? ----------------------------------------------------------------------------

@@ -240,8 +240,7 @@ class Problem:
             counts = self.spread
             mechanism = Mechanism.start("random", self.rows.kinds, self.settings.trust, counts)
         inside = self.rows.kinds.inside
-        chances: Array = mechanism.label_chances(counts + inside / inside.sum())
-        return chances
+        return mechanism.label_chances(counts + inside / inside.sum())
 
 
 def fit(
@@ -443,5 +442,4 @@ def _mixed(numbers: Array) -> Array:
         z = numbers + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed: Array = z ^ (z >> np.uint64(31))
-        return mixed
+        return z ^ (z >> np.uint64(31))

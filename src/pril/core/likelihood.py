@@ -225,23 +225,19 @@ class Dense(NamedTuple):
 
     def dot(self, v: Array) -> Array:
         """Return the product with a vector."""
-        product: Array = self.Z @ v
-        return product
+        return self.Z @ v
 
     def sums(self, factors: Array) -> Array:
         """Return the sums of the rows, each times its factor, or its row of factors."""
-        sums: Array = self.Z.T @ factors
-        return sums
+        return self.Z.T @ factors
 
     def squares(self, factors: Array) -> Array:
         """Return the sum of the outer squares of the rows, each times its factor."""
-        squares: Array = (self.Z * factors[:, np.newaxis]).T @ self.Z
-        return squares
+        return (self.Z * factors[:, np.newaxis]).T @ self.Z
 
     def diagonal(self, factors: Array) -> Array:
         """Return the diagonal of `squares`."""
-        diagonal: Array = factors @ (self.Z * self.Z)
-        return diagonal
+        return factors @ (self.Z * self.Z)
 
 
 class Sparse(NamedTuple):
@@ -252,34 +248,29 @@ class Sparse(NamedTuple):
 
     def dense(self) -> Array:
         """Return the rows as a matrix."""
-        dense: Array = self.Z.toarray() - self.centre
-        return dense
+        return self.Z.toarray() - self.centre
 
     def dot(self, v: Array) -> Array:
         """Return the product with a vector."""
-        product: Array = self.Z @ v - self.centre @ v
-        return product
+        return self.Z @ v - self.centre @ v
 
     def sums(self, factors: Array) -> Array:
         """Return the sums of the rows, each times its factor, or its row of factors."""
         whole = factors.sum(axis=0)
-        sums: Array = self.Z.T @ factors - np.multiply.outer(self.centre, whole)
-        return sums
+        return self.Z.T @ factors - np.multiply.outer(self.centre, whole)
 
     def squares(self, factors: Array) -> Array:
         """Return the sum of the outer squares of the rows, each times its factor."""
         weighted = self.Z.multiply(factors[:, np.newaxis]).tocsr()
         mixed = np.multiply.outer(self.Z.T @ factors, self.centre)
         centres = factors.sum() * np.multiply.outer(self.centre, self.centre)
-        squares: Array = (weighted.T @ self.Z).toarray() - mixed - mixed.T + centres
-        return squares
+        return (weighted.T @ self.Z).toarray() - mixed - mixed.T + centres
 
     def diagonal(self, factors: Array) -> Array:
         """Return the diagonal of `squares`."""
         squared = self.Z.multiply(self.Z).T @ factors
         mixed = 2.0 * self.centre * (self.Z.T @ factors)
-        diagonal: Array = squared - mixed + factors.sum() * self.centre**2
-        return diagonal
+        return squared - mixed + factors.sum() * self.centre**2
 
 
 # --- One pass ------------------------------------------------------------------------------------
@@ -302,8 +293,7 @@ class Chances:
         if self.q is None:
             return np.stack([low, high + 1])
         most = int((high - low).max(initial=0)) + 2
-        cuts: Array = np.minimum(low + np.arange(most)[:, np.newaxis], high + 1)
-        return cuts
+        return np.minimum(low + np.arange(most)[:, np.newaxis], high + 1)
 
     @cached_property
     def jumps(self) -> Array:
@@ -320,8 +310,7 @@ class Chances:
         """The chance of the class above each of the cuts but the last; 0 where there is none."""
         inside = self.cuts[1:] > self.cuts[:-1]
         ranks = np.minimum(self.cuts[:-1], self.kinds.n_classes - 1)
-        q: Array = np.where(inside, self.q[np.arange(len(self.q)), ranks], 0.0)
-        return q
+        return np.where(inside, self.q[np.arange(len(self.q)), ranks], 0.0)
 
 
 class Terms(NamedTuple):
@@ -336,8 +325,7 @@ class Terms(NamedTuple):
     @property
     def slope(self) -> Array:
         """The derivative of log z by the score."""
-        slope: Array = -self.first.sum(axis=0)
-        return slope
+        return -self.first.sum(axis=0)
 
 
 def terms_of(scores: Array, kind: Array, theta: Array, chances: Chances) -> Terms:
@@ -393,14 +381,12 @@ class Point:
     @property
     def weights(self) -> Array:
         """The weights, outside of the frame."""
-        weights: Array = self.w * self.frame.scale
-        return weights
+        return self.w * self.frame.scale
 
     @property
     def thresholds(self) -> Array:
         """The thresholds, outside of the frame."""
-        thresholds: Array = self.theta + self.frame.centre @ self.weights
-        return thresholds
+        return self.theta + self.frame.centre @ self.weights
 
     def seen_in(self, frame: Frame) -> Point:
         """Return the same point in another frame."""
@@ -550,8 +536,7 @@ class Penalty:
     @cached_property
     def ridge(self) -> Array:
         """The penalty of each weight, in the frame; it makes weights of constants 0."""
-        ridge: Array = self.alpha * self.frame.scale**2 + LEAST_ALPHA
-        return ridge
+        return self.alpha * self.frame.scale**2 + LEAST_ALPHA
 
     def applied(self, point: Point, sums: Sums) -> Sums:
         """Return the sums of all rows with the penalty, whose second derivatives are bounded."""
@@ -581,8 +566,7 @@ class Penalty:
     def root(self, sums: Sums) -> Array:
         """Return a matrix whose square is the information in the shares of the classes, bounded."""
         classes = np.maximum(sums.classes, LEAST_CLASS)
-        root: Array = sums.class_slopes * (np.sqrt(self.rows) / classes)
-        return root
+        return sums.class_slopes * (np.sqrt(self.rows) / classes)
 
     def _at_mean(self, theta: Array) -> Sums:
         """Return the sums of half of alpha rows of each class, all of them at the mean."""
@@ -741,8 +725,7 @@ def _extrapolated(share: float, first: Array, second: Array, third: Array) -> Ar
     step, change = second - first, third - 2.0 * second + first
     ratio = float(np.linalg.norm(step)) / max(float(np.linalg.norm(change)), 1e-300)
     length = -max(1.0, share * ratio)
-    extrapolated: Array = first - 2.0 * length * step + length**2 * change
-    return extrapolated
+    return first - 2.0 * length * step + length**2 * change
 
 
 def solve(information: Array, gradient: Array) -> Array:
