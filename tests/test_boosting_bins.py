@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import pril
 from pril import OrderedBoosting
-from pril.learners.boosting import cross_fitting, folds, starts, trees
+from pril.learners.boosting import cross_fitting, folds
 from pril.learners.boosting.features import MOST_BINS, Bins
 from pril.tables import runs
 
@@ -71,8 +71,8 @@ def test_lightgbm_keeps_every_bin():
     )
     X[rng.random(X.shape) < 0.05] = np.nan
     bins = Bins.of(X, [])
-    parameters = trees.parameters_of(OrderedBoosting(), np.zeros(3))
-    data = trees.dataset(bins.codes(X), [], parameters, len(X), None)
+    parameters = folds.parameters_of(OrderedBoosting(), np.zeros(3))
+    data = folds.dataset(bins.codes(X), [], parameters, len(X), None)
     found = [len(np.unique(codes[~np.isnan(codes)])) for codes in bins.codes(X).T]
     assert [data.feature_num_bin(k) - 1 for k in range(3)] == found  # one is for missing values
 
@@ -95,7 +95,7 @@ def sampled(monkeypatch):
     def set_rows(n):
         monkeypatch.setattr(cross_fitting, "MOST_SAMPLED", n)
 
-    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
+    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
     return set_rows
 
 
@@ -106,7 +106,6 @@ def test_blocks_and_their_size_change_no_bit(sampled, monkeypatch):
     latent = []
     for rows in (1 << 16, 128):
         monkeypatch.setattr(folds, "PUSHED_ROWS", rows)
-        monkeypatch.setattr(trees, "PUSHED_ROWS", rows)
         latent.append(clone(learner).fit(X, y).latent(X))
     np.testing.assert_array_equal(*latent)
 

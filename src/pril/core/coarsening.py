@@ -455,6 +455,12 @@ class ByRow:
         return chances / chances.max(axis=1, keepdims=True)
 
 
+def doubt_of(exact: Array, trust: float) -> Array:
+    """Return how far exact rows, so many of each class, leave open how it becomes a range."""
+    trusted = exact + trust
+    return np.divide(trust, trusted, out=np.ones(len(trusted)), where=trusted > 0.0)
+
+
 # --- Which mechanism? ----------------------------------------------------------------------------
 
 

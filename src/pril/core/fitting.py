@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose
+from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose, doubt_of
 from pril.core.likelihood import (
     EM_GAIN,
     MOST_DENSE,
@@ -175,8 +175,7 @@ class Problem:
     @cached_property
     def doubt(self) -> Array:
         """How far the exact rows of each class leave open how it becomes a range."""
-        trust, trusted = self.settings.trust, self.rows.exact + self.settings.trust
-        return np.divide(trust, trusted, out=np.ones(len(trusted)), where=trusted > 0.0)
+        return doubt_of(self.rows.exact, self.settings.trust)
 
     @cached_property
     def spread(self) -> Array:
