@@ -125,10 +125,15 @@ class Grown(NamedTuple):
     trees: list[list[str]]  # of each fold, in LightGBM's text
 
 
+def folds_for(asked: int | str, n_rows: int) -> int:
+    """Return the number of folds."""
+    return (4 if n_rows >= MANY_ROWS else 8) if isinstance(asked, str) else asked
+
+
 def split(groups: Array | None, asked: int | str, order: Array) -> tuple[int, Array]:
     """Return the number of folds, and the fold of each row."""
     n = len(order)
-    n_folds = (4 if n >= MANY_ROWS else 8) if isinstance(asked, str) else asked
+    n_folds = folds_for(asked, n)
     parts, found = n, f"only {n} rows have a label"
     if groups is not None:
         _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
