@@ -16,9 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
-from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
-from pril.metrics import calibration_error, interval_absolute_error, interval_accuracy
+from pril.metrics import Outcomes, calibration_error, interval_absolute_error, interval_accuracy
 from pril.reporting.contents import contents
 from pril.reporting.model_report import Report
 from pril.reporting.words import count, some_of

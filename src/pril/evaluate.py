@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import learning, ranking
 from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows
 from pril.core.learning import OnlineClassifier
-from pril.core.parts import Parts
+from pril.core.parts import Parts, reference_of_words, units_of_features
 from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing
-from pril.core.units import reference_of_words, units_of_features
 from pril.core.weights import read_weights
 from pril.errors import InputError, InputTypeError
 

@@ -15,10 +15,9 @@ from pril.core import fitting, learning
 from pril.core.arrays import Array
 from pril.core.classifier import dense_rows
 from pril.core.likelihood import InMemory, Maximum
-from pril.core.parts import Parts
+from pril.core.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.core.resampling import check_level, read_groups
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
-from pril.core.units import reference_of_words, scale_of_features, units_of_features
 from pril.core.weights import read_weights
 from pril.errors import InputError, InputTypeError
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.parts import Parts
 from pril.core.scikit import safe_indexing
 from pril.errors import InputError, MissingExtraError, shown
 from pril.io import model_files
+from pril.metrics import Evaluation, Outcomes, pick_scores
 from pril.plotting.drawing import rated
 from pril.reporting.contents import contents
 from pril.reporting.words import count

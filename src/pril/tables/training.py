@@ -25,11 +25,11 @@ from pril import __version__
 from pril.core import learning, ranking
 from pril.core.arrays import Array
 from pril.core.classifier import rate_rows
-from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.features import LEAST
+from pril.metrics import Evaluation
 from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
