@@ -21,10 +21,10 @@ from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
     Block,
-    InBlocks,
     InMemory,
     Moments,
     Point,
+    Rows,
     Sums,
     block_rows,
     evenly_spaced,
@@ -175,7 +175,7 @@ def refuse_overflow(model: Any, block: Any, b: int) -> None:
 # --- Rows on a cluster ---------------------------------------------------------------------------
 
 
-class ClusterRows(InBlocks):
+class ClusterRows(Rows):
     """Rows that have a label, in lazy blocks."""
 
     def __init__(

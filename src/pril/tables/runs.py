@@ -23,9 +23,9 @@ from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
     Block,
-    InBlocks,
     InMemory,
     Moments,
+    Rows,
     block_rows,
     evenly_spaced,
     recut,
@@ -121,7 +121,7 @@ class MaximumRun(Run):
             name = f"step {self.epoch + 1}{said}"
         return name if self._n_passes == 1 else f"{name}, pass {self._n_passes}"
 
-    def _watch(self, search: fitting.Search) -> None:
+    def _watch(self, search: fitting.Fit) -> None:
         """Note where the search is, after a step or before the first one."""
         self.search = search.to_plain()
         if (sums := search.maximum.sums) is not None:
@@ -143,7 +143,7 @@ class MaximumRun(Run):
         return super()._state() | ({} if self.phase == "survey" else learned)
 
 
-class LabelledRows(InBlocks):
+class LabelledRows(Rows):
     """The rows of a table that have a label, read again in each pass.
 
     With many features, a step takes hundreds of passes: then all rows are kept in memory.
