@@ -290,10 +290,8 @@ class Inference:
         """
         import pandas as pd
 
-        table = pd.DataFrame(self.terms, columns=["term", "feature", "class"], dtype=object)
-        numbers = {"estimate": self.estimate, "std_error": self.std_error, "z": self.z, "p": self.p}
-        lower, upper = self.interval
-        return table.assign(**numbers, lower=lower, upper=upper)
+        table = pd.DataFrame(self.to_dict()["terms"], dtype=object)
+        return table.astype(dict.fromkeys(table.columns[3:], np.float64))
 
     def cells(self) -> list[list[str]]:
         """Return the table as it is printed.
@@ -784,8 +782,7 @@ def _inference(parts: Parts, inner: Array, level: float, per: str, **about: Any)
     """Return the result, given the covariance of the learner's own numbers and other fields."""
     learner = parts.learner
     d, labels = len(learner.coef_), learner.order_.tolist()
-    names = parts.feature_names or [str(j) for j in range(d)]
-    terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in names]
+    terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in parts.names]
     terms += [("threshold", None, label) for label in labels[:-1]]
     relative, shared = parts.centre_words(np.eye(d), at="reference")
     shown: Array = relative.T

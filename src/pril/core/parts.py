@@ -68,6 +68,11 @@ class Parts(NamedTuple):
         return [str(name) for name in names]
 
     @property
+    def names(self) -> list[str]:
+        """The names of a linear learner's features, numbers if they have none."""
+        return self.feature_names or [str(j) for j in range(len(self.learner.coef_))]
+
+    @property
     def weights(self) -> tuple[Any, Any]:
         """The weights of a linear learner, to be shown, and its intercept; None for others.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -454,12 +453,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             limit = np.inf if by_offsets else -nouns.BENEFIT
             parts["advantage"][:] = each * min(found.evidence, limit)
         place = dict(zip(map(tuple, kinds.ends.tolist()), counts, strict=True))
-        start = 0
-        for low, high in combinations(range(len(self.order_)), 2):  # the order of `ranges`
-            stop = start + high - low + 1
+        for (low, high), cells in self._counted(memory).ranges().items():
             if (low, high) in place:
-                parts["ranges"][start:stop] = each * place[low, high][low : high + 1]
-            start = stop
+                cells[:] = each * place[low, high][low : high + 1]
         return memory
 
     # --- Online ---
@@ -478,7 +474,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def coarsening_(self) -> Coarsening:
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
-        counted = self._counted()
+        counted = self._counted(self.memory_)
         return Coarsening.of(
             "offsets" if counted.uses_offsets else "random",
             counted.shares,
@@ -486,8 +482,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             counted.table(),
         )
 
-    def _counted(self) -> ByRow:
-        return ByRow(self.coarsening, self.trust, len(self.order_), self.memory_.parts())
+    def _counted(self, memory: Memory) -> ByRow:
+        return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
 
     def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -527,4 +523,4 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
-        return self._counted().label_chances(kinds)[kind]
+        return self._counted(self.memory_).label_chances(kinds)[kind]
