@@ -304,6 +304,11 @@ class Mechanism:
             shares = drawn / drawn.sum()
         return replace(self, shares=shares)
 
+    def step(self, counts: Array, doubt: Array) -> tuple[Self, Array]:
+        """Take an EM step: return better shares, and the chances that follow."""
+        better = self.learn(counts)
+        return better, better.chance(counts, doubt)
+
     def _rest(self, shares: Array) -> Array:
         """Return the share of offsets that leave a range, for each class."""
         return np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
@@ -345,8 +350,10 @@ class Mechanism:
         No class has chances that add up to more than 1.
         """
         kinds = self.kinds
-        if self.name == "random":
-            return self._turnbull(counts.sum(axis=1))
+        if self.name == "random":  # the most likely ones, from the weights of the kinds alone
+            weights = counts.sum(axis=1)
+            chance = weights / (kinds.inside @ kinds.turnbull(weights))
+            return kinds.inside * (chance / max((chance @ kinds.inside).max(), 1.0))[:, np.newaxis]
         chances, exact = self.target(counts), self._share_of(kinds.exact, counts)
         chances[kinds.exact] = kinds.inside[kinds.exact] * exact
         return chances
@@ -357,12 +364,6 @@ class Mechanism:
         if self.name == "symmetric":
             used &= np.arange(len(OFFSETS)) <= MATES
         return int(used.sum() + self.kinds.wide.sum())
-
-    def _turnbull(self, weights: Array) -> Array:
-        """Return the most likely chances at random, from the weights of the kinds alone."""
-        inside, mass = self.kinds.inside, self.kinds.turnbull(weights)
-        chance = weights / (inside @ mass)
-        return inside * (chance / max((chance @ inside).max(), 1.0))[:, np.newaxis]
 
 
 # --- Learned row by row --------------------------------------------------------------------------

@@ -73,12 +73,9 @@ class Knowledge(NamedTuple):
 
     def improved(self, sums: Sums, doubt: Array) -> Knowledge:
         """Take one EM step; `doubt` is as in `Mechanism.chance`."""
-        counts = sums.counts
-        if counts is None:  # all labels are exact
-            chance, mechanism = self.chance, self.mechanism
-        else:
-            mechanism = self.mechanism.learn(counts)
-            chance = mechanism.chance(counts, doubt)
+        mechanism, chance = self.mechanism, self.chance
+        if sums.counts is not None:  # else, all labels are exact
+            mechanism, chance = mechanism.step(sums.counts, doubt)
         information = sums.information + RIDGE * np.eye(len(self.theta))
         step = np.clip(solver(information)(sums.gradient), -LARGEST_STEP, LARGEST_STEP)
         return Knowledge(np.maximum.accumulate(self.theta + step), chance, mechanism)

@@ -616,9 +616,8 @@ def maximise(
         if n_iter == max_iter:
             break
         if mechanism is not None:
-            mechanism = mechanism.learn(own.counts)
-            chances = Chances(rows.kinds, mechanism.chance(own.counts, doubt))
-            point = replace(point, chances=chances)
+            mechanism, q = mechanism.step(own.counts, doubt)
+            point = replace(point, chances=Chances(rows.kinds, q))
         point, own, sums = _climb(point, step, lowest, look_at)
         gained = abs(sums.loglik - before)
         if mechanism is not None and n_iter < MOST_EXTRAPOLATED:

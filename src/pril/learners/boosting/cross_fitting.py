@@ -211,9 +211,8 @@ def make_plan(
         # Starts that assume a direction would find it again; exact labels show which it is.
         if mechanism.name == "offsets" and not kinds.exact.any():
             mechanism = replace(mechanism, name="symmetric")
-        counts = found.maximum.sums.counts
-        chances = Chances(kinds, mechanism.learn(counts).chance(counts, doubt))
-        starts, mix, found, knowledge = start(chances)
+        _, q = mechanism.step(found.maximum.sums.counts, doubt)
+        starts, mix, found, knowledge = start(Chances(kinds, q))
     mixed, arrays, centre = mix_models(view, starts, mix)
     arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
     plan = Plan(

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -331,23 +331,15 @@ class Home(Protocol):
         """Call a method of `Fold` for each; return the results in the order of the folds."""
 
 
-class Threads:
+class Threads(ExitStack):
     """Folds in threads of this process. Use it in a `with` statement."""
 
     def __init__(self, n_threads: int) -> None:
-        self.n_threads = n_threads
+        super().__init__()
+        # Threads of OpenMP and BLAS wait by spinning: seconds where processors are busy.
+        self.enter_context(threadpool_limits(1))
+        self.pool = self.enter_context(ThreadPoolExecutor(n_threads))
         self.folds: list[Fold] = []
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            # Threads of OpenMP and BLAS wait by spinning: seconds where processors are busy.
-            stack.enter_context(threadpool_limits(1))
-            self.pool = stack.enter_context(ThreadPoolExecutor(self.n_threads))
-            self.leave = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.leave.close()
 
     def map(self, function: Callable[..., T], *items: Iterable[Any]) -> list[T]:
         """Call a function with each of some items; return the results in their order."""

@@ -314,28 +314,25 @@ def contributions(X: Array, forest: Forest, background: Array) -> Array:
     size = max(16, MOST_CELLS // n_features - len(background))
     for batch in batches(len(X), size):
         n, rows = batch.stop - batch.start, np.vstack([X[batch], background])
-        found[batch, :-1] += _of_trees(rows, n, forest)
-        found[batch, :-1] += _of_landmarks(rows, n, forest)
+        _add_trees(rows, n, forest, found[batch])
+        _add_landmarks(rows, n, forest, found[batch])
     return found
 
 
-def _of_trees(rows: Array, n: int, forest: Forest) -> Array:
-    """Return what trees add for the first n rows; the others are the background."""
+def _add_trees(rows: Array, n: int, forest: Forest, found: Array) -> None:
+    """Add what trees add for the first n rows; the others are the background."""
     used, feature = np.unique(forest.feature, return_inverse=True)
     cells = np.ascontiguousarray(rows[:, used].T)
-    part, found = np.zeros((n, len(used))), np.zeros((n, rows.shape[1]))
-    feature = feature.astype(forest.feature.dtype)
+    part, feature = np.zeros((n, len(used))), feature.astype(forest.feature.dtype)
     shapley.add_trees(cells, n, forest._replace(feature=feature), part)
-    found[:, used] = part
-    return found
+    found[:, used] += part
 
 
-def _of_landmarks(rows: Array, n: int, forest: Forest) -> Array:
-    """Return what landmarks add for the first n rows; the others are the background."""
-    found = np.zeros((n, rows.shape[1]))
+def _add_landmarks(rows: Array, n: int, forest: Forest, found: Array) -> None:
+    """Add what landmarks add for the first n rows; the others are the background."""
     used = np.flatnonzero(forest.width)
     if len(used) == 0 or not forest.similarity.any():
-        return found
+        return
     centred = rows[:, used] - forest.mean[used]
     scaled = np.where(np.isnan(centred), 0.0, centred) * forest.width[used]
     n_nodes = _nodes_needed(scaled[:n], scaled[n:])
@@ -346,8 +343,7 @@ def _of_landmarks(rows: Array, n: int, forest: Forest) -> Array:
     landmarks, part = np.ascontiguousarray(forest.landmarks[:, used]), np.zeros((n, len(used)))
     cells = np.ascontiguousarray(scaled.T)
     shapley.add_landmarks(cells, n, landmarks, forest.similarity, n_nodes, every, weights, part)
-    found[:, used] = part
-    return found
+    found[:, used] += part
 
 
 def _nodes_needed(rows: Array, background: Array) -> Array:
