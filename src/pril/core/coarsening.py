@@ -21,18 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal, Self
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.nouns import BENEFIT, MOST_MISSING_BY_ROW, PULL
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Name = Literal["random", "symmetric", "offsets"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes

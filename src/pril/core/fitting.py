@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
+from pril.core.arrays import Array
 from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose, doubt_of
 from pril.core.likelihood import (
     EM_GAIN,
@@ -34,11 +35,6 @@ from pril.core.likelihood import (
     total,
 )
 from pril.core.nouns import BENEFIT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_SAMPLED = 5000  # rows that show which mechanism fits
 N_FOLDS = 5
@@ -149,7 +145,7 @@ class Problem:
     @cached_property
     def frame(self) -> Frame:
         """Where the features are, and how large."""
-        return Frame.of(self.rows.moments())
+        return Frame.of(self.rows.moments)
 
     @cached_property
     def doubt(self) -> Array:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -40,14 +40,10 @@ from scipy.sparse import csr_array, issparse, vstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, softmax
 
+from pril.core.arrays import Array
 from pril.core.coarsening import Kinds, Mechanism
 from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 T = TypeVar("T")
 
@@ -781,32 +777,29 @@ class Rows(ABC):
         """The rows, block by block."""
 
     @cached_property
-    def _moments(self) -> Moments:
+    def moments(self) -> Moments:
+        """The sums of their features and labels."""
         n_kinds = len(self.kinds.ends)
         return total((Moments.of(block, n_kinds) for block in self.blocks), Moments.plus)
 
     def know(self, moments: Moments) -> None:
         """Take the moments from another who has read the same rows."""
-        vars(self)["_moments"] = moments
-
-    def moments(self) -> Moments:
-        """Return the sums of their features and labels."""
-        return self._moments
+        vars(self)["moments"] = moments
 
     @property
     def n_rows(self) -> int:
         """How many there are, without those of weight zero."""
-        return int(self.moments().rows.sum())
+        return int(self.moments.rows.sum())
 
     @property
     def weights(self) -> Array:
         """The weight of the rows of each kind."""
-        return self.moments().by_kind
+        return self.moments.by_kind
 
     @property
     def exact(self) -> Array:
         """The number of rows with an exact label, of each class."""
-        kinds, rows = self.kinds, self.moments().rows
+        kinds, rows = self.kinds, self.moments.rows
         return np.bincount(kinds.ends[kinds.exact, 0], rows[kinds.exact], kinds.n_classes)
 
     def sums(self, point: Point) -> Sums:

@@ -307,7 +307,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """
         kinds, _ = Kinds.of(batch.intervals[batch.labelled()], len(self.order_))
         rows = InMemory.of(self.labelled_block(batch, kinds), kinds)
-        if not rows.moments().are_finite:
+        if not rows.moments.are_finite:
             raise self.engine.not_finite(batch.rows, None, batch.weights)
         return rows
 
@@ -372,7 +372,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "rows": rows.n_rows,
             "weight": float(rows.weights.sum()),
             "parameters": uncertainty.n_parameters,
-            "means": rows.moments().first / rows.moments().weight,
+            "means": rows.moments.first / rows.moments.weight,
             "covariance": self._covariance_to_keep(uncertainty),
         }
         self.memory_ = self._memory_at(found, rows)
@@ -422,7 +422,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
         """Return the memory of a stream that has seen these rows and is at the maximum."""
         memory, kinds = self.engine.blank(self.n_features_in_, len(self.order_)), rows.kinds
-        parts, sums, moments = memory.parts(), found.maximum.sums, rows.moments()
+        parts, sums, moments = memory.parts(), found.maximum.sums, rows.moments
         n = rows.n_rows
         seen = clock = 0.0
         for some in batches(n, MOST_AGES):

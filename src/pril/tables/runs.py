@@ -75,8 +75,8 @@ class MaximumRun(Run):
         rows = LabelledRows(self.table.name, kinds, n, self.model.n_features_in_, self._parts)
         if self.moments is not None:
             rows.know(Moments(*self.moments))
-        self._check_moments(rows.moments())
-        self.moments = tuple(rows.moments())
+        self._check_moments(rows.moments)
+        self.moments = tuple(rows.moments)
         found = fitting.fit(rows, self.model.settings(), self.search, self._watch)
         self.model.learn_maximum(found, rows)
         self.phase = "done"
