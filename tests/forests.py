@@ -10,8 +10,7 @@ import numpy as np
 
 from pril import OrderedBoosting
 from pril.learners.boosting.compiled import MISSING_LEFT, MISSING_RIGHT, SET, Forest
-from pril.learners.boosting.forest_engine import BoostedTrees
-from pril.learners.boosting.trees import check_forest
+from pril.learners.boosting.forest_engine import BoostedTrees, check_forest
 
 # Values of splits, and of rows: some are alike, so that many cells are at a threshold.
 VALUES = [-1e150, -2.5, -1.0, -1e-310, -0.0, 0.0, 5e-324, 1.0, math.nextafter(1.0, 2.0), 7.0, 1e150]

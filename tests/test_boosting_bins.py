@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import pril
 from pril import OrderedBoosting
-from pril.learners.boosting import cross_fitting, folds, starts, trees
+from pril.learners.boosting import cross_fitting, folds
 from pril.learners.boosting.features import MOST_BINS, Bins
 from pril.tables import runs
 
@@ -71,8 +71,8 @@ def test_lightgbm_keeps_every_bin():
     )
     X[rng.random(X.shape) < 0.05] = np.nan
     bins = Bins.of(X, [])
-    parameters = trees.parameters_of(OrderedBoosting(), np.zeros(3))
-    data = trees.dataset(bins.codes(X), [], parameters, len(X), None)
+    parameters = folds.parameters_of(OrderedBoosting(), np.zeros(3))
+    data = folds.dataset(bins.codes(X), [], parameters, len(X), None)
     found = [len(np.unique(codes[~np.isnan(codes)])) for codes in bins.codes(X).T]
     assert [data.feature_num_bin(k) - 1 for k in range(3)] == found  # one is for missing values
 
@@ -95,7 +95,7 @@ def sampled(monkeypatch):
     def set_rows(n):
         monkeypatch.setattr(cross_fitting, "MOST_SAMPLED", n)
 
-    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
+    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
     return set_rows
 
 
@@ -106,7 +106,6 @@ def test_blocks_and_their_size_change_no_bit(sampled, monkeypatch):
     latent = []
     for rows in (1 << 16, 128):
         monkeypatch.setattr(folds, "PUSHED_ROWS", rows)
-        monkeypatch.setattr(trees, "PUSHED_ROWS", rows)
         latent.append(clone(learner).fit(X, y).latent(X))
     np.testing.assert_array_equal(*latent)
 
@@ -178,6 +177,31 @@ def test_a_large_table_teaches_what_its_rows_in_memory_teach(
             whole.predict_proba(frame.drop(columns="y")),
         )
         np.testing.assert_array_equal(bins[-1].validation_loss_, whole[-1].validation_loss_)
+
+
+def test_cells_of_a_large_table_are_not_kept(sampled, monkeypatch, good, tmp_path):
+    """Its bins are read from the table: cells would only take memory, 8 bytes each."""
+    X, y = table(900)
+    pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(y=y).to_parquet(tmp_path / "t.parquet")
+    sampled(400)
+    monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
+    monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
+    kept, begin_model = [], runs.InMemoryRun._begin_model
+
+    def watched(self, *arguments):
+        kept.append(len(self._cells.blocks))
+        begin_model(self, *arguments)
+
+    monkeypatch.setattr(runs.InMemoryRun, "_begin_model", watched)
+    good(
+        "fit",
+        "t.parquet",
+        "--label=y",
+        "--model=boosting",
+        "--set=max_iter=9",
+        "--set=learning_rate=1",
+    )
+    assert kept == [0]
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,7 @@ def test_a_table_too_large_for_memory_is_refused(bad, tmp_path, monkeypatch):
     write(tmp_path / "t.csv", make_rows())
     monkeypatch.setattr("pril.tables.runs.available_memory", lambda: 90_000)
     said = bad("fit", "t.csv", *RANGES, *BOOSTING, "--holdout=0")
-    assert "300 rows of 3 features take about 96,000 bytes of memory, and 90,000 are" in said
+    assert "300 rows of 3 features take about 181,200 bytes of memory, and 90,000 are" in said
 
 
 def groups(root, lines, files):

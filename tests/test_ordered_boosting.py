@@ -40,7 +40,7 @@ from pril.core.scikit import openmp_threads
 from pril.core.threads import n_threads
 from pril.labels import make_intervals
 from pril.learners import ordered_boosting
-from pril.learners.boosting import compiled, cross_fitting, starts, trees
+from pril.learners.boosting import compiled, cross_fitting, folds, forest_engine
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -89,7 +89,7 @@ def test_scikit_learns_own_checks(estimator, check):
 def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
     """With few distinct values LightGBM's bins hold one each, so that its splits are exact."""
     if not has_landmarks:  # as in a table of many rows
-        monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
+        monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 2)).round(1) * [1.0, 7.0]
     y = np.digitize(np.abs(X[:, 0]) + 0.02 * X[:, 1] + 0.2 * rng.logistic(size=60), [0.4, 1.0])
@@ -307,13 +307,13 @@ def test_one_thread_is_enough(monkeypatch):
     """A limit is obeyed: with one thread, LightGBM is only ever called from that one."""
     X, y, _ = table(60)
     seen = set()
-    grow = trees.FoldBooster.grow
+    grow = folds.Fold._grow
 
     def watched(self, *arguments):
         seen.add(threading.get_ident())
         grow(self, *arguments)
 
-    monkeypatch.setattr(trees.FoldBooster, "grow", watched)
+    monkeypatch.setattr(folds.Fold, "_grow", watched)
     OrderedBoosting(max_iter=4, n_jobs=1, random_state=0).fit(X, y)
     assert len(seen) == 1
 
@@ -331,7 +331,7 @@ def test_threads_print_nothing(capfd):
 def test_many_rows_need_no_boosters_kept(model, monkeypatch):
     X, _, ranges = table()
     kept = clone(model).set_params(max_iter=2).fit(X, ranges)
-    monkeypatch.setattr(trees, "MOST_KEPT", 100)
+    monkeypatch.setattr(folds, "MOST_KEPT", 100)
     for n_jobs in (1, 2):  # from the third tree on, sums are rounded differently
         other = clone(kept).set_params(n_jobs=n_jobs).fit(X, ranges)
         np.testing.assert_array_equal(other.latent(X), kept.latent(X))
@@ -465,7 +465,7 @@ def test_trees_say_what_lightgbm_says(leaves):
     data = lightgbm.Dataset(rows, y, categorical_feature=[0, 3])
     booster = lightgbm.train({**options, "verbosity": -1}, data, 5)
     texts = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")[1:]
-    arrays = trees.read_trees(texts, {"0": [*range(6)], "3": [*range(90)]})
+    arrays = forest_engine.read_trees(texts, {"0": [*range(6)], "3": [*range(90)]})
     scores = np.empty(len(rows))
     linear = dict.fromkeys(("mean", "slope", "width"), np.zeros(4))
     none = {"landmarks": np.empty((0, 4)), "similarity": np.empty(0)}

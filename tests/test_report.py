@@ -16,10 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
-from pril.core.evaluation import Outcomes
 from pril.core.registry import LEARNERS
 from pril.core.words import count, some_of
-from pril.metrics import calibration_error, interval_absolute_error, interval_accuracy
+from pril.metrics import Outcomes, calibration_error, interval_absolute_error, interval_accuracy
 from pril.reporting import Report, contents
 from pril.tables import files
 from tables import GRADES, make_rows, write

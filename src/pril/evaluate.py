@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import learning, ranking
 from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows
 from pril.core.learning import OnlineClassifier
-from pril.core.parts import Parts
+from pril.core.parts import Parts, reference_of_words, units_of_features
 from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing
-from pril.core.units import reference_of_words, units_of_features
 from pril.core.weights import read_weights
 from pril.errors import InputError, InputTypeError
 
@@ -460,7 +459,7 @@ def bootstrap(
     draws = Bootstrap(ranking.is_labelled(intervals), groups, n_resamples, level, random_state)
     whole = _fit_rows(estimator, X, y, draws.rows, classes, weights)
     parts = Parts.of(whole)
-    names = _feature_names(parts)
+    names = parts.names
     samples, lacking = [], 0
     occurring = _classes_in(intervals[draws.rows], len(classes))
     for k, rows in enumerate(draws.samples()):
@@ -530,11 +529,6 @@ def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.flo
     return np.sqrt(scaler.var_) * units
 
 
-def _feature_names(parts: Parts) -> list[str]:
-    """Return the names of the learner's features, numbers if they have none."""
-    return parts.feature_names or [str(j) for j in range(len(parts.learner.coef_))]
-
-
 def _terms(
     parts: Parts, X: Any, rows: NDArray[np.int64], weights: Any, names: list[str]
 ) -> NDArray[np.float64]:
@@ -543,7 +537,7 @@ def _terms(
     Of features that the model does not have among those named, they are NaN.
     """
     learner = parts.learner
-    features, own = parts.transform(safe_indexing(X, rows)), _feature_names(parts)
+    features, own = parts.transform(safe_indexing(X, rows)), parts.names
     effects = learner.marginal_effects(features, None if weights is None else weights[rows])
     effects = effects[:, np.searchsorted(learner.classes_, learner.order_)]  # lowest class first
     numbers, shared = parts.centre_words(np.vstack([learner.coef_, effects.T]))

@@ -15,10 +15,9 @@ from pril.core import fitting, learning
 from pril.core.arrays import Array
 from pril.core.classifier import dense_rows
 from pril.core.likelihood import InMemory, Maximum
-from pril.core.parts import Parts
+from pril.core.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.core.resampling import check_level, read_groups
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
-from pril.core.units import reference_of_words, scale_of_features, units_of_features
 from pril.core.weights import read_weights
 from pril.errors import InputError, InputTypeError
 
@@ -291,10 +290,8 @@ class Inference:
         """
         import pandas as pd
 
-        table = pd.DataFrame(self.terms, columns=["term", "feature", "class"], dtype=object)
-        numbers = {"estimate": self.estimate, "std_error": self.std_error, "z": self.z, "p": self.p}
-        lower, upper = self.interval
-        return table.assign(**numbers, lower=lower, upper=upper)
+        table = pd.DataFrame(self.to_dict()["terms"], dtype=object)
+        return table.astype(dict.fromkeys(table.columns[3:], np.float64))
 
     def cells(self) -> list[list[str]]:
         """Return the table as it is printed.
@@ -785,8 +782,7 @@ def _inference(parts: Parts, inner: Array, level: float, per: str, **about: Any)
     """Return the result, given the covariance of the learner's own numbers and other fields."""
     learner = parts.learner
     d, labels = len(learner.coef_), learner.order_.tolist()
-    names = parts.feature_names or [str(j) for j in range(d)]
-    terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in names]
+    terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in parts.names]
     terms += [("threshold", None, label) for label in labels[:-1]]
     relative, shared = parts.centre_words(np.eye(d), at="reference")
     shown: Array = relative.T

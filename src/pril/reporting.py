@@ -21,7 +21,6 @@ import numpy as np
 from pril.core import ranking, words
 from pril.core.arrays import Array
 from pril.core.classifier import by_class
-from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
 from pril.core.parts import Parts, model_name
 from pril.core.scikit import safe_indexing
@@ -29,7 +28,7 @@ from pril.core.words import count
 from pril.errors import InputError, MissingExtraError, shown
 from pril.inference import infer
 from pril.io import model_files
-from pril.metrics import N_BINS, bins_for
+from pril.metrics import N_BINS, Evaluation, Outcomes, bins_for, pick_scores
 from pril.plotting import (
     IntervalConfusionDisplay,
     ReliabilityDisplay,

@@ -21,18 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal, Self
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.core.nouns import BENEFIT, MOST_MISSING_BY_ROW, PULL
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 Name = Literal["random", "symmetric", "offsets"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
@@ -153,8 +147,7 @@ class Kinds:
     def number(self, intervals: Array) -> Array:
         """Return the kind of each label, all of which are of these kinds."""
         codes = [self.n_classes, 1]
-        kind: Array = np.searchsorted(self.ends @ codes, intervals @ codes)
-        return kind
+        return np.searchsorted(self.ends @ codes, intervals @ codes)
 
     @cached_property
     def inside(self) -> Array:
@@ -166,14 +159,12 @@ class Kinds:
     @cached_property
     def exact(self) -> Array:
         """Whether each kind is one class."""
-        exact: Array = self.ends[:, 0] == self.ends[:, 1]
-        return exact
+        return self.ends[:, 0] == self.ends[:, 1]
 
     @cached_property
     def wide(self) -> Array:
         """Whether each kind has more classes than any offset makes."""
-        wide: Array = self.ends[:, 1] - self.ends[:, 0] > MOST_STEPS
-        return wide
+        return self.ends[:, 1] - self.ends[:, 0] > MOST_STEPS
 
     @cached_property
     def narrow(self) -> Array:
@@ -198,13 +189,11 @@ class Kinds:
         """Whether an offset leaves no more than the class itself; of shape (offsets, K)."""
         last, ranks = self.n_classes - 1, np.arange(self.n_classes)
         reach = [np.minimum(down, ranks) + np.minimum(up, last - ranks) for down, up in OFFSETS]
-        none: Array = np.array(reach) == 0
-        return none
+        return np.array(reach) == 0
 
     def spread(self, weights: Array) -> Array:
         """Return counts of kinds of such weights: each evenly among its classes."""
-        counts: Array = self.inside * (weights / self.inside.sum(axis=1))[:, np.newaxis]
-        return counts
+        return self.inside * (weights / self.inside.sum(axis=1))[:, np.newaxis]
 
     def allow_offsets(self, weights: Array) -> bool:
         """Tell whether offsets can have made kinds of such weights.
@@ -309,10 +298,14 @@ class Mechanism:
             shares = drawn / drawn.sum()
         return replace(self, shares=shares)
 
+    def step(self, counts: Array, doubt: Array) -> tuple[Self, Array]:
+        """Take an EM step: return better shares, and the chances that follow."""
+        better = self.learn(counts)
+        return better, better.chance(counts, doubt)
+
     def _rest(self, shares: Array) -> Array:
         """Return the share of offsets that leave a range, for each class."""
-        rest: Array = np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
-        return rest
+        return np.maximum(1.0 - shares @ self.kinds.collapses, LEAST_REST)
 
     def chance(self, counts: Array, doubt: Array) -> Array:
         """Return P(range | class): what the rows show, and the target as far as that is in doubt.
@@ -338,14 +331,12 @@ class Mechanism:
 
     def given_class(self) -> Array:
         """Return P(narrow kind | class) by offsets, if a row is given a narrow kind."""
-        chances: Array = np.tensordot(self.shares, self.kinds.fits, 1) / self._rest(self.shares)
-        return chances
+        return np.tensordot(self.shares, self.kinds.fits, 1) / self._rest(self.shares)
 
     def _share_of(self, some: Array, counts: Array) -> Array:
         """Return the share of some kinds in the rows of each class, drawn towards that of all."""
         own, total, trust = counts[some].sum(axis=0), counts.sum(axis=0), max(self.trust, TINY)
-        share: Array = (own + trust * own.sum() / total.sum()) / (total + trust)
-        return share
+        return (own + trust * own.sum() / total.sum()) / (total + trust)
 
     def label_chances(self, counts: Array) -> Array:
         """Return P(label | class) as it is assumed, exact labels included, to weigh the evidence.
@@ -353,8 +344,10 @@ class Mechanism:
         No class has chances that add up to more than 1.
         """
         kinds = self.kinds
-        if self.name == "random":
-            return self._turnbull(counts.sum(axis=1))
+        if self.name == "random":  # the most likely ones, from the weights of the kinds alone
+            weights = counts.sum(axis=1)
+            chance = weights / (kinds.inside @ kinds.turnbull(weights))
+            return kinds.inside * (chance / max((chance @ kinds.inside).max(), 1.0))[:, np.newaxis]
         chances, exact = self.target(counts), self._share_of(kinds.exact, counts)
         chances[kinds.exact] = kinds.inside[kinds.exact] * exact
         return chances
@@ -365,13 +358,6 @@ class Mechanism:
         if self.name == "symmetric":
             used &= np.arange(len(OFFSETS)) <= MATES
         return int(used.sum() + self.kinds.wide.sum())
-
-    def _turnbull(self, weights: Array) -> Array:
-        """Return the most likely chances at random, from the weights of the kinds alone."""
-        inside, mass = self.kinds.inside, self.kinds.turnbull(weights)
-        chance = weights / (inside @ mass)
-        chances: Array = inside * (chance / max((chance @ inside).max(), 1.0))[:, np.newaxis]
-        return chances
 
 
 # --- Learned row by row --------------------------------------------------------------------------
@@ -461,8 +447,13 @@ class ByRow:
         mixed = (exact * own + self.trust * chances) / np.maximum(exact + self.trust, TINY)
         chances = np.where((known > 0.0) & (exact > 0.0), mixed, chances) * kinds.inside
         chances[kinds.exact] = kinds.inside[kinds.exact]
-        relative: Array = chances / chances.max(axis=1, keepdims=True)
-        return relative
+        return chances / chances.max(axis=1, keepdims=True)
+
+
+def doubt_of(exact: Array, trust: float) -> Array:
+    """Return how far exact rows, so many of each class, leave open how it becomes a range."""
+    trusted = exact + trust
+    return np.divide(trust, trusted, out=np.ones(len(trusted)), where=trusted > 0.0)
 
 
 # --- Which mechanism? ----------------------------------------------------------------------------

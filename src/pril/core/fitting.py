@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
-from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose
+from pril.core.arrays import Array
+from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose, doubt_of
 from pril.core.likelihood import (
     EM_GAIN,
     MOST_DENSE,
@@ -30,16 +31,10 @@ from pril.core.likelihood import (
     Rows,
     Sums,
     maximise,
-    solve,
     solver,
     total,
 )
 from pril.core.nouns import BENEFIT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_SAMPLED = 5000  # rows that show which mechanism fits
 N_FOLDS = 5
@@ -72,21 +67,13 @@ class Knowledge(NamedTuple):
     chance: Array  # (kinds, K), how often a row of a class is given a range
     mechanism: Mechanism
 
-    @property
-    def point(self) -> Point:
-        """Where the likelihood of rows without features is looked at: scores are offsets."""
-        return point_of(self.mechanism.kinds, self.theta, self.chance)
-
     def improved(self, sums: Sums, doubt: Array) -> Knowledge:
         """Take one EM step; `doubt` is as in `Mechanism.chance`."""
-        counts = sums.counts
-        if counts is None:  # all labels are exact
-            chance, mechanism = self.chance, self.mechanism
-        else:
-            mechanism = self.mechanism.learn(counts)
-            chance = mechanism.chance(counts, doubt)
+        mechanism, chance = self.mechanism, self.chance
+        if sums.counts is not None:  # else, all labels are exact
+            mechanism, chance = mechanism.step(sums.counts, doubt)
         information = sums.information + RIDGE * np.eye(len(self.theta))
-        step = np.clip(solve(information, sums.gradient), -LARGEST_STEP, LARGEST_STEP)
+        step = np.clip(solver(information)(sums.gradient), -LARGEST_STEP, LARGEST_STEP)
         return Knowledge(np.maximum.accumulate(self.theta + step), chance, mechanism)
 
 
@@ -97,10 +84,11 @@ def point_of(kinds: Kinds, theta: Array, chance: Array) -> Point:
 
 
 class Fit(NamedTuple):
-    """What was found."""
+    """What was found, or how far a fit has come."""
 
-    maximum: Maximum
+    maximum: Maximum  # or where the search over all rows is
     evidence: float | None  # for offsets; None if nothing was compared
+    is_last: bool = True  # else, another search begins where this one ends
 
     @property
     def w(self) -> Array:
@@ -112,11 +100,6 @@ class Fit(NamedTuple):
         """Thresholds."""
         return self.maximum.point.thresholds
 
-    @property
-    def used_offsets(self) -> bool:
-        """Whether offsets were compared with at random, and chosen."""
-        return self.evidence is not None and self.maximum.mechanism is not None
-
     def knowledge(self, rows: Rows, trust: float) -> Knowledge:
         """Return what it shows of such rows beside the weights of features."""
         kinds, (point, _, mechanism) = rows.kinds, self.maximum[:3]
@@ -124,14 +107,6 @@ class Fit(NamedTuple):
             mechanism = Mechanism.start("random", kinds, trust, kinds.spread(rows.weights))
         chance = kinds.inside if point.chances.q is None else point.chances.q
         return Knowledge(self.theta, chance, mechanism)
-
-
-class Search(NamedTuple):
-    """How far a fit has come."""
-
-    maximum: Maximum  # where its search over all rows is
-    evidence: float | None
-    is_last: bool  # else, another search begins where this one ends
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as plain data, for a checkpoint."""
@@ -146,7 +121,7 @@ class Search(NamedTuple):
         }
 
     @classmethod
-    def of(cls, plain: dict[str, Any], problem: Problem) -> Search:
+    def of(cls, plain: dict[str, Any], problem: Problem) -> Fit:
         """Return what `to_plain` gave."""
         kinds, trust = problem.rows.kinds, problem.settings.trust
         parts = {name: plain[name] for name in Maximum._fields}
@@ -170,13 +145,12 @@ class Problem:
     @cached_property
     def frame(self) -> Frame:
         """Where the features are, and how large."""
-        return Frame.of(self.rows.moments())
+        return Frame.of(self.rows.moments)
 
     @cached_property
     def doubt(self) -> Array:
         """How far the exact rows of each class leave open how it becomes a range."""
-        trust, trusted = self.settings.trust, self.rows.exact + self.settings.trust
-        return np.divide(trust, trusted, out=np.ones(len(trusted)), where=trusted > 0.0)
+        return doubt_of(self.rows.exact, self.settings.trust)
 
     @cached_property
     def spread(self) -> Array:
@@ -240,41 +214,39 @@ class Problem:
             counts = self.spread
             mechanism = Mechanism.start("random", self.rows.kinds, self.settings.trust, counts)
         inside = self.rows.kinds.inside
-        chances: Array = mechanism.label_chances(counts + inside / inside.sum())
-        return chances
+        return mechanism.label_chances(counts + inside / inside.sum())
 
 
 def fit(
     rows: Rows,
     settings: Settings,
     begun: dict[str, Any] | None = None,
-    watch: Callable[[Search], None] = lambda _: None,
+    watch: Callable[[Fit], None] = lambda _: None,
 ) -> Fit:
     """Fit an ordered logit to rows.
 
-    `watch` is told how far it has come after each step. With `begun`, which `Search.to_plain`
+    `watch` is told how far it has come after each step. With `begun`, which `Fit.to_plain`
     gave, it goes on from there, and gives the same bits.
     """
     problem = Problem(rows, settings)
     if begun is not None:
-        search = Search.of(begun, problem)
+        found = Fit.of(begun, problem)
     else:
-        search = _first_search(problem)
-        watch(search)
+        found = _first_search(problem)
+        watch(found)
     while True:
         maximum = problem.go_on(
-            search.maximum,
-            watch=lambda found, search=search: watch(search._replace(maximum=found)),
+            found.maximum,
+            watch=lambda there, found=found: watch(found._replace(maximum=there)),
         )
-        if search.is_last:
-            return Fit(maximum, search.evidence)
+        if found.is_last:
+            return found._replace(maximum=maximum)
         point, mechanism = problem.start("random", maximum.point)
-        start = Maximum(point, mechanism=mechanism)
-        search = Search(start, search.evidence, is_last=True)
-        watch(search)
+        found = Fit(Maximum(point, mechanism=mechanism), found.evidence)
+        watch(found)
 
 
-def _first_search(problem: Problem) -> Search:
+def _first_search(problem: Problem) -> Fit:
     """Choose a mechanism, and begin."""
     rows, settings = problem.rows, problem.settings
     kinds, evidence = rows.kinds, None
@@ -283,9 +255,9 @@ def _first_search(problem: Problem) -> Search:
         found, evidence = choose_mechanism(rows.sample(MOST_SAMPLED), settings, names)
         if found.mechanism is not None:
             point = found.point.seen_in(problem.frame)
-            return Search(Maximum(point, mechanism=found.mechanism), evidence, is_last=True)
+            return Fit(Maximum(point, mechanism=found.mechanism), evidence)
     shows_ranges = rows.exact.any() and not kinds.exact.all()  # how classes become ranges
-    return Search(Maximum(problem.blank), evidence, is_last=not shows_ranges)
+    return Fit(Maximum(problem.blank), evidence, is_last=not shows_ranges)
 
 
 def without_folds(
@@ -443,5 +415,4 @@ def _mixed(numbers: Array) -> Array:
         z = numbers + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed: Array = z ^ (z >> np.uint64(31))
-        return mixed
+        return z ^ (z >> np.uint64(31))

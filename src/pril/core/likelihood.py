@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -40,14 +40,10 @@ from scipy.sparse import csr_array, issparse, vstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, softmax
 
-from pril.core.coarsening import Kinds
+from pril.core.arrays import Array
+from pril.core.coarsening import Kinds, Mechanism
 from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 T = TypeVar("T")
 
@@ -203,83 +199,55 @@ class Frame(NamedTuple):
         exponent = np.clip(exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)
         return cls(centre, np.ldexp(1.0, exponent))
 
-    def view(self, X: Any) -> Dense | Sparse:
+    def view(self, X: Any) -> Framed:
         """Return rows in this frame."""
         if issparse(X):
             data = X.data * self.scale[X.indices]
             scaled = csr_array((data, X.indices, X.indptr), shape=X.shape)
-            return Sparse(scaled, self.centre * self.scale)
+            return Framed(scaled, self.centre * self.scale)
         Z = np.subtract(X, self.centre, dtype=np.float64)
         Z *= self.scale
-        return Dense(Z)
+        return Framed(Z)
 
 
-class Dense(NamedTuple):
-    """Rows in a frame."""
-
-    Z: Array
-
-    def dense(self) -> Array:
-        """Return the rows as a matrix."""
-        return self.Z
-
-    def dot(self, v: Array) -> Array:
-        """Return the product with a vector."""
-        product: Array = self.Z @ v
-        return product
-
-    def sums(self, factors: Array) -> Array:
-        """Return the sums of the rows, each times its factor, or its row of factors."""
-        sums: Array = self.Z.T @ factors
-        return sums
-
-    def squares(self, factors: Array) -> Array:
-        """Return the sum of the outer squares of the rows, each times its factor."""
-        squares: Array = (self.Z * factors[:, np.newaxis]).T @ self.Z
-        return squares
-
-    def diagonal(self, factors: Array) -> Array:
-        """Return the diagonal of `squares`."""
-        diagonal: Array = factors @ (self.Z * self.Z)
-        return diagonal
-
-
-class Sparse(NamedTuple):
-    """The same of sparse rows, from each of which the centre is to be taken."""
+class Framed(NamedTuple):
+    """Rows in a frame. From each of sparse rows, the centre is still to be taken."""
 
     Z: Any
-    centre: Array
+    centre: Array | None = None
 
     def dense(self) -> Array:
         """Return the rows as a matrix."""
-        dense: Array = self.Z.toarray() - self.centre
-        return dense
+        return self.Z if self.centre is None else self.Z.toarray() - self.centre
 
     def dot(self, v: Array) -> Array:
         """Return the product with a vector."""
-        product: Array = self.Z @ v - self.centre @ v
-        return product
+        product = self.Z @ v
+        return product if self.centre is None else product - self.centre @ v
 
     def sums(self, factors: Array) -> Array:
         """Return the sums of the rows, each times its factor, or its row of factors."""
-        whole = factors.sum(axis=0)
-        sums: Array = self.Z.T @ factors - np.multiply.outer(self.centre, whole)
-        return sums
+        sums = self.Z.T @ factors
+        if self.centre is None:
+            return sums
+        return sums - np.multiply.outer(self.centre, factors.sum(axis=0))
 
     def squares(self, factors: Array) -> Array:
         """Return the sum of the outer squares of the rows, each times its factor."""
+        if self.centre is None:
+            return (self.Z * factors[:, np.newaxis]).T @ self.Z
         weighted = self.Z.multiply(factors[:, np.newaxis]).tocsr()
         mixed = np.multiply.outer(self.Z.T @ factors, self.centre)
         centres = factors.sum() * np.multiply.outer(self.centre, self.centre)
-        squares: Array = (weighted.T @ self.Z).toarray() - mixed - mixed.T + centres
-        return squares
+        return (weighted.T @ self.Z).toarray() - mixed - mixed.T + centres
 
     def diagonal(self, factors: Array) -> Array:
         """Return the diagonal of `squares`."""
+        if self.centre is None:
+            return factors @ (self.Z * self.Z)
         squared = self.Z.multiply(self.Z).T @ factors
         mixed = 2.0 * self.centre * (self.Z.T @ factors)
-        diagonal: Array = squared - mixed + factors.sum() * self.centre**2
-        return diagonal
+        return squared - mixed + factors.sum() * self.centre**2
 
 
 # --- One pass ------------------------------------------------------------------------------------
@@ -302,8 +270,7 @@ class Chances:
         if self.q is None:
             return np.stack([low, high + 1])
         most = int((high - low).max(initial=0)) + 2
-        cuts: Array = np.minimum(low + np.arange(most)[:, np.newaxis], high + 1)
-        return cuts
+        return np.minimum(low + np.arange(most)[:, np.newaxis], high + 1)
 
     @cached_property
     def jumps(self) -> Array:
@@ -320,8 +287,7 @@ class Chances:
         """The chance of the class above each of the cuts but the last; 0 where there is none."""
         inside = self.cuts[1:] > self.cuts[:-1]
         ranks = np.minimum(self.cuts[:-1], self.kinds.n_classes - 1)
-        q: Array = np.where(inside, self.q[np.arange(len(self.q)), ranks], 0.0)
-        return q
+        return np.where(inside, self.q[np.arange(len(self.q)), ranks], 0.0)
 
 
 class Terms(NamedTuple):
@@ -336,8 +302,7 @@ class Terms(NamedTuple):
     @property
     def slope(self) -> Array:
         """The derivative of log z by the score."""
-        slope: Array = -self.first.sum(axis=0)
-        return slope
+        return -self.first.sum(axis=0)
 
 
 def terms_of(scores: Array, kind: Array, theta: Array, chances: Chances) -> Terms:
@@ -393,21 +358,19 @@ class Point:
     @property
     def weights(self) -> Array:
         """The weights, outside of the frame."""
-        weights: Array = self.w * self.frame.scale
-        return weights
+        return self.w * self.frame.scale
 
     @property
     def thresholds(self) -> Array:
         """The thresholds, outside of the frame."""
-        thresholds: Array = self.theta + self.frame.centre @ self.weights
-        return thresholds
+        return self.theta + self.frame.centre @ self.weights
 
     def seen_in(self, frame: Frame) -> Point:
         """Return the same point in another frame."""
         w, theta = self.weights, self.thresholds
         return replace(self, frame=frame, w=w / frame.scale, theta=theta - frame.centre @ w)
 
-    def view(self, block: Block) -> tuple[Dense | Sparse, Array]:
+    def view(self, block: Block) -> tuple[Framed, Array]:
         """Return the rows of a block in the frame, and their scores."""
         Z = self.frame.view(block.X)
         scores = Z.dot(self.w)
@@ -491,7 +454,7 @@ class Point:
         classes, class_slopes = self._classes(Z, scores, weight)
         return sums._replace(classes=classes, class_slopes=class_slopes)
 
-    def _classes(self, Z: Dense | Sparse, scores: Array, weight: Array) -> tuple[Array, Array]:
+    def _classes(self, Z: Framed, scores: Array, weight: Array) -> tuple[Array, Array]:
         """Return the expected weight of each class, and its derivatives."""
         cut = np.concatenate([[-np.inf], self.theta, [np.inf]])
         below = expit(cut[:, np.newaxis] - scores)
@@ -550,8 +513,7 @@ class Penalty:
     @cached_property
     def ridge(self) -> Array:
         """The penalty of each weight, in the frame; it makes weights of constants 0."""
-        ridge: Array = self.alpha * self.frame.scale**2 + LEAST_ALPHA
-        return ridge
+        return self.alpha * self.frame.scale**2 + LEAST_ALPHA
 
     def applied(self, point: Point, sums: Sums) -> Sums:
         """Return the sums of all rows with the penalty, whose second derivatives are bounded."""
@@ -581,8 +543,7 @@ class Penalty:
     def root(self, sums: Sums) -> Array:
         """Return a matrix whose square is the information in the shares of the classes, bounded."""
         classes = np.maximum(sums.classes, LEAST_CLASS)
-        root: Array = sums.class_slopes * (np.sqrt(self.rows) / classes)
-        return root
+        return sums.class_slopes * (np.sqrt(self.rows) / classes)
 
     def _at_mean(self, theta: Array) -> Sums:
         """Return the sums of half of alpha rows of each class, all of them at the mean."""
@@ -610,38 +571,6 @@ class Maximum(NamedTuple):
     path: tuple[Array, ...] = ()  # the points after the last EM steps
 
 
-class Rows(Protocol):
-    """Rows that have a label, wherever they are."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many there are, without those of weight zero."""
-
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds of their labels."""
-
-    @property
-    def weights(self) -> Array:
-        """The weight of the rows of each kind."""
-
-    @property
-    def exact(self) -> Array:
-        """The number of rows with an exact label, of each class."""
-
-    def moments(self) -> Moments:
-        """Return the sums of their features."""
-
-    def sums(self, point: Point) -> Sums:
-        """Return the sums of the blocks, added up in their order."""
-
-    def curvature(self, point: Point) -> Curvature:
-        """Return the information of many features."""
-
-    def sample(self, most: int) -> InMemory:
-        """Return at most `most` of the rows."""
-
-
 @with_one_blas_thread
 def maximise(
     rows: Rows,
@@ -664,54 +593,45 @@ def maximise(
         own = rows.sums(point)
         return own, penalty.applied(point, own)
 
-    point, own, mechanism, first, _, gained, known = start
-    path = list(known)
+    point, own, mechanism, first, _, gained, path = start
     if own is None:
         own = rows.sums(point)
     sums = penalty.applied(point, own)
     is_newton = point.chances.q is None
-    least = NEWTON_GAIN if is_newton else em_gain
+    least, size = (NEWTON_GAIN, 1.0) if is_newton else (em_gain, EM_ROWS)
     for n_iter in range(first, max_iter + 1):
-        if len(point.w) > MOST_DENSE:
-            step = rows.curvature(point).solve(sums, penalty)
-        else:
-            step = solve(sums.information, sums.gradient)
-        expected = 0.5 * float(step @ sums.gradient)
-        enough = least * ((1.0 if is_newton else EM_ROWS) + abs(sums.loglik))
-        if (expected if is_newton else max(expected, gained)) <= enough:
+        step = _newton_step(rows, point, sums, penalty)
+        before, expected = sums.loglik, 0.5 * float(step @ sums.gradient)
+        # The chances that counts show are not those by which these labels are most likely.
+        loss = ROUNDING if mechanism is None else EM_LOSS
+        lowest = before - loss * (1.0 + abs(before))
+        if (expected if is_newton else max(expected, gained)) <= least * (size + abs(before)):
             if is_newton and expected > 0.0:  # the last digits
-                lowest = sums.loglik - ROUNDING * (1.0 + abs(sums.loglik))
                 point, own, _ = _climb(point, step, lowest, look_at)
             return Maximum(point, own, mechanism, n_iter, True)
         if n_iter == max_iter:
             break
-        before, chances = sums.loglik, point.chances
-        # The chances that counts show are not those by which these labels are most likely.
-        lowest = before - (ROUNDING if mechanism is None else EM_LOSS) * (1.0 + abs(before))
         if mechanism is not None:
-            mechanism = mechanism.learn(own.counts)
-            chances = Chances(rows.kinds, mechanism.chance(own.counts, doubt))
-        point, own, sums = _climb(replace(point, chances=chances), step, lowest, look_at)
+            mechanism, q = mechanism.step(own.counts, doubt)
+            point = replace(point, chances=Chances(rows.kinds, q))
+        point, own, sums = _climb(point, step, lowest, look_at)
         gained = abs(sums.loglik - before)
         if mechanism is not None and n_iter < MOST_EXTRAPOLATED:
-            size = own.counts.sum()
-            parts = np.log(mechanism.shares), point.w, point.theta, own.counts.ravel() / size
-            path.append(np.concatenate(parts))
+            shares, counts = np.log(mechanism.shares), own.counts.ravel() / own.counts.sum()
+            path = (*path, np.concatenate([shares, point.w, point.theta, counts]))
             if len(path) == 3:
-                ends = np.cumsum([len(part) for part in parts[:-1]])
-                for share in EXTRAPOLATED:
-                    shares, w, theta, counts = np.split(_extrapolated(share, *path), ends)
-                    likely = replace(mechanism, shares=softmax(shares))
-                    counts = size * np.maximum(counts, 0.0).reshape(own.counts.shape)
-                    chances = Chances(rows.kinds, likely.chance(counts, doubt))
-                    further = replace(point, w=w, theta=np.sort(theta), chances=chances)
-                    found = look_at(further)
-                    if found[1].loglik >= sums.loglik - EXTRAPOLATED_LOSS:
-                        point, mechanism, (own, sums) = further, likely, found
-                        break
-                path = []
-        watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, tuple(path)))
+                found = point, mechanism, own, sums
+                point, mechanism, own, sums = _extrapolate(path, *found, doubt, look_at)
+                path = ()
+        watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, path))
     return Maximum(point, own, mechanism, max_iter, False)
+
+
+def _newton_step(rows: Rows, point: Point, sums: Sums, penalty: Penalty) -> Array:
+    """Return the step to the maximum of a parabola, given the sums with the penalty."""
+    if len(point.w) > MOST_DENSE:
+        return Curvature(point, rows.blocks).solve(sums, penalty)
+    return solver(sums.information)(sums.gradient)
 
 
 def _climb(
@@ -733,25 +653,39 @@ def _climb(
     return here, *look_at(here)
 
 
-def _extrapolated(share: float, first: Array, second: Array, third: Array) -> Array:
-    """Return a share of the way that steps lead which shrink steadily.
+def _extrapolate(
+    path: tuple[Array, ...],
+    point: Point,
+    mechanism: Mechanism,
+    own: Sums,
+    sums: Sums,
+    doubt: Array,
+    look_at: Callable[[Point], tuple[Sums, Sums]],
+) -> tuple[Point, Mechanism, Sums, Sums]:
+    """Go where steps lead which shrink steadily, or a part of the way; or stay.
 
     SQUAREM, by Varadhan and Roland, 2008.
     """
-    step, change = second - first, third - 2.0 * second + first
+    one, two, three = path
+    step, change = two - one, three - 2.0 * two + one
     ratio = float(np.linalg.norm(step)) / max(float(np.linalg.norm(change)), 1e-300)
-    length = -max(1.0, share * ratio)
-    extrapolated: Array = first - 2.0 * length * step + length**2 * change
-    return extrapolated
-
-
-def solve(information: Array, gradient: Array) -> Array:
-    """Return the step to the maximum of a parabola that has this gradient and information."""
-    return solver(information)(gradient)
+    ends = np.cumsum([len(mechanism.shares), len(point.w), len(point.theta)])
+    for share in EXTRAPOLATED:
+        length = -max(1.0, share * ratio)
+        further = one - 2.0 * length * step + length**2 * change
+        shares, w, theta, counts = np.split(further, ends)
+        likely = replace(mechanism, shares=softmax(shares))
+        counts = own.counts.sum() * np.maximum(counts, 0.0).reshape(own.counts.shape)
+        chances = Chances(point.chances.kinds, likely.chance(counts, doubt))
+        there = replace(point, w=w, theta=np.sort(theta), chances=chances)
+        found = look_at(there)
+        if found[1].loglik >= sums.loglik - EXTRAPOLATED_LOSS:
+            return there, likely, *found
+    return point, mechanism, own, sums
 
 
 def solver(information: Array) -> Callable[[Array], Array]:
-    """Return a function that solves for several gradients.
+    """Return what gives the step to the maximum of a parabola with such information, by gradient.
 
     Where that is no maximum, which may be with chances that are not flat, the information is
     increased until it is.
@@ -787,7 +721,7 @@ class Curvature:
             found.append((curve * block.weight, crossed[:, 1:-1]))
         return found
 
-    def views(self) -> Iterator[tuple[Dense | Sparse, Array, Array]]:
+    def views(self) -> Iterator[tuple[Framed, Array, Array]]:
         """Return the blocks in the frame, with their part of `rows`."""
         for block, (curve, crossed) in zip(self.blocks, self.rows, strict=True):
             yield self.point.frame.view(block.X), curve, crossed
@@ -832,10 +766,10 @@ class Curvature:
 # --- Rows in blocks ------------------------------------------------------------------------------
 
 
-class InBlocks(ABC):
-    """Rows that can be read in blocks, as often as it takes."""
+class Rows(ABC):
+    """Rows that have a label, wherever they are: they can be read in blocks, often."""
 
-    kinds: Kinds
+    kinds: Kinds  # of their labels
 
     @property
     @abstractmethod
@@ -843,45 +777,42 @@ class InBlocks(ABC):
         """The rows, block by block."""
 
     @cached_property
-    def _moments(self) -> Moments:
+    def moments(self) -> Moments:
+        """The sums of their features and labels."""
         n_kinds = len(self.kinds.ends)
         return total((Moments.of(block, n_kinds) for block in self.blocks), Moments.plus)
 
     def know(self, moments: Moments) -> None:
         """Take the moments from another who has read the same rows."""
-        vars(self)["_moments"] = moments
-
-    def moments(self) -> Moments:
-        """Return the sums of their features and labels."""
-        return self._moments
+        vars(self)["moments"] = moments
 
     @property
     def n_rows(self) -> int:
         """How many there are, without those of weight zero."""
-        return int(self.moments().rows.sum())
+        return int(self.moments.rows.sum())
 
     @property
     def weights(self) -> Array:
         """The weight of the rows of each kind."""
-        return self.moments().by_kind
+        return self.moments.by_kind
 
     @property
     def exact(self) -> Array:
         """The number of rows with an exact label, of each class."""
-        kinds, rows = self.kinds, self.moments().rows
+        kinds, rows = self.kinds, self.moments.rows
         return np.bincount(kinds.ends[kinds.exact, 0], rows[kinds.exact], kinds.n_classes)
 
     def sums(self, point: Point) -> Sums:
-        """Return the sums of all blocks."""
+        """Return the sums of all blocks, added up in their order."""
         return total(map(point.sums, self.blocks), Sums.plus)
 
-    def curvature(self, point: Point) -> Curvature:
-        """Return the information of many features."""
-        return Curvature(point, self.blocks)
+    @abstractmethod
+    def sample(self, most: int) -> InMemory:
+        """Return at most `most` of the rows, evenly spaced."""
 
 
 @dataclass(frozen=True, eq=False)
-class InMemory(InBlocks):
+class InMemory(Rows):
     """Rows that have a label, in memory."""
 
     X: Any  # dense or CSR

@@ -1,4 +1,4 @@
-"""Weights of rows, of classes and of labels."""
+"""Weights of rows, of classes and of labels; weighted means."""
 
 from __future__ import annotations
 
@@ -40,6 +40,25 @@ def read_weights(sample_weight: Any, n: int) -> Array:
         reason = f"{weights[t].item()} is too {'large' if weights[t] > 1.0 else 'small'}: weights"
         raise RowError("sample_weight", t, f"{reason} must be 0, or within 1e-100 and 1e100")
     return weights
+
+
+def mean_over_rows(
+    values: Array,
+    labelled: Array,
+    sample_weight: ArrayLike | None,
+    *,
+    name: str = "y_true",
+    kind: str = "a label",
+) -> float:
+    """Return the weighted mean of one value a row, over the rows that have a label."""
+    if not labelled.any():
+        raise InputError(f"{name} has no row with {kind}, and a mean needs at least one")
+    if sample_weight is None:
+        return float(values[labelled].mean())
+    weights = read_weights(sample_weight, len(values))
+    if not weights[labelled].any():
+        raise InputError(f"sample_weight is zero for every row of {name} with {kind}")
+    return float(np.average(values[labelled].astype(np.float64), weights=weights[labelled]))
 
 
 def class_weights(

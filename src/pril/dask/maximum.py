@@ -21,10 +21,10 @@ from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
     Block,
-    InBlocks,
     InMemory,
     Moments,
     Point,
+    Rows,
     Sums,
     block_rows,
     evenly_spaced,
@@ -83,7 +83,7 @@ def labelled_rows(model: Any, blocks: Blocks, cluster: Cluster) -> ClusterRows:
     ]
     cut = cut_rows(parts, starts, n, block_rows(model.n_features_in_))
     rows = ClusterRows(cut, kinds, n, model.n_features_in_, cluster)
-    if not rows.moments().are_finite:
+    if not rows.moments.are_finite:
         refused = [delayed(refuse_overflow)(shared, block, b) for b, block in enumerate(blocks)]
         cluster.compute(delayed(list)(refused), "looking for the row that is too large")
         raise InputError("X or sample_weight is too large for sums of all rows: scale it")
@@ -175,7 +175,7 @@ def refuse_overflow(model: Any, block: Any, b: int) -> None:
 # --- Rows on a cluster ---------------------------------------------------------------------------
 
 
-class ClusterRows(InBlocks):
+class ClusterRows(Rows):
     """Rows that have a label, in lazy blocks."""
 
     def __init__(
@@ -185,7 +185,8 @@ class ClusterRows(InBlocks):
         self.n_features = n_features
 
     @cached_property
-    def _moments(self) -> Moments:
+    def moments(self) -> Moments:
+        """The sums of their features and labels."""
         tasks = [delayed(moments_of)(block, len(self.kinds.ends)) for block in self.lazy]
         return self.cluster.compute(tree_sum(tasks, add_moments), "reading the features")
 

@@ -306,8 +306,7 @@ COARSENING = {
 
 
 def _check_boosting(learner: Any, at: str) -> None:
-    from pril.learners.boosting.forest_engine import check_background
-    from pril.learners.boosting.trees import check_forest
+    from pril.learners.boosting.forest_engine import check_background, check_forest
 
     cut, n_features = learner.thresholds_, learner.n_features_in_
     if len(cut) != len(learner.order_) - 1 or (np.diff(cut) < 0).any():

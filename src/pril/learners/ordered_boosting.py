@@ -30,7 +30,6 @@ from pril.core.undo import aside, unchanged_on_failure
 from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
 from pril.learners.boosting.cross_fitting import (
-    Labelled,
     Watch,
     grow,
     make_plan,
@@ -487,16 +486,17 @@ def learn(
         )
     if n < 2:
         raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
-    weight, features = weight[counts], source(counts)
+    features, intervals, weight = source(counts), intervals[counts], weight[counts]
     groups = None if groups is None else groups[counts]
-    rows = Labelled(features, intervals[counts], weight / weight.mean(), groups)
-    del intervals, weight, counts, groups  # frees memory
+    weight = weight / weight.mean()
+    rng = check_random_state(model.random_state)
     with Threads(n_threads(model.n_jobs)) as threads:
-        plan, beginning = make_plan(model, rows, check_random_state(model.random_state), threads)
+        plan, beginning = make_plan(model, features, intervals, weight, groups, rng, threads)
+        del intervals, weight, counts, groups  # frees memory
         warn_of_ends(beginning.knowledge.mechanism)
         home = home or threads
         home.begin(plan, features)
-        del plan, rows
+        del plan
         grown = grow(beginning, home, model.max_iter, model.n_iter_no_change, watch)
     warn_of_rounds(grown.rounds)
     model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)

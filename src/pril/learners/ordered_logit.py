@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -308,7 +307,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """
         kinds, _ = Kinds.of(batch.intervals[batch.labelled()], len(self.order_))
         rows = InMemory.of(self.labelled_block(batch, kinds), kinds)
-        if not rows.moments().are_finite:
+        if not rows.moments.are_finite:
             raise self.engine.not_finite(batch.rows, None, batch.weights)
         return rows
 
@@ -373,7 +372,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "rows": rows.n_rows,
             "weight": float(rows.weights.sum()),
             "parameters": uncertainty.n_parameters,
-            "means": rows.moments().first / rows.moments().weight,
+            "means": rows.moments.first / rows.moments.weight,
             "covariance": self._covariance_to_keep(uncertainty),
         }
         self.memory_ = self._memory_at(found, rows)
@@ -423,7 +422,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
         """Return the memory of a stream that has seen these rows and is at the maximum."""
         memory, kinds = self.engine.blank(self.n_features_in_, len(self.order_)), rows.kinds
-        parts, sums, moments = memory.parts(), found.maximum.sums, rows.moments()
+        parts, sums, moments = memory.parts(), found.maximum.sums, rows.moments
         n = rows.n_rows
         seen = clock = 0.0
         for some in batches(n, MOST_AGES):
@@ -454,12 +453,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             limit = np.inf if by_offsets else -nouns.BENEFIT
             parts["advantage"][:] = each * min(found.evidence, limit)
         place = dict(zip(map(tuple, kinds.ends.tolist()), counts, strict=True))
-        start = 0
-        for low, high in combinations(range(len(self.order_)), 2):  # the order of `ranges`
-            stop = start + high - low + 1
+        for (low, high), cells in self._counted(memory).ranges().items():
             if (low, high) in place:
-                parts["ranges"][start:stop] = each * place[low, high][low : high + 1]
-            start = stop
+                cells[:] = each * place[low, high][low : high + 1]
         return memory
 
     # --- Online ---
@@ -478,7 +474,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def coarsening_(self) -> Coarsening:
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
-        counted = self._counted()
+        counted = self._counted(self.memory_)
         return Coarsening.of(
             "offsets" if counted.uses_offsets else "random",
             counted.shares,
@@ -486,8 +482,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             counted.table(),
         )
 
-    def _counted(self) -> ByRow:
-        return ByRow(self.coarsening, self.trust, len(self.order_), self.memory_.parts())
+    def _counted(self, memory: Memory) -> ByRow:
+        return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
 
     def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -527,4 +523,4 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
-        return self._counted().label_chances(kinds)[kind]
+        return self._counted(self.memory_).label_chances(kinds)[kind]

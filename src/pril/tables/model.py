@@ -17,16 +17,15 @@ from msgspec import Struct
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.classifier import rate, rate_rows, rows_to_rate
-from pril.core.evaluation import Evaluation, Outcomes, pick_scores
 from pril.core.logistic import log_probabilities
-from pril.core.parts import Parts, model_name
+from pril.core.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
-from pril.core.units import scale_of_features, units_of_features
 from pril.core.words import rows_known, some_of
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
+from pril.metrics import Evaluation, Outcomes, pick_scores
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.csv_style import USUAL_CSV, CsvStyle

@@ -23,9 +23,9 @@ from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
     Block,
-    InBlocks,
     InMemory,
     Moments,
+    Rows,
     block_rows,
     evenly_spaced,
     recut,
@@ -33,7 +33,8 @@ from pril.core.likelihood import (
 from pril.core.registry import BY_COMMAND
 from pril.core.undo import unchanged_on_failure
 from pril.core.weights import label_weights
-from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
+from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
+from pril.learners.boosting.folds import MOST_KEPT
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.task import Task
@@ -42,9 +43,10 @@ from pril.tables.training import Kept, Run
 log = logging.getLogger(__name__)
 
 # Memory that learning takes at its peak, with some to spare: bytes for each byte of the features of
-# the sample, and for each row; of rows outside the sample, a byte for each feature as well. For 5
-# million rows of 20 features, of which 200,000 are the sample, 109 a row were measured.
-PEAK, ROW_BYTES = 5, 200
+# the sample; for each row; and of a row for each fold, and for each booster that is kept. Of rows
+# outside the sample, a byte for each feature as well. Of tables with 20 features, of which a fifth
+# is held out, 98 bytes a row were measured for 3 million rows, and 232 for 1 million.
+PEAK, ROW_BYTES, FOLD_BYTES, BOOSTER_BYTES = 5, 100, 8, 40
 
 
 def run_of(table: Table, task: Task, progress: Watcher) -> Run:
@@ -73,8 +75,8 @@ class MaximumRun(Run):
         rows = LabelledRows(self.table.name, kinds, n, self.model.n_features_in_, self._parts)
         if self.moments is not None:
             rows.know(Moments(*self.moments))
-        self._check_moments(rows.moments())
-        self.moments = tuple(rows.moments())
+        self._check_moments(rows.moments)
+        self.moments = tuple(rows.moments)
         found = fitting.fit(rows, self.model.settings(), self.search, self._watch)
         self.model.learn_maximum(found, rows)
         self.phase = "done"
@@ -119,7 +121,7 @@ class MaximumRun(Run):
             name = f"step {self.epoch + 1}{said}"
         return name if self._n_passes == 1 else f"{name}, pass {self._n_passes}"
 
-    def _watch(self, search: fitting.Search) -> None:
+    def _watch(self, search: fitting.Fit) -> None:
         """Note where the search is, after a step or before the first one."""
         self.search = search.to_plain()
         if (sums := search.maximum.sums) is not None:
@@ -141,7 +143,7 @@ class MaximumRun(Run):
         return super()._state() | ({} if self.phase == "survey" else learned)
 
 
-class LabelledRows(InBlocks):
+class LabelledRows(Rows):
     """The rows of a table that have a label, read again in each pass.
 
     With many features, a step takes hundreds of passes: then all rows are kept in memory.
@@ -205,11 +207,20 @@ class InMemoryRun(Run):
     read again for bins of all rows, a byte for each feature.
     """
 
+    def _keep_cells(self, first: int, cells: pa.RecordBatch) -> None:
+        if self.survey.not_apart <= MOST_SAMPLED:
+            super()._keep_cells(first, cells)
+        else:  # bins are read from the table
+            self._cells = Kept()
+
     def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
         self.model = self._model_of_all_rows(width, classes, weights)
         rows = self.survey.not_apart
         in_sample, there = min(rows, MOST_SAMPLED), available_memory()
-        needed = in_sample * 8 * width * PEAK + rows * ROW_BYTES + (rows - in_sample) * width
+        n_folds = folds_for(self.model.n_folds, rows)
+        of_row = ROW_BYTES + n_folds * FOLD_BYTES
+        of_row += BOOSTER_BYTES * (n_folds if rows <= MOST_KEPT else 1)
+        needed = in_sample * 8 * width * PEAK + rows * of_row + (rows - in_sample) * width
         if needed > there:
             raise TableError(
                 f"{self.table.name}: {self.task.model} learns all rows at once: {rows:,} rows of "
@@ -223,7 +234,6 @@ class InMemoryRun(Run):
         if self.n_rows <= MOST_SAMPLED:
             self._learn_whole()
         else:
-            self._cells = Kept()  # frees memory
             with unchanged_on_failure(self.model):
                 self._learn_bins()
         self.phase = "done"

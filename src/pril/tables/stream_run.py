@@ -18,11 +18,11 @@ import numpy as np
 
 from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.evaluation import Evaluation
 from pril.core.recent_errors import Alarm, ErrorReports
 from pril.core.words import count
 from pril.errors import InputError, naming_file
 from pril.io import model_files
+from pril.metrics import Evaluation
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import TableWarning
 from pril.tables.json_lines import NAME

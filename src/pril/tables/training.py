@@ -25,11 +25,11 @@ from pril import __version__
 from pril.core import learning, ranking
 from pril.core.arrays import Array
 from pril.core.classifier import rate_rows
-from pril.core.evaluation import Evaluation
 from pril.core.passes import Batch
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.features import LEAST
+from pril.metrics import Evaluation
 from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.cells import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
@@ -220,7 +220,11 @@ class Run:
         ):
             cells = self.survey.add(self.table, self.task, first, block)
             self.survey.counts.check_number(self.table)
-            self._cells.add(first, cells, self.table.n_rows)
+            self._keep_cells(first, cells)
+
+    def _keep_cells(self, first: int, cells: pa.RecordBatch) -> None:
+        """Keep a block that was surveyed for the next pass, if the table is small."""
+        self._cells.add(first, cells, self.table.n_rows)
 
     def _begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""

@@ -8,31 +8,39 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from heapq import heapify, heapreplace
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
 from pril.core import fitting
 from pril.core.arrays import Array
-from pril.core.coarsening import TINY, Kinds, Mechanism
+from pril.core.coarsening import TINY, Kinds, Mechanism, doubt_of
 from pril.core.fitting import Knowledge
 from pril.core.likelihood import Chances, InMemory, Sums, total
+from pril.core.rows import batches, frozen
 from pril.errors import InputError
+from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
-from pril.learners.boosting.compiled import Forest
+from pril.learners.boosting.compiled import Forest, Rows
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
-from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees, background_size
-from pril.learners.boosting.starts import Starts, View, learn_starts
-from pril.learners.boosting.trees import parameters_of, read_trees
+from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, parameters_of
+from pril.learners.boosting.forest_engine import BoostedTrees, background_size, read_trees
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
-ALPHA = 1.0  # draws the weights of the starts to the same
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
-MOST_STEPS = 10  # that find the weights of the starts: rounds will improve thresholds and chances
+# Of starts: the penalties of their weights, and how many steps find them.
+ALPHA, LANDMARK_ALPHA, MOST_STEPS = 0.3, 3.0, 30
+# Of the weights of the starts, which are drawn to the same; rounds will improve the rest.
+MIX_ALPHA, MIX_STEPS = 1.0, 10
+LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
+MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
+LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
+GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
 # After so many rounds, boosters that still improve are half as careful: the learning rate is twice
 # the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
 HALF_AS_CAREFUL = 50
@@ -96,15 +104,6 @@ def print_rounds() -> Watch:
     return watch
 
 
-class Labelled(NamedTuple):
-    """Rows to learn from."""
-
-    source: Source  # of their features
-    intervals: Array  # (n, 2), labels, as ranks
-    weight: Array  # (n,), their mean is 1
-    groups: Array | None  # (n,), the number of each row's group, from 0 on; None: each row is one
-
-
 class Beginning(NamedTuple):
     """What is known before the first tree, beside the plan of the folds."""
 
@@ -126,10 +125,15 @@ class Grown(NamedTuple):
     trees: list[list[str]]  # of each fold, in LightGBM's text
 
 
-def split(rows: Labelled, asked: int | str, order: Array) -> tuple[int, Array]:
+def folds_for(asked: int | str, n_rows: int) -> int:
+    """Return the number of folds."""
+    return (4 if n_rows >= MANY_ROWS else 8) if isinstance(asked, str) else asked
+
+
+def split(groups: Array | None, asked: int | str, order: Array) -> tuple[int, Array]:
     """Return the number of folds, and the fold of each row."""
-    n, groups = len(order), rows.groups
-    n_folds = (4 if n >= MANY_ROWS else 8) if isinstance(asked, str) else asked
+    n = len(order)
+    n_folds = folds_for(asked, n)
     parts, found = n, f"only {n} rows have a label"
     if groups is not None:
         _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
@@ -166,47 +170,51 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
     return fold_of[groups]
 
 
-def make_plan(model: Any, labelled: Labelled, rng: Any, threads: Threads) -> tuple[Plan, Beginning]:
+def make_plan(
+    model: Any,
+    source: Source,
+    intervals: Array,
+    weight: Array,
+    groups: Array | None,
+    rng: Any,
+    threads: Threads,
+) -> tuple[Plan, Beginning]:
     """Learn from a sample of the rows what folds begin with.
 
-    The model knows its parameters, classes, categories and features.
+    The model knows its parameters, classes, categories and features. Intervals are the labels as
+    ranks, the mean of the weights is 1, and groups are numbered from 0 on; None: each row is one.
     """
-    source, n_classes, n = labelled.source, len(model.order_), labelled.source.n_rows
+    n_classes, n, trust = len(model.order_), source.n_rows, float(model.trust)
     signs = find_constraints(model.monotonic_cst, model)
-    kinds, group = Kinds.of(labelled.intervals, n_classes)
+    kinds, group = Kinds.of(intervals, n_classes)
     order = rng.permutation(n)
-    n_folds, fold = split(labelled, model.n_folds, order)
-    rows = compiled.Rows(
-        kinds.ends, group.astype(np.int16), labelled.weight.astype(np.float32), fold
-    )
+    n_folds, fold = split(groups, model.n_folds, order)
+    rows = Rows(kinds.ends, group.astype(np.int16), weight.astype(np.float32), fold)
     order, is_whole = order[:MOST_SAMPLED], n <= MOST_SAMPLED
     some = np.sort(order)
     sample, order = source.take(some), np.searchsorted(some, order)
-    there = rows if is_whole else compiled.Rows(kinds.ends, *(part[some] for part in rows[1:]))
+    there = rows if is_whole else Rows(kinds.ends, *(part[some] for part in rows[1:]))
 
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
-    view, trust = View.of(X, categorical, signs, order, n_folds), float(model.trust)
-    known = labelled.intervals[kinds.exact[group], 0]
-    trusted = np.bincount(known, minlength=n_classes) + trust
-    doubt = np.divide(trust, trusted, out=np.ones(n_classes), where=trusted > 0.0)
+    view = View.of(X, categorical, signs, order, n_folds)
+    known = intervals[kinds.exact[group], 0]
+    doubt = doubt_of(np.bincount(known, minlength=n_classes), trust)
 
-    def start(chances: Chances | None) -> Starts:
-        return learn_starts(view, there, kinds, n_folds, trust, chances, threads.map)
+    def start(chances: Chances | None) -> tuple[list[Start], Array, fitting.Fit, Knowledge]:
+        starts = learn_starts(view, there, kinds, n_folds, trust, chances, threads.map)
+        return starts, *mix_starts(starts, there, kinds, trust, model.coarsening)
 
-    starts = start(None)
-    mix, found, knowledge = mix_starts(starts, there, kinds, trust, model.coarsening)
+    starts, mix, found, knowledge = start(None)
     mechanism = found.maximum.mechanism
     if mechanism is not None:
         # Starts that assume a direction would find it again; exact labels show which it is.
         if mechanism.name == "offsets" and not kinds.exact.any():
             mechanism = replace(mechanism, name="symmetric")
-        counts = found.maximum.sums.counts
-        starts = start(Chances(kinds, mechanism.learn(counts).chance(counts, doubt)))
-        mix, found, knowledge = mix_starts(starts, there, kinds, trust, model.coarsening)
-    mixed = starts.mixed(mix)
-    bins = Bins.of(sample, categorical)
-    arrays = unscaled(mixed.arrays, exponents)
+        _, q = mechanism.step(found.maximum.sums.counts, doubt)
+        starts, mix, found, knowledge = start(Chances(kinds, q))
+    mixed, arrays, centre = mix_models(view, starts, mix)
+    arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
     plan = Plan(
         rows=rows,
         parameters=parameters_of(model, signs),
@@ -225,32 +233,129 @@ def make_plan(model: Any, labelled: Labelled, rng: Any, threads: Threads) -> tup
         doubt=doubt,
         evidence=found.evidence,
         arrays=arrays,
-        centre=mixed.centre,
+        centre=centre,
         bins=bins,
         background=sample[order[: background_size(sample.shape[1])]].astype(np.float64),
     )
     return plan, beginning
 
 
-def mix_starts(
-    starts: Starts,
-    rows: compiled.Rows,
+# --- Where boosters start: linear scores of the features and, if the rows are few, of landmarks --
+
+
+class View(NamedTuple):
+    """Features as starts get them: standardised, and if the rows are few, as landmark features."""
+
+    X: Array  # as they are
+    Z: Array  # standardised, 0 where they are missing, or no numbers
+    mean: Array
+    scale: Array
+    width: Array  # by which features are multiplied for landmarks
+    signs: Array  # (features,), the sign that each slope must have, 0 if it may have any
+    landmarks: LandmarkFeatures | None
+
+    @classmethod
+    def of(cls, X: Array, categorical: list[int], signs: Array, order: Array, n_folds: int) -> Self:
+        """Look at features, of which some are no numbers; landmarks are chosen in this order."""
+        scaler = StandardScaler(copy=False)
+        with np.errstate(all="ignore"):
+            for batch in batches(len(X), 1 << 16):
+                scaler.partial_fit(X[batch])
+        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
+        scaler.scale_[categorical] = np.inf
+        mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
+        scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
+        Z: Array = np.nan_to_num(scaler.transform(X.copy()), copy=False)
+        width = np.where(varies, GAMMA / max(varies.sum(), 1) / scale, 0.0)
+        is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS and n_folds <= MOST_CROSSED
+        landmarks = None
+        if is_small and varies.any() and not signs.any():  # near them, a score rises and falls
+            landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
+            landmarks.fit(Z[order])  # the order of the rows must not matter
+        return cls(X, Z, mean, scale, width, signs, landmarks)
+
+
+class Start(NamedTuple):
+    """Linear models, one for each fold, which has not seen it."""
+
+    slopes: Array  # (folds, features)
+    centres: Array  # (folds,), the means of their thresholds
+    scores: Array  # (folds, n), centred
+
+
+def learn_starts(
+    view: View,
+    rows: Rows,
     kinds: Kinds,
+    n_folds: int,
     trust: float,
-    coarsening: str,
+    chances: Chances | None,
+    each: Callable[..., list[Any]],
+) -> list[Start]:
+    """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
+
+    Without chances of ranges, they are taken to be at random. Folds may have no row. `each` is like
+    `map`. Landmark models fit the rows that they have seen so well that trees could not learn from
+    what is left. So they are crossed: each row of another fold is scored by a model that has not
+    seen this fold either.
+    """
+    weight, fold = rows.weight.astype(np.float64), rows.fold
+    own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
+    crossed = list(combinations(range(n_folds), 2)) if n_folds > 2 else []
+
+    def learn(
+        Z: Array, alpha: float, signs: Array | float, pairs: list[tuple[int, int]]
+    ) -> tuple[Array, Array]:
+        """Return slopes and centres of models without folds, then without pairs of folds."""
+        some = InMemory(Z, rows.group, weight, kinds)
+        problem = fitting.Problem(some, fitting.Settings(alpha, trust, "random", MOST_STEPS))
+        blank = problem.blank if chances is None else replace(problem.blank, chances=chances)
+        maximum = problem.fit(blank, em_gain=fitting.LEAST_GAIN)
+        is_wrong = signs * maximum.point.weights < 0.0
+        if is_wrong.any():  # these slopes are 0 if their features are
+            return learn(np.where(is_wrong, 0.0, Z), alpha, signs, pairs)
+        points = fitting.without_folds(some, problem.settings, maximum, fold, [*own, *pairs], each)
+        slopes = np.array([point.weights for point in points])
+        slopes[slopes * signs < 0.0] = 0.0
+        cuts = np.array([point.thresholds for point in points])
+        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1)
+
+    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
+        scores = np.empty((n_folds, len(X)), dtype=np.float32)
+        compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
+        return Start(slopes, centres, scores)
+
+    slopes, centres = learn(view.Z, ALPHA, view.signs, [])
+    models = [scored(view.X, view.mean, slopes / view.scale, centres)]
+    if view.landmarks is not None:
+        mapped = view.landmarks.transform(view.Z)
+        slopes, centres = learn(mapped, LANDMARK_ALPHA, 0.0, crossed)
+        zero = np.zeros(mapped.shape[1])
+        models.append(scored(mapped, zero, slopes[:n_folds], centres[:n_folds]))
+        for pair, slope, centre in zip(crossed, slopes[n_folds:], centres[n_folds:], strict=True):
+            for one, other in (pair, pair[::-1]):
+                there = np.flatnonzero(fold == other)
+                models[1].scores[one, there] = mapped[there] @ slope - centre
+    return models
+
+
+def mix_starts(
+    starts: list[Start], rows: Rows, kinds: Kinds, trust: float, coarsening: str
 ) -> tuple[Array, fitting.Fit, Knowledge]:
     """Return the weights of starts, the fit to held-out scores that shows them, and what else.
 
     They are those of an ordered logit, without those that would be negative.
     """
-    scores, weight = starts.held_out(rows.fold), rows.weight.astype(np.float64)
+    every, weight = np.arange(len(rows.fold)), rows.weight.astype(np.float64)
+    scores = np.column_stack([start.scores[rows.fold, every] for start in starts])
+    scores = scores.astype(np.float64)
     mix = np.ones(scores.shape[1])
     known: fitting.Fit | None = None
     while True:
         used = scores[:, mix > 0.0]
         size = float(used.std(axis=0).mean()) + TINY  # so that the penalty does not depend on it
         held_out = InMemory(used / size, rows.group, weight, kinds, used.mean(axis=1))
-        settings = fitting.Settings(ALPHA, trust, coarsening, MOST_STEPS, is_held_out=True)
+        settings = fitting.Settings(MIX_ALPHA, trust, coarsening, MIX_STEPS, is_held_out=True)
         if known is None:
             known = fitting.fit(held_out, settings)
         else:  # how classes become ranges is known
@@ -260,6 +365,36 @@ def mix_starts(
         mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + known.w / size, 0.0)
         if np.count_nonzero(mix) in (0, used.shape[1]):
             return mix, known, known.knowledge(held_out, trust)
+
+
+def mix_models(
+    view: View, starts: list[Start], mix: Array
+) -> tuple[Start, dict[str, Array], float]:
+    """Return weighted sums of starts, arrays of a forest that has their means, and its centre."""
+    plain, d = starts[0], len(view.mean)
+    slopes, centres = mix[0] * plain.slopes, mix[0] * plain.centres
+    slope, centre, scores = slopes.mean(axis=0), centres.mean(), plain.scores
+    scores *= np.float32(mix[0])
+    points, similarity = np.empty((0, d)), np.empty(0)
+    if view.landmarks is not None:
+        other = starts[1]
+        scores += np.float32(mix[1]) * other.scores
+        added = mix[1] * other.slopes.mean(axis=0)
+        slope += added[:d] / view.scale
+        similarity, offset = view.landmarks.kernel_weights(added[d:])
+        points = view.landmarks.gamma * view.landmarks.landmarks_
+        centre += mix[1] * other.centres.mean() + offset
+    arrays = {
+        "mean": view.mean,
+        "slope": slope,
+        "width": view.width,
+        "landmarks": points,
+        "similarity": similarity,
+    }
+    return Start(slopes, centres, scores), arrays, centre
+
+
+# --- Trees ---------------------------------------------------------------------------------------
 
 
 def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watch | None) -> Grown:

@@ -1,12 +1,14 @@
-"""Folds: a booster each, with the rows that it must not see; and where folds live."""
+"""Folds: a booster of LightGBM each, with the rows that it must not see; and where folds live."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,14 +19,110 @@ from pril.core.fitting import point_of
 from pril.core.likelihood import Block, Point, Sums, total
 from pril.core.logistic import FARTHEST, exp_of, odds_of
 from pril.core.rows import batches, frozen
+from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
-from pril.learners.boosting.features import Bins
-from pril.learners.boosting.trees import MOST_KEPT, PUSHED_ROWS, FoldBooster, dataset
+from pril.learners.boosting.features import MOST_BINS, Bins
 
 T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
 
 BATCH = 1 << 15  # rows whose exponentials stay in the cache
+MOST_KEPT = 2_000_000  # rows
+PUSHED_ROWS = 1 << 16  # at once to LightGBM
+
+
+# --- LightGBM ------------------------------------------------------------------------------------
+
+
+def lightgbm() -> Any:
+    """Import LightGBM, or say what to install."""
+    try:
+        return importlib.import_module("lightgbm")
+    except (ImportError, OSError) as error:
+        raise MissingExtraError(
+            "OrderedBoosting needs LightGBM, and on Linux the system's libgomp, in Debian the "
+            f"package libgomp1 ({error})",
+            "boosting",
+        ) from error
+
+
+def parameters_of(model: Any, signs: Array) -> dict[str, Any]:
+    """Return LightGBM's parameters; signs are those of `find_constraints`."""
+    parameters = {
+        "objective": "none",
+        "metric": "None",
+        "learning_rate": float(model.learning_rate),
+        "num_leaves": int(model.max_leaf_nodes),
+        "min_data_in_leaf": int(model.min_samples_leaf),
+        "min_sum_hessian_in_leaf": 1.0,
+        "min_data_in_bin": 1,
+        "max_bin": MOST_BINS + 1,  # the features are bins already; and one for missing values
+        "lambda_l2": float(model.l2_regularization),
+        "deterministic": True,
+        "force_col_wise": True,
+        "num_threads": 1,  # so that threads change no bit
+        "verbosity": -1,
+    }
+    if signs.any():
+        parameters["monotone_constraints"] = signs.tolist()
+        # With "advanced", trees of LightGBM 4.6 rise and fall; "basic" has no more error.
+        parameters["monotone_constraints_method"] = "basic"
+    return parameters
+
+
+def dataset(
+    sample: Array,
+    categorical: list[int],
+    parameters: dict[str, Any],
+    n_rows: int,
+    blocks: Iterator[Array] | None,
+) -> Any:
+    """Return LightGBM's form of the features, None if it can split none.
+
+    A sample of the rows, which has every bin, determines how they are stored. If it is not all
+    rows, blocks have all of them, `PUSHED_ROWS` each but for the last one.
+    """
+    library = lightgbm()
+    data = library.Dataset(sample, categorical_feature=categorical, params=parameters).construct()
+    # LightGBM fails if it can split no feature: all are constant, or the rows are too few.
+    if not any(data.feature_num_bin(k) > 0 for k in range(sample.shape[1])):
+        return None
+    if blocks is None:
+        return data
+    pushed = blocks
+
+    class Pushed(library.Sequence):  # type: ignore[name-defined]
+        batch_size = PUSHED_ROWS
+
+        def __len__(self) -> int:
+            return n_rows
+
+        def __getitem__(self, _: slice) -> Array:
+            return next(pushed)
+
+    whole = library.Dataset(Pushed(), reference=data, params=parameters).construct()
+    next(pushed, None)  # lets the one who reads them put everything away
+    return_memory()
+    return whole
+
+
+_this_thread = threading.local()
+
+
+def silence_lightgbm(parameters: dict[str, Any]) -> None:
+    """Let LightGBM print nothing in this thread: each thread has its verbosity."""
+    if not hasattr(_this_thread, "is_silent"):
+        lightgbm().Dataset(np.zeros((1, 1)), params=parameters).construct()  # which sets it
+        _this_thread.is_silent = True
+
+
+def return_memory() -> None:
+    """Return freed memory to the system: glibc keeps blocks of up to 32 MB, in every thread."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+# --- Folds ---------------------------------------------------------------------------------------
 
 
 class Fold:
@@ -32,6 +130,9 @@ class Fold:
 
     Folds need nothing of each other. What they show of their held-out rows is added up in the order
     of the folds, so that a model is the same, bit for bit, wherever its folds live.
+
+    LightGBM gets all rows: those that the booster must not see have gradients of 0, and it says for
+    all of them what the new tree adds.
     """
 
     def __init__(
@@ -39,35 +140,65 @@ class Fold:
         number: int,
         rows: compiled.Rows,
         data: Any,
-        parameters: Any,
+        parameters: dict[str, Any],
         scores: Array,
         turn: Turn,
     ) -> None:
         self.number, self.rows, self.scores = number, rows, scores
+        self.data, self.parameters, self.turn = data, parameters, turn
         self.held_out = np.flatnonzero(rows.fold == number).astype(np.int32)
-        self.turn, self.booster = turn, FoldBooster(data, parameters, scores)
+        # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
+        self.is_kept = len(scores) <= MOST_KEPT
+        self.start = scores.copy() if self.is_kept else scores
+        self.booster: Any = None
+        self.texts: list[str] = []  # of each tree, of those that have no booster any more
+        self.n_trees: list[int] = []  # after each round: one that finds no split may add none
 
     def learn(self, theta: Array, chance: Array, haste: float) -> Sums:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
-            self._grow(odds_of(theta), chance, haste)
+            self._grow(*self._gradients(odds_of(theta), chance, haste))
         point = point_of(Kinds(self.rows.ends, len(theta) + 1), theta, chance)
         return total((self._shown(point, block) for block in self._held_out()), Sums.plus)
 
-    def _shown(self, point: Point, block: Block) -> Sums:
-        sums = point.sums(block)
-        if point.chances.q is None:  # then, there are no ranges
-            return sums
-        return sums._replace(information=point.expected_information(block))
+    def trees(self, n_rounds: int) -> list[str]:
+        """Return LightGBM's text of the trees of the first rounds."""
+        return self._all_texts()[: max(self.n_trees[:n_rounds], default=0)]
 
-    def _grow(self, odds: Array, chance: Array, haste: float) -> None:
-        gradient, hessian = np.empty((2, len(self.scores)), dtype=np.float32)
+    def _gradients(self, odds: Array, chance: Array, haste: float) -> Array:
+        gradients = np.empty((2, len(self.scores)), dtype=np.float32)
         for batch in batches(len(self.scores), BATCH):
+            e = exp_of(self.scores[batch])
             compiled.fill_gradients(
-                exp_of(self.scores[batch]), batch.start, self.number, odds, chance, self.rows,
-                haste, gradient, hessian,
-            )  # fmt: skip
-        self.booster.grow(gradient, hessian)
+                e, batch.start, self.number, odds, chance, self.rows, haste, *gradients
+            )
+        return gradients
+
+    def _grow(self, gradient: Array, hessian: Array) -> None:
+        """Grow a tree, and add what it says of each row to the scores."""
+        if self.data is None:
+            return
+        silence_lightgbm(self.parameters)
+        if self.booster is None:
+            self.booster = lightgbm().Booster(self.parameters, self.data)
+        self.booster.update(fobj=lambda *_: (gradient, hessian))
+
+        def add(outputs: Array, _: Any) -> tuple[str, float, bool]:
+            np.add(self.start, outputs, out=self.scores)
+            return "", 0.0, True
+
+        self.booster.eval_train(add)
+        self.n_trees.append(len(self.texts) + self.booster.num_trees())
+        if not self.is_kept:
+            self.texts, self.booster = self._all_texts(), None
+            return_memory()
+
+    def _all_texts(self) -> list[str]:
+        """Return LightGBM's text of all trees."""
+        if self.booster is None:
+            return self.texts
+        text: str = self.booster.model_to_string()
+        return self.texts + text.partition("\nend of trees")[0].split("\nTree=")[1:]
 
     def _held_out(self) -> Iterator[Block]:
         """Return the held-out rows, in batches: no features, but scores."""
@@ -77,9 +208,18 @@ class Fold:
             weight = self.rows.weight[some].astype(np.float64)
             yield Block(np.empty((len(some), 0)), self.rows.group[some], weight, scores)
 
-    def trees(self, n_rounds: int) -> list[str]:
-        """Return LightGBM's text of the trees of the first rounds."""
-        return self.booster.grown(n_rounds)
+    def _shown(self, point: Point, block: Block) -> Sums:
+        sums = point.sums(block)
+        if point.chances.q is None:  # then, there are no ranges
+            return sums
+        return sums._replace(information=point.expected_information(block))
+
+
+class Encoded(NamedTuple):
+    """Rows as folds get them."""
+
+    codes: Array  # (rows, features), of bins
+    scores: Array  # (folds, rows), of the starts
 
 
 class Plan(NamedTuple):
@@ -107,37 +247,28 @@ class Plan(NamedTuple):
 
         The sample is then enough to know how LightGBM stores the rows.
         """
-        n, parameters = len(self.rows.fold), self.parameters
+        n, codes = len(self.rows.fold), None
         if self.scores is not None:
             scores = self.scores[numbers]
-            data = dataset(self.sample, self.categorical, parameters, n, None)
         else:
             scores = np.empty((len(numbers), n), dtype=np.float32)
-            codes = rebatched(self._kept(encoded, numbers, scores), PUSHED_ROWS)
-            data = dataset(self.sample, self.categorical, parameters, n, codes)
+            codes = rebatched(_codes_of(encoded, numbers, scores), PUSHED_ROWS)
+        data = dataset(self.sample, self.categorical, self.parameters, n, codes)
         turn: Turn = threading.Lock() if self.is_scarce and n > MOST_KEPT else nullcontext()
         return [
-            Fold(j, self.rows, data, parameters, own, turn)
+            Fold(j, self.rows, data, self.parameters, own, turn)
             for j, own in zip(numbers, scores, strict=True)
         ]
 
-    def _kept(
-        self, encoded: Iterator[Encoded], numbers: list[int], scores: Array
-    ) -> Iterator[Array]:
-        """Return the codes of parts, and write their scores by some folds."""
-        done = 0
-        for part in encoded:
-            end = done + len(part.codes)
-            scores[:, done:end] = part.scores[numbers]
-            done = end
-            yield part.codes
 
-
-class Encoded(NamedTuple):
-    """Rows as folds get them."""
-
-    codes: Array  # (rows, features), of bins
-    scores: Array  # (folds, rows), of the starts
+def _codes_of(encoded: Iterator[Encoded], numbers: list[int], scores: Array) -> Iterator[Array]:
+    """Return the codes of parts, and write their scores by some folds."""
+    done = 0
+    for part in encoded:
+        end = done + len(part.codes)
+        scores[:, done:end] = part.scores[numbers]
+        done = end
+        yield part.codes
 
 
 def rebatched(parts: Iterator[Array], size: int) -> Iterator[Array]:
@@ -157,16 +288,14 @@ def rebatched(parts: Iterator[Array], size: int) -> Iterator[Array]:
         yield block[:n]
 
 
+# --- Where features and folds are ----------------------------------------------------------------
+
+
 class Source(Protocol):
     """Where features come from."""
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-
-    @property
-    def is_scarce(self) -> bool:
-        """Whether memory counts for more than time."""
+    n_rows: int
+    is_scarce: bool  # whether memory counts for more than time
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
@@ -175,20 +304,13 @@ class Source(Protocol):
         """Return all rows, in parts of any size."""
 
 
-class InMemory(NamedTuple):
+class InMemory:
     """Features in memory."""
 
-    X: Array
+    is_scarce = False
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return len(self.X)
-
-    @property
-    def is_scarce(self) -> bool:
-        """Whether memory counts for more than time."""
-        return False
+    def __init__(self, X: Array) -> None:
+        self.X, self.n_rows = X, len(X)
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
@@ -209,23 +331,15 @@ class Home(Protocol):
         """Call a method of `Fold` for each; return the results in the order of the folds."""
 
 
-class Threads:
+class Threads(ExitStack):
     """Folds in threads of this process. Use it in a `with` statement."""
 
     def __init__(self, n_threads: int) -> None:
-        self.n_threads = n_threads
+        super().__init__()
+        # Threads of OpenMP and BLAS wait by spinning: seconds where processors are busy.
+        self.enter_context(threadpool_limits(1))
+        self.pool = self.enter_context(ThreadPoolExecutor(n_threads))
         self.folds: list[Fold] = []
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            # Threads of OpenMP and BLAS wait by spinning: seconds where processors are busy.
-            stack.enter_context(threadpool_limits(1))
-            self.pool = stack.enter_context(ThreadPoolExecutor(self.n_threads))
-            self.leave = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.leave.close()
 
     def map(self, function: Callable[..., T], *items: Iterable[Any]) -> list[T]:
         """Call a function with each of some items; return the results in their order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from math import nan
 from typing import Any, NamedTuple
 
@@ -20,10 +21,13 @@ from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled, shapley
-from pril.learners.boosting.compiled import Forest
+from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 from pril.learners.boosting.features import LARGEST, Codes, encoded
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread
+# The arrays of a tree, and of a forest.
+TYPES = {"feature": "i4", "value": "f8", "kind": "i1", "begin": "i4", "end": "i4", "leaf": "f8",
+         "words": "u4"}  # fmt: skip
 
 
 class BoostedTrees(NamedTuple):
@@ -33,13 +37,13 @@ class BoostedTrees(NamedTuple):
     ends: Array  # (kinds, 2), the lowest and the highest rank of each kind of range
     chances: Array  # (kinds, K), P(range | class); 1 for exact labels
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
-    forest: compiled.Forest
+    forest: Forest
     background: Array  # (rows, features), rows of the training set, to which others are compared
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> BoostedTrees:
         """Return what `to_plain` gave."""
-        return cls(**{**plain, "forest": compiled.Forest(**plain["forest"])})
+        return cls(**{**plain, "forest": Forest(**plain["forest"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
@@ -105,7 +109,7 @@ class ForestEngine(NamedTuple):
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
 
-    def _scores(self, forest: compiled.Forest, X: Array) -> Array:
+    def _scores(self, forest: Forest, X: Array) -> Array:
         """Return the score of each row; many rows are shared out among threads."""
         scores = np.empty(len(X))
         work = len(X) * (len(forest.feature) + forest.landmarks.size)
@@ -139,7 +143,7 @@ class ForestRow:
     def __init__(self, engine: ForestEngine, memory: BoostedTrees) -> None:
         self.codes = {int(k): Codes(values) for k, values in engine.categories.items()}
         self._names = engine.feature_names
-        forest = compiled.Forest(*map(frozen, memory.forest))
+        forest = Forest(*map(frozen, memory.forest))
         self.cells = np.zeros(len(forest.mean))
         self._score = np.empty((1, 1))
         _, self._cut, _ = engine.parameters(memory)
@@ -197,6 +201,92 @@ def _too_large(features: Array, names: Array | None) -> RowError:
     return RowError("X", int(row), f"feature {name} is {value}; {reason}: {advice}")
 
 
+# --- Trees, as LightGBM writes them ---
+
+
+def read_trees(texts: list[str], categories: dict[str, list[Any]]) -> dict[str, Array]:
+    """Read trees from LightGBM's text; return the arrays of a forest."""
+    trees: list[dict[str, Array]] = []
+    n_words = 0
+    for text in texts:
+        trees.append(read_tree(text, n_words, categories))
+        n_words += len(trees[-1]["words"])
+    forest = {
+        name: np.concatenate([[], *(tree[name] for tree in trees)]).astype(dtype)
+        for name, dtype in TYPES.items()
+    }
+    return forest | {"size": np.array([len(tree["feature"]) for tree in trees], dtype="i4")}
+
+
+def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict[str, Array]:
+    """Read one tree; `n_words` is the offset of its category sets."""
+    lines = (line.partition("=") for line in text.splitlines())
+    cells = {name: values.split() for name, _, values in lines}
+
+    def numbers(name: str, dtype: Any = np.int64) -> Array:
+        return np.array(cells.get(name, []), dtype=dtype)
+
+    left, right, leaf = numbers("left_child"), numbers("right_child"), numbers("leaf_value", float)
+    # LightGBM's node i is a split; -1 - i is leaf i. `at`: how many leaves are left of a node.
+    at: dict[int, int] = {}
+    splits: list[int] = []
+    leaves: list[int] = []
+    stack = [0 if len(left) else -1]
+    while stack:
+        node = stack.pop()
+        at[node] = len(leaves)
+        if node < 0:
+            leaves.append(~node)
+        else:
+            splits.append(node)
+            stack += [int(right[node]), int(left[node])]
+    decision, feature = numbers("decision_type"), numbers("split_feature")
+    # Where no value was missing, a missing one goes with the larger part of the rows.
+    counts = np.concatenate([numbers("internal_count"), numbers("leaf_count")[::-1]])
+    larger = counts[left] >= counts[right]
+    kind = np.where(decision & 12 == 8, decision & 2 == 2, larger) * MISSING_LEFT
+    # A split of the missing values from all others has an infinite threshold.
+    value = np.nan_to_num(numbers("threshold", float))
+    sets = [np.empty(0, np.uint32)]
+    words, first = numbers("cat_threshold", np.uint32), list(pairwise(numbers("cat_boundaries")))
+    for node in np.flatnonzero(decision & 1).tolist():
+        a, b = first[int(value[node])]
+        kind[node], value[node] = SET, n_words + sum(map(len, sets))
+        width = 1 + (len(categories[str(feature[node])]) >> 5)
+        sets.append(np.resize(np.append(words[a:b], np.zeros(width, np.uint32)), width))
+    return {
+        "feature": feature[splits],
+        "value": value[splits],
+        "kind": kind[splits],
+        "begin": np.array([at[node] for node in splits]),
+        "end": np.array([at[int(right[node])] for node in splits]),
+        "leaf": leaf[leaves],
+        "words": np.concatenate(sets),
+    }
+
+
+def check_forest(forest: Forest, categories: dict[str, list[Any]]) -> None:
+    """Refuse arrays with an index that is out of range: compiled code trusts them."""
+    size, n, is_set = forest.size, forest.size.sum(), forest.kind == SET
+    most = np.repeat(size, size) if n == len(forest.feature) else -1
+    widths = np.zeros(len(forest.mean), dtype=np.int64)
+    for k, values in categories.items():
+        widths[int(k)] = 1 + (len(values) >> 5)
+    width, first = widths[forest.feature % len(widths)][is_set], forest.value[is_set]
+    for name, holds in {
+        "size": n == len(forest.feature) and n + len(size) == len(forest.leaf),
+        "feature": (forest.feature < len(widths)).all(),
+        "begin": (forest.begin < forest.end).all(),
+        "end": (forest.end <= most).all(),  # the last leaf is never on the left
+        "kind": (forest.kind <= SET).all() and (width > 0).all(),
+        "value": ((first >= 0) & (first % 1 == 0) & (first + width <= len(forest.words))).all(),
+    }.items():
+        if not holds:
+            raise InputError(f"the model is damaged: forest.{name} does not fit the other arrays")
+
+
+# --- What each feature adds to a score ---
+
 BACKGROUND_ROWS, BACKGROUND_CELLS = 100, 1 << 18  # of wide tables, fewer rows: files stay small
 MOST_STEPS = 200_000_000  # of importances: landmarks, times background, times rows
 MOST_CELLS = 1 << 21  # of rows that are explained at once
@@ -224,28 +314,25 @@ def contributions(X: Array, forest: Forest, background: Array) -> Array:
     size = max(16, MOST_CELLS // n_features - len(background))
     for batch in batches(len(X), size):
         n, rows = batch.stop - batch.start, np.vstack([X[batch], background])
-        found[batch, :-1] += _of_trees(rows, n, forest)
-        found[batch, :-1] += _of_landmarks(rows, n, forest)
+        _add_trees(rows, n, forest, found[batch])
+        _add_landmarks(rows, n, forest, found[batch])
     return found
 
 
-def _of_trees(rows: Array, n: int, forest: Forest) -> Array:
-    """Return what trees add for the first n rows; the others are the background."""
+def _add_trees(rows: Array, n: int, forest: Forest, found: Array) -> None:
+    """Add what trees add for the first n rows; the others are the background."""
     used, feature = np.unique(forest.feature, return_inverse=True)
     cells = np.ascontiguousarray(rows[:, used].T)
-    part, found = np.zeros((n, len(used))), np.zeros((n, rows.shape[1]))
-    feature = feature.astype(forest.feature.dtype)
+    part, feature = np.zeros((n, len(used))), feature.astype(forest.feature.dtype)
     shapley.add_trees(cells, n, forest._replace(feature=feature), part)
-    found[:, used] = part
-    return found
+    found[:, used] += part
 
 
-def _of_landmarks(rows: Array, n: int, forest: Forest) -> Array:
-    """Return what landmarks add for the first n rows; the others are the background."""
-    found = np.zeros((n, rows.shape[1]))
+def _add_landmarks(rows: Array, n: int, forest: Forest, found: Array) -> None:
+    """Add what landmarks add for the first n rows; the others are the background."""
     used = np.flatnonzero(forest.width)
     if len(used) == 0 or not forest.similarity.any():
-        return found
+        return
     centred = rows[:, used] - forest.mean[used]
     scaled = np.where(np.isnan(centred), 0.0, centred) * forest.width[used]
     n_nodes = _nodes_needed(scaled[:n], scaled[n:])
@@ -256,8 +343,7 @@ def _of_landmarks(rows: Array, n: int, forest: Forest) -> Array:
     landmarks, part = np.ascontiguousarray(forest.landmarks[:, used]), np.zeros((n, len(used)))
     cells = np.ascontiguousarray(scaled.T)
     shapley.add_landmarks(cells, n, landmarks, forest.similarity, n_nodes, every, weights, part)
-    found[:, used] = part
-    return found
+    found[:, used] += part
 
 
 def _nodes_needed(rows: Array, background: Array) -> Array:
