@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -278,37 +277,42 @@ class LinearRow:
         n_scores, width, n_classes = memory.layout.sizes()
         self.cells = np.zeros(width - 1)
         self._engine, self._memory = engine, memory
-        self._importance = np.ones(1)
         from pril.core import loop  # which imports numba
 
         self._loop = loop
         self._row = loop.OneRow(
             rows=nouns.Dense(frozen(self.cells[np.newaxis]), engine.constant),
             label=np.empty((1, 2), dtype=np.int64),
-            importance=self._importance,
-            kept=np.empty_like(memory.numbers),
+            kept=np.ones(len(memory.numbers) + 1),
         )
-        self._rating = loop.Rating(
+        rating = self._rating = loop.Rating(
             w=np.empty((n_scores, width)),
             cut=np.empty(n_classes + 1),
             scores=np.empty(n_scores),
             unit=np.array([1.0, -1.0]),
         )
+        rule, geometry, arrays = engine.rule, engine.geometry, memory.arrays
         cells = nouns.Cells(*self._row.rows)
-        given = (engine.rule, engine.geometry, memory.arrays, self._rating, cells)
-        self.rate: Callable[[], int] = loop.bound(loop.rate_row, given)
+        rate = loop.compiled_for(loop.rate_row, rule, geometry, arrays, rating, cells)
+        # Plain functions: those who measure the memory of a model do not go on into the compiler.
+        self.rate: Callable[[], int] = lambda: rate(rule, geometry, arrays, rating, cells)
         self.learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
-        self.inspect: Callable[[], None] | None = None  # for learners that look at features
-        if engine.bounded:
-            self.inspect = partial(engine.inspect_rows, nouns.Dense(self.cells[np.newaxis], 0.0))
 
     def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        engine, memory, loop = self._engine, self._memory, self._loop
-        desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
-        given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._row)
-        learn: Callable[[int, int], int] = loop.bound(loop.learn_row, given, 0, 0)
-        return learn
+        loop, memory, row = self._loop, self._memory, self._row
+        rule, geometry, arrays = self._engine.rule, self._engine.geometry, memory.arrays
+        desk = loop.make_desk(geometry, *memory.layout.sizes())
+        given = rule, geometry, growth, arrays, desk, row
+        learn = loop.compiled_for(loop.learn_row, *given, 0, 0)
+        if not self._engine.bounded:
+            return lambda lo, hi: learn(rule, geometry, growth, arrays, desk, row, lo, hi)
+
+        def inspect_and_learn(lo: int, hi: int) -> int:
+            self._engine.inspect_rows(row.rows)
+            return int(learn(rule, geometry, growth, arrays, desk, row, lo, hi))
+
+        return inspect_and_learn
 
     def learn_weighted(self, lo: int, hi: int, weight: float) -> int:
         """Learn the row with a weight."""
@@ -316,11 +320,11 @@ class LinearRow:
             return self.learn(lo, hi)
         if self._learn_weighted is None:
             self._learn_weighted = self._compiled(self._engine.growth or 1.0)
-        self._importance[0] = weight
+        self._row.kept[-1] = weight
         try:
             return self._learn_weighted(lo, hi)
         finally:
-            self._importance[0] = 1.0
+            self._row.kept[-1] = 1.0
 
     def score(self) -> float:
         """Return the score of the row that was rated last."""

@@ -920,13 +920,13 @@ N_SPARE = 5
 class Desk(NamedTuple):
     """The working space of a pass."""
 
-    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else no rows
+    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else None
     work: Any  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
 
 
 def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
-    w = np.empty((n_scores if isinstance(geometry, Curved) else 0, width))
+    w = np.empty((n_scores, width)) if isinstance(geometry, Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
@@ -1008,8 +1008,7 @@ class OneRow(NamedTuple):
 
     rows: Any  # `Dense`, of this row
     label: Any  # (1, 2), room for its interval
-    importance: Any  # (1,), its weight
-    kept: Any  # room for a copy of the numbers of the memory
+    kept: Any  # room for a copy of the numbers of the memory; then the weight of the row
 
 
 @alone
@@ -1036,10 +1035,11 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     if growth is None:
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, None)
     else:
-        if row.importance[0] != 1.0:
+        importance = row.kept[numbers.shape[0] :]
+        if importance[0] != 1.0:
             integers[LATTICE] = 0
         record = Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
-        extras = Extras(row.importance, growth, record)
+        extras = Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
         if is_bounded(most) and is_bounded(rest):
@@ -1072,12 +1072,8 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def bound(function: Any, given: tuple[Any, ...], *others: Any) -> Any:
-    """Return a function of others after what is given, compiled for arguments of these types.
-
-    It does not look at the types again. It is a plain function, so that those who measure the
-    memory of a model do not go on into the compiler.
-    """
-    if hasattr(function, "compile"):  # numba is not switched off
-        function = function.compile(tuple(map(typeof, (*given, *others))))
-    return lambda *others: function(*given, *others)
+def compiled_for(function: Any, *arguments: Any) -> Any:
+    """Return a function compiled for arguments of these types: it does not look at them again."""
+    if not hasattr(function, "compile"):  # numba is switched off
+        return function
+    return function.compile(tuple(map(typeof, arguments)))
