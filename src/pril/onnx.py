@@ -546,7 +546,7 @@ def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes: the product in `logistic`, as `predict_proba`."""
+    """Return the probabilities of the classes: the product in `rating`, as `predict_proba`."""
     low = graph.logistic(graph.add("Sub", score, graph.numbers(cut[:-1])))
     high = graph.logistic(graph.add("Sub", graph.numbers(cut[1:]), score))
     width = graph.numbers(-np.expm1(cut[:-1] - cut[1:]))

@@ -22,7 +22,7 @@ from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.evaluation import mean_over_rows
 from pril.core.linear_engine import Ratings
-from pril.core.logistic import at_most, log_probabilities
+from pril.core.rating import at_most, log_probabilities
 from pril.core.rows import batches, n_rows, rows_within
 from pril.errors import RowError
 

@@ -4,25 +4,66 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pril.core import nouns, ranking, rating
 from pril.core.arrays import Array
-from pril.core.logistic import log_probabilities
-from pril.core.memory import Layout, Memory, few_columns
-from pril.core.passes import Batch
+from pril.core.memory import Layout, Memory
+from pril.core.rating import log_probabilities
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
 
 FAR = 10.0  # standard deviations from zero, where learners are little better than chance
 FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
+MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits
 ROUNDING = 1e-9  # the relative spread of a constant
+WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 NO_WEIGHTS = np.empty(0)
 NO_RECORD = nouns.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows and labels that have been checked; learning does not check them again."""
+
+    rows: Any  # Dense, Csr or Points
+    intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
+    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def labelled(self) -> Array:
+        """Return which rows have a label."""
+        return ranking.is_labelled(self.intervals)
+
+    def shuffled(self, rng: Any) -> Array:
+        """Return the positions of the rows that have a label, in a new order."""
+        labelled = self.labelled()
+        seed = int.from_bytes(rng.bytes(16), "little")
+        # Faster than a RandomState, which scikit-learn gives us.
+        order = np.random.Generator(np.random.SFC64(seed)).permutation(np.count_nonzero(labelled))
+        if len(order) < len(self):
+            order = np.flatnonzero(labelled)[order]
+        return frozen(order.astype(np.int32) if len(self) <= MOST_SHORT else order)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        arrays = [self.intervals, self.weights, *self.rows]
+        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
+
+    def interval_loss(self, order: Array | None, record: nouns.Record | None) -> int:
+        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
+        if record is None:
+            return 0
+        visited = self.intervals if order is None else self.intervals[order]
+        return int(ranking.interval_loss(visited, record.rank).sum())
 
 
 class Ratings(NamedTuple):
@@ -67,8 +108,14 @@ class LinearEngine(NamedTuple):
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
-    def check_online(self) -> None:
-        """Refuse to learn from a stream: never."""
+    def inspect(
+        self, owner: Any, rows: Any, table: ranking.Labels, intervals: Array, *, reset: bool
+    ) -> None:
+        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
+        self.inspect_rows(rows)
+        if reset:
+            self.inspect_means(owner, rows)
+        self.inspect_labels(table, intervals)
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
@@ -222,6 +269,7 @@ class LinearEngine(NamedTuple):
                 1.0 if self.growth is None else self.growth,
                 NO_RECORD if record is None else record,
             )
+        layout = memory.layout
         from pril.core import loop  # which imports numba
 
         return loop.run(
@@ -232,7 +280,7 @@ class LinearEngine(NamedTuple):
             self.geometry,
             extras,
             memory.arrays,
-            loop.make_desk(self.geometry, *memory.layout.sizes()),
+            loop.make_desk(self.geometry, layout.n_scores, layout.n_features + 1, layout.n_classes),
         )
 
     # --- Rating ---
@@ -261,6 +309,13 @@ class LinearEngine(NamedTuple):
     ) -> ValueError:
         """Return the error for numbers that are not finite."""
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
+
+
+def few_columns(rows: Any, width: int) -> Array | None:
+    """Return the features that sparse rows touch, and the last one; None unless few of many."""
+    if width < WIDE or not isinstance(rows, nouns.Csr) or 16 * len(rows.data) > width:
+        return None
+    return np.append(np.unique(rows.indices), width - 1)
 
 
 class LinearRow:

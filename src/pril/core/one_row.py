@@ -19,7 +19,7 @@ from pril.core.label_values import is_missing
 from pril.core.parts import Parts
 from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
-from pril.core.undo import aside, unchanged_on_failure
+from pril.core.threads import aside, unchanged_on_failure
 from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, InputTypeError, shown
 

@@ -11,8 +11,8 @@ import numpy as np
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.classifier import by_class
-from pril.core.logistic import log_probabilities
 from pril.core.parts import model_name
+from pril.core.rating import log_probabilities
 from pril.errors import InputError, shown
 from pril.inference import infer
 from pril.metrics import N_BINS, bins_for

@@ -1,6 +1,6 @@
 """The compiled passes of `OrderedBoosting`: gradients, scores of rows.
 
-Ranks are 0..K-1. The probabilities of the classes are `logistic`'s, from the `odds` of the
+Ranks are 0..K-1. The probabilities of the classes are `rating`'s, from the `odds` of the
 thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[i]``.
 """
 
