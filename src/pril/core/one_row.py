@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import isnan, nan
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
+from pril.core.arrays import Array
 from pril.core.label_values import is_missing
 from pril.core.parts import Parts
 from pril.core.recent_errors import RecentErrors
@@ -22,11 +23,6 @@ from pril.core.rows import TIMES
 from pril.core.threads import aside, unchanged_on_failure
 from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, InputTypeError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_LABELS = 10_000  # distinct labels that a stream remembers
 NUMBER = struct.Struct("d")
