@@ -30,7 +30,7 @@ DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 TESTS = {
     "core/nouns": "loop ordered_logit linear one_row",
     "core/rating": "linear batches one_row posterior kernel",
-    "core/passes": "orders linear",
+    "core/linear_engine": "orders linear",
     "core/loop": "loop ordered_logit linear one_row posterior in_place kernel",
     "core/likelihood": "likelihood ordered_logit training",
     "core/fitting": "likelihood ordered_logit inference training",

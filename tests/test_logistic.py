@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from pril.core import logistic, loop
+from pril.core import loop, rating
 from pril.learners.boosting import compiled
 
 numbers = st.integers(-250 * 2**30, 250 * 2**30).map(lambda k: k / 2**30) | st.integers(-250, 250)
@@ -48,12 +48,12 @@ def in_every_way(score, cut):
     one, three = np.empty(len(cut) - 1), np.empty(len(cut) - 1)
     by_thresholds(score, cut, one)
     by_odds(
-        logistic.exp_of(np.array([score]))[0],
-        logistic.odds_of(cut[1:-1]),
+        rating.exp_of(np.array([score]))[0],
+        rating.odds_of(cut[1:-1]),
         np.empty(len(cut)),
         three,
     )
-    return one, np.exp(logistic.log_probabilities(np.array([[score]]), cut)[0]), three
+    return one, np.exp(rating.log_probabilities(np.array([[score]]), cut)[0]), three
 
 
 @given(score=numbers.map(float), theta=thresholds)
@@ -69,5 +69,5 @@ def test_all_ways_agree_with_exact_arithmetic(score, theta):
         by_odds, np.maximum(expected, compiled.LEAST_CHANCE), rtol=0, atol=1e-13
     )
     np.testing.assert_allclose(
-        logistic.at_most(score, cut[1:]), np.cumsum(expected), rtol=1e-12, atol=1e-300
+        rating.at_most(score, cut[1:]), np.cumsum(expected), rtol=1e-12, atol=1e-300
     )

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chisquare
 
 from pril import PRIL
-from pril.core import passes
-from pril.core.passes import Batch
+from pril.core import linear_engine
+from pril.core.linear_engine import Batch
 
 
 def draw(n, rng, without=()):
@@ -55,7 +55,7 @@ def test_every_row_is_as_likely_in_every_place():
 
 
 def test_more_rows_than_32_bits_can_count_have_longer_positions(monkeypatch):
-    monkeypatch.setattr(passes, "MOST_SHORT", 9)
+    monkeypatch.setattr(linear_engine, "MOST_SHORT", 9)
     assert draw(9, np.random.RandomState(0)).dtype == np.int32
     order = draw(10, np.random.RandomState(0), without=[4])
     assert order.dtype == np.int64

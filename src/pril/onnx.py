@@ -515,7 +515,7 @@ def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
 
 
 def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes: the product in `logistic`, as `predict_proba`."""
+    """Return the probabilities of the classes: the product in `rating`, as `predict_proba`."""
     low = graph.logistic(graph.add("Sub", score, cut[:-1]))
     high = graph.logistic(graph.add("Sub", cut[1:], score))
     return graph.add("Mul", graph.add("Mul", low, high), -np.expm1(cut[:-1] - cut[1:]))

@@ -21,8 +21,8 @@ import numpy as np
 from pril.core import ranking, words
 from pril.core.arrays import Array
 from pril.core.classifier import by_class
-from pril.core.logistic import log_probabilities
 from pril.core.parts import Parts, model_name
+from pril.core.rating import log_probabilities
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
 from pril.errors import InputError, MissingExtraError, shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.base import clone
 
 from pril.errors import InputError, MissingExtraError
@@ -18,6 +18,7 @@ except ImportError as error:
 
 import pril
 from pril.core import ranking
+from pril.core.one_row import MOST_LABELS
 
 __all__ = [
     "IntervalAccuracy",
@@ -231,16 +232,29 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
         self._order = ranking.check_classes(classes)
         self._rank = {label: rank for rank, label in enumerate(self._order.tolist())}
         self._read = Reader(classes)
+        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
+
+    def _interval(self, y_true: Any) -> tuple[int, int]:
+        """Return the lowest and the highest rank of a label."""
+        label = self._read(y_true)
+        with suppress(KeyError, TypeError):  # it is new, or a list
+            return self._intervals[label]
+        table = ranking.read([label])
+        lo, hi = ranking.to_intervals(table, self._order, name="y_true")[0].tolist()
+        if len(self._intervals) < MOST_LABELS:
+            with suppress(TypeError):  # of a label that cannot be remembered
+                self._intervals[label] = lo, hi
+        return lo, hi
 
     def _loss(self, y_true: Any, y_pred: Any) -> int | None:
         """Return by how many ranks a prediction misses its range; None without a label."""
-        table = ranking.read([self._read(y_true)])
-        intervals = ranking.to_intervals(table, self._order, name="y_true")
-        if not ranking.is_labelled(intervals)[0]:
+        lo, hi = self._interval(y_true)
+        if hi < lo:
             return None
         if y_pred not in self._rank:
             raise InputError(f"y_pred: {y_pred!r} is not one of the classes {self.classes!r}")
-        return int(ranking.interval_loss(intervals, np.array([self._rank[y_pred]]))[0])
+        rank = self._rank[y_pred]
+        return max(lo - rank, rank - hi, 0)
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         """Add a prediction.

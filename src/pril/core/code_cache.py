@@ -283,8 +283,9 @@ _njit: Any = njit  # its types do not know `_nrt`
 
 # Without numba's runtime, which counts references to arrays: a row of an `OrderedLogit` stream
 # would take half as long again, and so would `evaluate.progressive`. Such a function must not
-# allocate, and must not return an array to a function that has the runtime.
-BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+# allocate, and must not return an array to a function that has the runtime. A division by zero
+# gives infinity or NaN, as in NumPy: code that raises takes longer to compile.
+BARE: Any = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, "error_model": "numpy"}
 # Without a wrapper for Python, which nobody calls: the first `fit` would take longer.
 INNER: Any = BARE | {"no_cpython_wrapper": True}
 # Inlined: a pass of `OrderedLogit` would take three times as long.
@@ -297,9 +298,6 @@ part_of_loop = _njit(**INLINE)
 # Inlined by numba itself: no other way returns an array without the runtime, and the first `fit`
 # takes a seventh less.
 inserted = _njit(inline="always", _nrt=False)
-
-# Inlined, and a division by zero gives infinity or NaN, as in NumPy.
-as_numpy = _njit(**INLINE, error_model="numpy")
 
 # Dense sums may be reordered, as in BLAS; NaN and inf keep their meaning. Sparse sums keep their
 # order: otherwise the compiler uses gather instructions, which are half as fast.

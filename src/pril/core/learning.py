@@ -16,11 +16,11 @@ from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.classifier import OrdinalLearner, naming_rows
 from pril.core.docs import filled
+from pril.core.linear_engine import Batch
 from pril.core.nouns import Record
-from pril.core.passes import Batch, Patience
 from pril.core.rows import frozen, n_rows
 from pril.core.scikit import Interval, StrOptions, fit_context
-from pril.core.undo import aside, unchanged_on_failure
+from pril.core.threads import aside, unchanged_on_failure
 from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
 
@@ -286,7 +286,7 @@ def learn_batch(
     """Do the work of `partial_fit`; return the batch and, if asked, what was predicted before."""
     with unchanged_on_failure(model) as before:
         batch = prepare(model, X, y, classes, sample_weight)
-        if len(batch) == 0 and not has_learned(model):
+        if not has_learned(model) and len(batch) == 0:
             model.__dict__ = before
             return batch, None
         record = blank_record(model, len(batch)) if recording else None
@@ -310,10 +310,9 @@ def prepare(
     """
     if not reset:
         model.check_parameters()
+        refuse_online(model)
     engine = model.engine
     fitted = has_learned(model) and not reset
-    if not reset:
-        engine.check_online()
     rows = engine.read(model, X, reset=not fitted, min_rows=1 if reset else 0)
     n = n_rows(rows)
     table = ranking.read(y)
@@ -333,10 +332,7 @@ def prepare(
         with naming_rows(used):
             intervals[used] = _read_intervals(model, table.take(used), classes, reset)
     intervals, weights = weigh(model, intervals, weights, reset=reset)
-    engine.inspect_rows(rows)
-    if reset:
-        engine.inspect_means(model, rows)
-    engine.inspect_labels(table, intervals)
+    engine.inspect(model, rows, table, intervals, reset=reset)
     return Batch(rows, intervals, weights)
 
 
@@ -369,6 +365,8 @@ def weights_of_classes(
     """Return the weights of the classes, None if they have none; intervals are of all rows."""
     if intervals is None:
         refuse_online(model)
+    if model.class_weight is None:
+        return None
     return class_weights(model.class_weight, order, intervals)
 
 
@@ -379,6 +377,11 @@ def refuse_online(model: OnlineClassifier) -> None:
         raise InputError(
             f"offset={offset!r} needs all rows in memory: use fit, not partial_fit, a "
             "stream, the command or Dask"
+        )
+    if getattr(model, "kernel", None) == "precomputed":
+        raise InputError(
+            "kernel='precomputed' cannot be learned from a stream, because the kernel values of "
+            "later rows are not known: use fit, or a kernel that is a name or a function"
         )
     if isinstance(model.class_weight, str):
         raise InputError(
@@ -467,6 +470,29 @@ def go_on(
 def blank_record(model: OnlineClassifier, n: int, *, with_cuts: bool = False) -> Record:
     """Return room for what a learner predicts before it learns n rows."""
     return model.engine.blank_record(n, len(model.order_), with_cuts=with_cuts)
+
+
+class Patience:
+    """When passes end early: after one without a mistake, or after some without progress."""
+
+    def __init__(self, tol: float | None, n_iter_no_change: int, *, settles: bool) -> None:
+        self.tol, self.n_iter_no_change = tol, n_iter_no_change
+        self.settles = settles  # after a pass without a mistake, nothing would change any more
+        self.best, self.stale = np.inf, 0
+
+    @classmethod
+    def of(cls, model: OnlineClassifier) -> Patience:
+        """Return the patience that a learner's parameters ask for."""
+        return cls(model.tol, model.n_iter_no_change, settles=model.engine.settles)
+
+    def ends(self, mistakes: int, loss: float) -> bool:
+        """Add a pass and its mean interval loss; tell whether it is the last."""
+        if self.tol is not None:
+            self.stale = self.stale + 1 if loss > self.best - self.tol else 0
+            self.best = min(self.best, loss)
+        if self.settles and mistakes == 0:
+            return True
+        return self.stale >= self.n_iter_no_change
 
 
 def make_passes(model: OnlineClassifier, batch: Batch) -> tuple[Any, int]:

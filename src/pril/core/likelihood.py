@@ -1,6 +1,6 @@
 """The likelihood of labels that are ranges, under the ordered logit, and its maximum.
 
-A row with the score ``f = w . x`` is of class y with probability P(y | f), see `logistic`. Its
+A row with the score ``f = w . x`` is of class y with probability P(y | f), see `rating`. Its
 label is of a kind u, and a row of class y is given it with a chance q[u, y]: 1 inside the range and
 0 outside of it if ranges are at random, else what a `Mechanism` says. The row has the likelihood
 

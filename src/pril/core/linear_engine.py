@@ -4,26 +4,66 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pril.core import nouns, ranking, rating
 from pril.core.arrays import Array
-from pril.core.logistic import log_probabilities
-from pril.core.memory import Layout, Memory, few_columns
-from pril.core.passes import Batch
+from pril.core.memory import Layout, Memory
+from pril.core.rating import log_probabilities
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
 
 FAR = 10.0  # standard deviations from zero, where learners are little better than chance
 FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
+MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits
 ROUNDING = 1e-9  # the relative spread of a constant
+WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 NO_WEIGHTS = np.empty(0)
 NO_RECORD = nouns.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows and labels that have been checked; learning does not check them again."""
+
+    rows: Any  # Dense, Csr or Points
+    intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
+    weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def labelled(self) -> Array:
+        """Return which rows have a label."""
+        return ranking.is_labelled(self.intervals)
+
+    def shuffled(self, rng: Any) -> Array:
+        """Return the positions of the rows that have a label, in a new order."""
+        labelled = self.labelled()
+        seed = int.from_bytes(rng.bytes(16), "little")
+        # Faster than a RandomState, which scikit-learn gives us.
+        order = np.random.Generator(np.random.SFC64(seed)).permutation(np.count_nonzero(labelled))
+        if len(order) < len(self):
+            order = np.flatnonzero(labelled)[order]
+        return frozen(order.astype(np.int32) if len(self) <= MOST_SHORT else order)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        arrays = [self.intervals, self.weights, *self.rows]
+        return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
+
+    def interval_loss(self, order: Array | None, record: nouns.Record | None) -> int:
+        """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
+        if record is None:
+            return 0
+        visited = self.intervals if order is None else self.intervals[order]
+        return int(ranking.interval_loss(visited, record.rank).sum())
 
 
 class Ratings(NamedTuple):
@@ -68,8 +108,14 @@ class LinearEngine(NamedTuple):
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
-    def check_online(self) -> None:
-        """Refuse to learn from a stream: never."""
+    def inspect(
+        self, owner: Any, rows: Any, table: ranking.Labels, intervals: Array, *, reset: bool
+    ) -> None:
+        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
+        self.inspect_rows(rows)
+        if reset:
+            self.inspect_means(owner, rows)
+        self.inspect_labels(table, intervals)
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
@@ -223,6 +269,7 @@ class LinearEngine(NamedTuple):
                 1.0 if self.growth is None else self.growth,
                 NO_RECORD if record is None else record,
             )
+        layout = memory.layout
         from pril.core import loop  # which imports numba
 
         return loop.run(
@@ -233,7 +280,7 @@ class LinearEngine(NamedTuple):
             self.geometry,
             extras,
             memory.arrays,
-            loop.make_desk(self.geometry, *memory.layout.sizes()),
+            loop.make_desk(self.geometry, layout.n_scores, layout.n_features + 1, layout.n_classes),
         )
 
     # --- Rating ---
@@ -264,6 +311,13 @@ class LinearEngine(NamedTuple):
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
 
 
+def few_columns(rows: Any, width: int) -> Array | None:
+    """Return the features that sparse rows touch, and the last one; None unless few of many."""
+    if width < WIDE or not isinstance(rows, nouns.Csr) or 16 * len(rows.data) > width:
+        return None
+    return np.append(np.unique(rows.indices), width - 1)
+
+
 class LinearRow:
     """Learns and rates one row, which is written into `cells`; the memory changes in place.
 
@@ -278,37 +332,42 @@ class LinearRow:
         n_scores, width, n_classes = memory.layout.sizes()
         self.cells = np.zeros(width - 1)
         self._engine, self._memory = engine, memory
-        self._importance = np.ones(1)
         from pril.core import loop  # which imports numba
 
         self._loop = loop
         self._row = loop.OneRow(
             rows=nouns.Dense(frozen(self.cells[np.newaxis]), engine.constant),
             label=np.empty((1, 2), dtype=np.int64),
-            importance=self._importance,
-            kept=np.empty_like(memory.numbers),
+            kept=np.ones(len(memory.numbers) + 1),
         )
-        self._rating = loop.Rating(
+        rating = self._rating = loop.Rating(
             w=np.empty((n_scores, width)),
             cut=np.empty(n_classes + 1),
             scores=np.empty(n_scores),
             unit=np.array([1.0, -1.0]),
         )
+        rule, geometry, arrays = engine.rule, engine.geometry, memory.arrays
         cells = nouns.Cells(*self._row.rows)
-        given = (engine.rule, engine.geometry, memory.arrays, self._rating, cells)
-        self.rate: Callable[[], int] = loop.bound(loop.rate_row, given)
+        rate = loop.compiled_for(loop.rate_row, rule, geometry, arrays, rating, cells)
+        # Plain functions: those who measure the memory of a model do not go on into the compiler.
+        self.rate: Callable[[], int] = lambda: rate(rule, geometry, arrays, rating, cells)
         self.learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
-        self.inspect: Callable[[], None] | None = None  # for learners that look at features
-        if engine.bounded:
-            self.inspect = partial(engine.inspect_rows, nouns.Dense(self.cells[np.newaxis], 0.0))
 
     def _compiled(self, growth: float | None) -> Callable[[int, int], int]:
-        engine, memory, loop = self._engine, self._memory, self._loop
-        desk = loop.make_desk(engine.geometry, *memory.layout.sizes())
-        given = (engine.rule, engine.geometry, growth, memory.arrays, desk, self._row)
-        learn: Callable[[int, int], int] = loop.bound(loop.learn_row, given, 0, 0)
-        return learn
+        loop, memory, row = self._loop, self._memory, self._row
+        rule, geometry, arrays = self._engine.rule, self._engine.geometry, memory.arrays
+        desk = loop.make_desk(geometry, *memory.layout.sizes())
+        given = rule, geometry, growth, arrays, desk, row
+        learn = loop.compiled_for(loop.learn_row, *given, 0, 0)
+        if not self._engine.bounded:
+            return lambda lo, hi: learn(rule, geometry, growth, arrays, desk, row, lo, hi)
+
+        def inspect_and_learn(lo: int, hi: int) -> int:
+            self._engine.inspect_rows(row.rows)
+            return int(learn(rule, geometry, growth, arrays, desk, row, lo, hi))
+
+        return inspect_and_learn
 
     def learn_weighted(self, lo: int, hi: int, weight: float) -> int:
         """Learn the row with a weight."""
@@ -316,11 +375,11 @@ class LinearRow:
             return self.learn(lo, hi)
         if self._learn_weighted is None:
             self._learn_weighted = self._compiled(self._engine.growth or 1.0)
-        self._importance[0] = weight
+        self._row.kept[-1] = weight
         try:
             return self._learn_weighted(lo, hi)
         finally:
-            self._importance[0] = 1.0
+            self._row.kept[-1] = 1.0
 
     def score(self) -> float:
         """Return the score of the row that was rated last."""

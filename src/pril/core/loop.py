@@ -165,28 +165,28 @@ def _square_gram(rows, t):
 square = on_type({Dense: _square_dense, Csr: _square_csr, Gram: _square_gram})
 
 
-def _add_dense(rows, t, alpha, k, model, before):
+def _add_dense(rows, t, alpha, k, weights, before):
     for j in range(rows.X.shape[1]):
-        move(model.geometry, model, before, k, j, alpha * rows.X[t, j])
-    move(model.geometry, model, before, k, model.w.shape[1] - 1, alpha * rows.constant)
+        move(weights.geometry, weights, before, k, j, alpha * rows.X[t, j])
+    move(weights.geometry, weights, before, k, weights.w.shape[1] - 1, alpha * rows.constant)
 
 
-def _add_csr(rows, t, alpha, k, model, before):
+def _add_csr(rows, t, alpha, k, weights, before):
     for p in range(rows.indptr[t], rows.indptr[t + 1]):
         j = np.uintp(rows.indices[p])
-        move(model.geometry, model, before, k, j, alpha * rows.data[p])
-    move(model.geometry, model, before, k, model.w.shape[1] - 1, alpha * rows.constant)
+        move(weights.geometry, weights, before, k, j, alpha * rows.data[p])
+    move(weights.geometry, weights, before, k, weights.w.shape[1] - 1, alpha * rows.constant)
 
 
-def _add_gram(rows, t, alpha, k, model, before):
+def _add_gram(rows, t, alpha, k, weights, before):
     own = rows.slot[t]
-    move(model.geometry, model, before, k, own, alpha)
+    move(weights.geometry, weights, before, k, own, alpha)
     if rows.since[own] < 0:
         rows.since[own] = rows.size[0] + rows.size[1]
         rows.size[0] += 1
     _shift_scores(rows, own, t + 1, alpha, before)
     while rows.size[0] > rows.budget:
-        _drop_smallest(rows, t + 1, k, model.state)
+        _drop_smallest(rows, t + 1, weights.u[k])
 
 
 add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
@@ -202,18 +202,18 @@ def _shift_scores(rows, own, start, alpha, before):
 
 
 @own_function
-def _drop_smallest(rows, start, k, state):
+def _drop_smallest(rows, start, coef):
     """Drop the support row that changes the function least: the smallest coefficient, then age."""
     victim = -1
     for s in range(rows.since.shape[0]):
         if rows.since[s] < 0:
             continue
-        size = abs(state.u[k, s])
-        least = abs(state.u[k, victim])
+        size = abs(coef[s])
+        least = abs(coef[victim])
         if victim < 0 or size < least or (size == least and rows.since[s] < rows.since[victim]):
             victim = s
-    _shift_scores(rows, victim, start, -state.u[k, victim], 0)
-    state.u[k, victim] = 0.0
+    _shift_scores(rows, victim, start, -coef[victim], 0)
+    coef[victim] = 0.0
     rows.since[victim] = -1
     rows.size[0] -= 1
     rows.size[1] += 1
@@ -256,14 +256,33 @@ class Scratch(NamedTuple):
     spare: Any  # (N_SPARE, at least K + 1 and 8), for the rule
 
 
+class Weights(NamedTuple):
+    """What moves when a row is added to the weights."""
+
+    geometry: Any
+    u: Any
+    mean_u: Any
+    w: Any  # weights: `u` itself, or an array of their own
+    shift: Any
+
+
+class Thresholds(NamedTuple):
+    """What moves with the thresholds."""
+
+    geometry: Any
+    n: Any
+    mean_n: Any
+    cut: Any  # thresholds between two sentinels
+    shift: Any
+
+
 class Model(NamedTuple):
     """A learner's state and what follows from it."""
 
-    geometry: Any
+    weights: Any
+    thresholds: Any
     state: Any
     own: Any  # the parts of the state that the rule declares, by their names; None: it has none
-    w: Any  # weights: `state.u` itself, or an array of their own
-    cut: Any  # thresholds between two sentinels
     work: Any
 
 
@@ -297,66 +316,63 @@ def _threshold_fixed(geometry, n, i, shift):
 threshold = on_type({FixedThresholds: _threshold_fixed}, default=_threshold_mirrored)
 
 
-def _fill_shared(geometry, state, w):
+def _fill_shared(geometry, u, shift, w):
     pass  # w is u
 
 
-def _fill_curved(geometry, state, w):
+def _fill_curved(geometry, u, shift, w):
     for j in range(w.shape[1] - 1):
-        w[0, j] = weight(geometry, state.u[0, j], state.shift[0])
+        w[0, j] = weight(geometry, u[0, j], shift[0])
     w[0, w.shape[1] - 1] = 0.0  # there is no constant feature here
 
 
 fill_weights = on_type({Curved: _fill_curved}, default=_fill_shared)
 
 
-def _shares_u(geometry):
-    return True
+def _sums_themselves(geometry, u, w):
+    return u
 
 
-def _has_own_weights(geometry):
-    return False
+def _own_array(geometry, u, w):
+    return w
 
 
-shares_u = on_type({Curved: _has_own_weights}, default=_shares_u)
+where_weights_are = on_type({Curved: _own_array}, default=_sums_themselves)
 
 
-def _move_shared(geometry, model, before, k, j, change):
-    state = model.state
-    state.u[k, j] += change
-    if state.mean_u.shape[0] > 0:
-        state.mean_u[k, j] += before * change
+def _move_shared(geometry, weights, before, k, j, change):
+    weights.u[k, j] += change
+    if weights.mean_u.shape[0] > 0:
+        weights.mean_u[k, j] += before * change
 
 
-def _move_curved(geometry, model, before, k, j, change):
+def _move_curved(geometry, weights, before, k, j, change):
     if change != 0.0:
-        state = model.state
-        state.u[k, j] += change
-        model.w[k, j] = weight(geometry, state.u[k, j], state.shift[0])
+        weights.u[k, j] += change
+        weights.w[k, j] = weight(geometry, weights.u[k, j], weights.shift[0])
 
 
 move = on_type({Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
-def nudge(model, before, i, tau):
+def nudge(thresholds, before, i, tau):
     """Add tau to the i-th sum; the mean and the threshold follow."""
-    state = model.state
-    state.n[i] += tau
-    if state.mean_u.shape[0] > 0:
-        state.mean_n[i] += before * tau
-    model.cut[i + 1] = threshold(model.geometry, state.n[i], i, state.shift[0])
+    geometry, n, mean_n, cut, shift = thresholds
+    n[i] += tau
+    if mean_n.shape[0] > 0:
+        mean_n[i] += before * tau
+    cut[i + 1] = threshold(geometry, n[i], i, shift[0])
 
 
 @part_of_loop
-def restore_order(model, before):
+def restore_order(thresholds, before):
     """Bring the sums of tau back into descending order, and so the thresholds into ascending.
 
     Steps of unequal size, or from thresholds that are not integers, can break the order. The
     nearest ordered vector is found by pooling adjacent violators.
     """
-    state = model.state
-    n = state.n
+    geometry, n, mean_n, cut, shift = thresholds
     for i in range(1, n.shape[0]):
         if n[i] > n[i - 1]:
             j = i
@@ -366,10 +382,10 @@ def restore_order(model, before):
                 total += n[j]
             level = total / (i - j + 1)
             for k in range(j, i + 1):
-                if state.mean_u.shape[0] > 0:
-                    state.mean_n[k] += before * (level - n[k])
+                if mean_n.shape[0] > 0:
+                    mean_n[k] += before * (level - n[k])
                 n[k] = level  # assigned, so that pooled values are equal to the last bit
-                model.cut[k + 1] = threshold(model.geometry, level, k, state.shift[0])
+                cut[k + 1] = threshold(geometry, level, k, shift[0])
 
 
 def _settle_shared(geometry, model, alpha, c, rows, t):
@@ -378,50 +394,46 @@ def _settle_shared(geometry, model, alpha, c, rows, t):
 
 def _settle_curved(geometry, model, alpha, c, rows, t):
     # No exponent moves by more than rate max(c, |alpha| |x|) in a round of weight c.
-    state = model.state
-    state.shift[1] += geometry.rate * max(c, abs(alpha) * sqrt(square(rows, t)))
-    if not state.shift[1] <= MAX_DRIFT:
-        state.shift[0] = peak(geometry, state)
-        state.shift[1] = 0.0
-        fill_weights(geometry, state, model.w)
-        for i in range(state.n.shape[0]):
-            model.cut[i + 1] = threshold(geometry, state.n[i], i, state.shift[0])
+    _, u, _, w, shift = model.weights
+    shift[1] += geometry.rate * max(c, abs(alpha) * sqrt(square(rows, t)))
+    if not shift[1] <= MAX_DRIFT:
+        _, n, _, cut, _ = model.thresholds
+        shift[0] = peak(geometry, u, n)
+        shift[1] = 0.0
+        fill_weights(geometry, u, shift, w)
+        for i in range(n.shape[0]):
+            cut[i + 1] = threshold(geometry, n[i], i, shift[0])
 
 
 settle = on_type({Curved: _settle_curved}, default=_settle_shared)
 
 
-def _peak_none(geometry, state):
-    return 0.0
-
-
-def _peak_curved(geometry, state):
+@part_of_loop
+def peak(geometry, u, n):
+    """Return the largest exponent, by which all are shifted."""
     top = 0.0 if geometry.signed else -inf
-    for j in range(state.u.shape[1] - 1):
-        a = geometry.rate * state.u[0, j]
+    for j in range(u.shape[1] - 1):
+        a = geometry.rate * u[0, j]
         top = max(top, abs(a) if geometry.signed else a)
-    for i in range(state.n.shape[0]):
-        a = -geometry.rate * state.n[i]
+    for i in range(n.shape[0]):
+        a = -geometry.rate * n[i]
         top = max(top, abs(a) if geometry.signed else a)
     return top
 
 
-peak = on_type({Curved: _peak_curved}, default=_peak_none)
-
-
-def _mass_none(geometry, state):
+def _mass_none(geometry, u, n, shift):
     return 1.0
 
 
 _positive_part = part_of_loop(positive_part)
 
 
-def _mass_curved(geometry, state):
+def _mass_curved(geometry, u, n, shift):
     total = 0.0
-    for j in range(state.u.shape[1] - 1):
-        total += _positive_part(geometry, state.u[0, j], state.shift[0])
-    for i in range(state.n.shape[0]):
-        total += _positive_part(geometry, -state.n[i], state.shift[0])
+    for j in range(u.shape[1] - 1):
+        total += _positive_part(geometry, u[0, j], shift[0])
+    for i in range(n.shape[0]):
+        total += _positive_part(geometry, -n[i], shift[0])
     return total
 
 
@@ -556,42 +568,43 @@ def _hinge_best(rule, scores, cut, lo, hi):
 hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
 
 
-# `step` moves the thresholds, sets `model.work.alpha`, and returns how many constraints were
+# `step` moves the thresholds, sets `work.alpha`, and returns how many constraints were
 # violated, and whether anything moves: only then are the weights moved and the order restored.
 
 
-def _step_pril(rule, model, score, squared, lo, hi, now):
-    cut = model.cut
+def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
+    cut = thresholds.cut
     if (cut[lo] < score) & (score < cut[hi + 1]):
         return 0, False
     if rule.skip_correct and cut[lo] <= score < cut[hi + 1]:
         return 0, False
     left = 0
     while score <= cut[lo - left]:
-        nudge(model, now.before, lo - left - 1, now.weight)
+        nudge(thresholds, now.before, lo - left - 1, now.weight)
         left += 1
     right = 0
     while score >= cut[hi + 1 + right]:
-        nudge(model, now.before, hi + right, -now.weight)
+        nudge(thresholds, now.before, hi + right, -now.weight)
         right += 1
-    model.work.alpha[0] = now.weight * (left - right)
+    work.alpha[0] = now.weight * (left - right)
     return left + right, True
 
 
-def _step_least_squares(rule, model, score, squared, lo, hi, now):
+def _step_least_squares(rule, thresholds, own, work, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
-    says_nothing = lo == 0 and hi == model.cut.shape[0] - 2  # even if the score is outside 1..K
+    # Even if the score is outside 1..K.
+    says_nothing = lo == 0 and hi == thresholds.cut.shape[0] - 2
     if residual == 0.0 or says_nothing:
         return 0, False
-    model.work.alpha[0] = now.weight * rule.rate * residual / (1.0 + squared)
+    work.alpha[0] = now.weight * rule.rate * residual / (1.0 + squared)
     return 1, True
 
 
-def _step_multiclass(rule, model, scores, squared, lo, hi, now):
+def _step_multiclass(rule, thresholds, own, work, scores, squared, lo, hi, now):
     winner = best_in(scores, 0, scores.shape[0] - 1)
     if lo <= winner <= hi:
         return 0, False
-    alpha = model.work.alpha
+    alpha = work.alpha
     alpha[:] = 0.0
     alpha[best_in(scores, lo, hi)] = now.weight
     alpha[winner] = -now.weight
@@ -672,24 +685,24 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     return a * whole  # within -1..1, even there
 
 
-def _step_likelihood(rule, model, score, squared, lo, hi, now):
-    cut, evidence, c = model.cut, model.own, now.weight
-    _, _, tau, _, _ = spare_rows(model.work)
+def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
+    cut, c = thresholds.cut, now.weight
+    _, _, tau, _, _ = spare_rows(work)
     K = cut.shape[0] - 1
-    a = climb(rule, score, cut, lo, hi, now.number, c * now.omega, evidence, model.work)
+    a = climb(rule, score, cut, lo, hi, now.number, c * now.omega, own, work)
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
     squares = 0.0
     for k in range(hi - lo + 2):
         squares += tau[k] * tau[k]
-    numbers, places = evidence
+    numbers, places = own
     size, slopes = places[SIZE], places[SLOPES]
     numbers[size] += c * squared
     numbers[size + 1] += c
     numbers[slopes] += c * a * (c * a)
     numbers[slopes + 1] += c * c * squares / max(K - 1, 1)
-    alpha = model.work.alpha
+    alpha = work.alpha
     alpha[0] = 0.0
     if numbers[size] > 0.0:
         # The squared mean weight bounds the first steps: one row says little about the slope.
@@ -708,7 +721,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     for k in range(hi - lo + 2):
         i = lo + k - 1
         if 0 <= i < K - 1:
-            nudge(model, now.before, i, length * tau[k])
+            nudge(thresholds, now.before, i, length * tau[k])
     return left + right, True
 
 
@@ -783,15 +796,16 @@ write_scores = on_type({Multiclass: _write_scores}, default=_write_score)
 @part_of_loop
 def note(rule, model, record, i, rows, t, scores, lo, hi, before):
     """Record what the predicting model says of row t before it is learned."""
-    geometry, state, cut, work = model.geometry, model.state, model.cut, model.work
+    state, work = model.state, model.work
+    geometry, n, mean_n, cut, shift = model.thresholds
     if state.mean_u.shape[0] > 0 and before > 0.0 and not mean_is_lost(rows):
         sums, _ = measure(rule, under_sums(rows), t, state.mean_u, record.scores[i])
         scores = mean_scores(rule, scores, sums, before)
-        for k in range(state.n.shape[0]):
-            work.n[k] = state.n[k] - state.mean_n[k] / before
+        for k in range(n.shape[0]):
+            work.n[k] = n[k] - mean_n[k] / before
         fill_cuts(geometry, work.n, 0.0, work.cut)
         cut = work.cut
-    unit = mass(geometry, state)
+    unit = mass(geometry, state.u, n, shift)
     record.rank[i] = decode(rule, scores, cut)
     record.hinge[i] = 0.0 if hi < lo else hinge(rule, scores, cut, lo, hi) / unit
     write_scores(rule, scores, unit, record.scores, i)
@@ -803,7 +817,8 @@ def note(rule, model, record, i, rows, t, scores, lo, hi, before):
 @inserted
 def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
-    state, alpha = model.state, model.work.alpha
+    weights, thresholds, state, own, work = model
+    alpha = work.alpha
     before = state.clock[0]
     scale = state.clock[1]
     rounds = state.counts[0]
@@ -819,7 +834,7 @@ def walk(rows, intervals, order, rule, model, extras):
             later = order[min(i + AHEAD, order.shape[0] - 1)]
             fetch(rows, later)
             prefetch(intervals, 2 * later)
-        scores, total = measure(rule, rows, t, model.w, model.work.scores)
+        scores, total = measure(rule, rows, t, weights.w, work.scores)
         squared = squared_length(rule, rows, t)
         if not isfinite(total + squared):
             return i
@@ -840,17 +855,17 @@ def walk(rows, intervals, order, rule, model, extras):
                 scale *= extras.growth
         omega = scale * age(rule, rounds)
         now = Round(rounds, c, before, omega)
-        violated, moves = step(rule, model, scores, squared, lo, hi, now)
+        violated, moves = step(rule, thresholds, own, work, scores, squared, lo, hi, now)
         if violated > 0:
             mistakes += 1
             updates += violated
         if moves:
             for k in range(alpha.shape[0]):
                 if alpha[k] != 0.0:
-                    add(rows, t, alpha[k], k, model, before)
-            settle(model.geometry, model, alpha[0], c, rows, t)
+                    add(rows, t, alpha[k], k, weights, before)
+            settle(weights.geometry, model, alpha[0], c, rows, t)
             if state.lattice[0] == 0:
-                restore_order(model, before)
+                restore_order(thresholds, before)
         before += omega
         if extras is not None:
             if scale > MAX_GROWTH:
@@ -905,25 +920,23 @@ N_SPARE = 5
 class Desk(NamedTuple):
     """The working space of a pass."""
 
-    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else no rows
+    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else None
     work: Any  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
 
 
 def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
-    w = np.empty((0 if shares_u(geometry) else n_scores, width))
+    w = np.empty((n_scores, width)) if isinstance(geometry, Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
 @inserted
 def set_up(rule, geometry, memory, desk):
     """Return the model of a memory."""
-    state, w, work = lay_out(memory), desk.w, desk.work
+    state, work = lay_out(memory), desk.work
     n_scores, K = state.u.shape[0], state.n.shape[0] + 1
-    if shares_u(geometry):
-        w = state.u
-    else:
-        fill_weights(geometry, state, w)
+    w = where_weights_are(geometry, state.u, desk.w)
+    fill_weights(geometry, state.u, state.shift, w)
     cut = work[0, : K + 1]
     fill_cuts(geometry, state.n, state.shift[0], cut)
     scratch = Scratch(
@@ -933,7 +946,9 @@ def set_up(rule, geometry, memory, desk):
         cut=work[4, : K + 1],
         spare=work[5:],
     )
-    return Model(geometry, state, own_parts(rule, memory), w, cut, scratch)
+    weights = Weights(geometry, state.u, state.mean_u, w, state.shift)
+    thresholds = Thresholds(geometry, state.n, state.mean_n, cut, state.shift)
+    return Model(weights, thresholds, state, own_parts(rule, memory), scratch)
 
 
 @entry
@@ -959,15 +974,14 @@ def write_predicting(geometry, state, w, cut):
             w[k, j] = state.u[k, j]
             if averages:
                 w[k, j] -= state.mean_u[k, j] / state.clock[0]
-    if not shares_u(geometry):
-        fill_weights(geometry, state, w)
+    fill_weights(geometry, state.u, state.shift, w)
     n = cut[1 : 1 + state.n.shape[0]]  # where each is then replaced by its threshold
     for i in range(state.n.shape[0]):
         n[i] = state.n[i]
         if averages:
             n[i] -= state.mean_n[i] / state.clock[0]
     fill_cuts(geometry, n, state.shift[0], cut)
-    return mass(geometry, state)
+    return mass(geometry, state.u, state.n, state.shift)
 
 
 # --- One row at a time ---------------------------------------------------------------------------
@@ -994,8 +1008,7 @@ class OneRow(NamedTuple):
 
     rows: Any  # `Dense`, of this row
     label: Any  # (1, 2), room for its interval
-    importance: Any  # (1,), its weight
-    kept: Any  # room for a copy of the numbers of the memory
+    kept: Any  # room for a copy of the numbers of the memory; then the weight of the row
 
 
 @alone
@@ -1009,7 +1022,8 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     row.label[0, 1] = hi
     model = set_up(rule, geometry, memory, desk)
     start = integers[integers.shape[0] - 2]  # of the last part
-    first, count = changes(rule, numbers.shape[0] - start, model.cut.shape[0] - 1, lo, hi)
+    n_classes = model.thresholds.cut.shape[0] - 1
+    first, count = changes(rule, numbers.shape[0] - start, n_classes, lo, hi)
     if growth is not None:
         first, count = 0, numbers.shape[0] - start  # a half-life may divide them all
     first += start
@@ -1021,10 +1035,11 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     if growth is None:
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, None)
     else:
-        if row.importance[0] != 1.0:
+        importance = row.kept[numbers.shape[0] :]
+        if importance[0] != 1.0:
             integers[LATTICE] = 0
         record = Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
-        extras = Extras(row.importance, growth, record)
+        extras = Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
         if is_bounded(most) and is_bounded(rest):
@@ -1057,12 +1072,8 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def bound(function: Any, given: tuple[Any, ...], *others: Any) -> Any:
-    """Return a function of others after what is given, compiled for arguments of these types.
-
-    It does not look at the types again. It is a plain function, so that those who measure the
-    memory of a model do not go on into the compiler.
-    """
-    if hasattr(function, "compile"):  # numba is not switched off
-        function = function.compile(tuple(map(typeof, (*given, *others))))
-    return lambda *others: function(*given, *others)
+def compiled_for(function: Any, *arguments: Any) -> Any:
+    """Return a function compiled for arguments of these types: it does not look at them again."""
+    if not hasattr(function, "compile"):  # numba is switched off
+        return function
+    return function.compile(tuple(map(typeof, arguments)))

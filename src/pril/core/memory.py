@@ -15,7 +15,6 @@ from pril.core.arrays import Array
 from pril.errors import InputError, shown
 
 LONG = 128  # shorter arrays are not aligned
-WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 
 
 class Layout(NamedTuple):
@@ -247,13 +246,6 @@ def _check_order(name: str, n: Array) -> None:
     slack = 1e-9 * max(1.0, float(np.abs(n).max(initial=0.0)))  # for the rounding of means
     if (np.diff(n) > slack).any():
         raise InputError(f"memory.{name} must not increase: the thresholds would not be in order")
-
-
-def few_columns(rows: Any, width: int) -> Array | None:
-    """Return the features that sparse rows touch, and the last one; None unless few of many."""
-    if width < WIDE or not isinstance(rows, nouns.Csr) or 16 * len(rows.data) > width:
-        return None
-    return np.append(np.unique(rows.indices), width - 1)
 
 
 def _aligned_zeros(size: int) -> Array:

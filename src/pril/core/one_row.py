@@ -8,26 +8,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import isnan, nan
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
+from pril.core.arrays import Array
 from pril.core.label_values import is_missing
-from pril.core.nouns import Dense
 from pril.core.parts import Parts
 from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
-from pril.core.undo import aside, unchanged_on_failure
+from pril.core.threads import aside, unchanged_on_failure
 from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, InputTypeError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 MOST_LABELS = 10_000  # distinct labels that a stream remembers
 NUMBER = struct.Struct("d")
@@ -95,6 +90,8 @@ class RowStream:
         self.strict = strict
         self._encode = encode
         self._errors = errors
+        self._is_plain = encode is None and errors is None
+        self._fast: Any = None  # until there is a memory
         parts = Parts.of(model)
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
@@ -151,8 +148,9 @@ class RowStream:
         self._pack: Callable[..., None] = partial(write, one.cells.data.cast("B"), 0)
         if one.codes:
             self._pack = partial(self._pack_coded, self._pack)
-        if self._is_online:
-            self._learn, self._inspect = one.learn, one.inspect
+        # What learns a row on the fast path, in one place: to look up each takes as long again.
+        learn = one.learn if self._is_online else None
+        self._fast = memory, self._width, self._values, self._pack, self._labels, learn
 
     def _pack_coded(self, pack: Callable[..., None], *values: Any) -> None:
         """Write a row, the categories as their codes."""
@@ -191,30 +189,24 @@ class RowStream:
         lock = self._shared.lock
         lock.acquire()  # `with` takes 70 ns longer
         try:
-            rank = None if self._errors is None else self._rank_before(x)
-            if self._encode is not None:
-                self._check_learns()
-                x = self._encode(x)
+            rank = None
+            if not self._is_plain:
+                rank, x = self._before_learning(x)
             try:
-                lo, hi, weight = self._labels[y]
-                if type(x) is dict and len(x) == self._width:
-                    self._pack(*self._values(x))
+                memory, width, values, pack, labels, learn = self._fast
+                lo, hi, weight = labels[y]
+                if type(x) is dict and len(x) == width:
+                    pack(*values(x))
                 elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
                     self._row[:] = x
                 else:
                     raise KeyError
-                if sample_weight != 1.0 or self._learner.memory_ is not self._memory:
+                if sample_weight != 1.0 or self._learner.memory_ is not memory:
                     raise KeyError
-                if self._inspect is not None:
-                    self._inspect()
             except NOT_FAST:
                 lo, hi = self._learn_any(x, y, sample_weight)
             else:
-                bad = (
-                    self._learn(lo, hi)
-                    if weight == 1.0
-                    else self._one.learn_weighted(lo, hi, weight)
-                )
+                bad = learn(lo, hi) if weight == 1.0 else self._one.learn_weighted(lo, hi, weight)
                 if bad >= 0:
                     raise self._one.refusal(weight)
             if rank is not None:
@@ -222,9 +214,14 @@ class RowStream:
         finally:
             lock.release()
 
-    def _rank_before(self, x: Any) -> int | None:
-        """Return the rank of a row that is to be learned, None if nothing was learned before."""
-        return self._rank(x) if learning.has_learned(self._learner) else None
+    def _before_learning(self, x: Any) -> tuple[int | None, Any]:
+        """Return the rank of a row, if errors are kept and there is a model, and its features."""
+        measures = self._errors is not None and learning.has_learned(self._learner)
+        rank = self._rank(x) if measures else None
+        if self._encode is not None:
+            self._check_learns()
+            x = self._encode(x)
+        return rank, x
 
     def _measure(self, rank: int, lo: int, hi: int) -> None:
         """Keep how far the rank of a row that was learned is outside of its label."""
@@ -251,7 +248,6 @@ class RowStream:
         lo, hi, own = self._read_label(None if weight == 0.0 else y)
         weight *= own
         lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
-        self._engine.inspect_rows(Dense(row[np.newaxis], 0.0))
         with unchanged_on_failure(self._learner):
             if self._memory is None or len(row) > self._width:
                 self._make_room(len(row), names)

@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # what `pril` exports to type checkers
-    from pril.learners.baselines import MulticlassPerceptron as MulticlassPerceptron
-    from pril.learners.baselines import PRank as PRank
-    from pril.learners.baselines import WidrowHoff as WidrowHoff
     from pril.learners.kernel_pril import KernelPRIL as KernelPRIL
-    from pril.learners.mpril import MPRIL as MPRIL
+    from pril.learners.linear import MPRIL as MPRIL
+    from pril.learners.linear import PRIL as PRIL
+    from pril.learners.linear import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.linear import PRank as PRank
+    from pril.learners.linear import WidrowHoff as WidrowHoff
     from pril.learners.ordered_boosting import OrderedBoosting as OrderedBoosting
     from pril.learners.ordered_logit import OrderedLogit as OrderedLogit
-    from pril.learners.pril import PRIL as PRIL
 
 
 class Learner(NamedTuple):
@@ -40,7 +40,7 @@ class Learner(NamedTuple):
 
 
 LEARNERS = (
-    Learner("PRIL", "pril.learners.pril", "pril"),
+    Learner("PRIL", "pril.learners.linear", "pril"),
     Learner(
         "OrderedLogit",
         "pril.learners.ordered_logit",
@@ -48,7 +48,7 @@ LEARNERS = (
         maximises=True,
         mixes=False,
     ),
-    Learner("MPRIL", "pril.learners.mpril", "mpril", averages=False, bounded=True, step="rate"),
+    Learner("MPRIL", "pril.learners.linear", "mpril", averages=False, bounded=True, step="rate"),
     Learner(
         "KernelPRIL",
         "pril.learners.kernel_pril",
@@ -57,9 +57,9 @@ LEARNERS = (
         exports=False,
         mixes=False,
     ),
-    Learner("PRank", "pril.learners.baselines", "prank", takes_ranges=False),
-    Learner("WidrowHoff", "pril.learners.baselines", "widrow-hoff", step="rate"),
-    Learner("MulticlassPerceptron", "pril.learners.baselines", "perceptron", has_thresholds=False),
+    Learner("PRank", "pril.learners.linear", "prank", takes_ranges=False),
+    Learner("WidrowHoff", "pril.learners.linear", "widrow-hoff", step="rate"),
+    Learner("MulticlassPerceptron", "pril.learners.linear", "perceptron", has_thresholds=False),
     Learner(
         "OrderedBoosting",
         "pril.learners.ordered_boosting",

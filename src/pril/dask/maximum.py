@@ -29,7 +29,7 @@ from pril.core.likelihood import (
     block_rows,
     evenly_spaced,
 )
-from pril.core.passes import Batch
+from pril.core.linear_engine import Batch
 from pril.core.weights import class_weights, label_weights
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum

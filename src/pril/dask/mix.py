@@ -26,8 +26,8 @@ from sklearn.utils import check_random_state
 
 from pril.core import learning, ranking, rating
 from pril.core.arrays import Array
+from pril.core.learning import Patience
 from pril.core.memory import Memory
-from pril.core.passes import Patience
 from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError

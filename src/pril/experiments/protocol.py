@@ -15,8 +15,7 @@ from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
-from pril.learners.baselines import MulticlassPerceptron, PRank, WidrowHoff
-from pril.learners.pril import PRIL
+from pril.learners.linear import PRIL, MulticlassPerceptron, PRank, WidrowHoff
 
 SYNTHETIC, PARKINSONS, ABALONE = "Synthetic", "Parkinsons", "Abalone"
 DATA_SETS = (SYNTHETIC, PARKINSONS, ABALONE)

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 
 if TYPE_CHECKING:
-    from pril.kernels.support import Support
+    from pril.kernels.kernel_engine import Support
 
 BLOCK = 1024  # rows learned at a time
 GRAMS = 32  # the kernel matrices of this many blocks are computed together

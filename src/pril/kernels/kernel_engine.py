@@ -10,18 +10,128 @@ from scipy.sparse import issparse
 
 from pril.core import nouns, ranking, rating
 from pril.core.arrays import Array
-from pril.core.linear_engine import LinearEngine, Ratings
-from pril.core.passes import Batch
+from pril.core.linear_engine import Batch, LinearEngine, Ratings
+from pril.core.memory import Layout, Memory
 from pril.core.rows import batches, check_cells, not_finite_error
 from pril.core.scikit import get_namespace, validate_data
 from pril.errors import InputError
-from pril.kernels.support import Support, joined, like, namespace, taken, to_numpy
-from pril.kernels.values import Kernel
+from pril.kernels.values import Kernel, joined, like, namespace, roomy, scattered, taken, to_numpy
 
 # Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.
 BLOCK = 1024
 UNLIMITED = np.iinfo(np.int64).max
+
+
+class Support(NamedTuple):
+    """What the kernel learner learned: support rows with their coefficients, and thresholds."""
+
+    rows: Any  # the support rows, or their positions if the kernel is precomputed
+    coef: Any  # (m,), on the device of the rows
+    sums: Any  # (m,), for the average: each move of a coefficient, times the rounds before it
+    source: Array  # (m,), the row of `fit`, or of the stream, that each row came from
+    origin: int  # the source of the first row of this call or, between calls, of the next one
+    place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
+    base: Memory  # thresholds and counters, for no features
+
+    @classmethod
+    def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
+        """Return the support that `to_plain` gave."""
+        base = Memory.of(layout, plain["base"])
+        return cls(**{**plain, "base": base}, place=None)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what was learned as plain data, for files and copies."""
+        learned = self._asdict() | {"base": self.base.to_plain()}
+        del learned["place"]  # of the rows of one call
+        return learned
+
+    def copy(self) -> Support:
+        """Return a copy to learn on; the arrays of support rows are never changed."""
+        place = None if self.place is None else self.place.copy()
+        return self._replace(base=self.base.copy(), place=place)
+
+    @property
+    def counts(self) -> Array:
+        """Rounds, mistakes and updates, as those of `Memory`."""
+        return self.base.counts
+
+    @property
+    def averages(self) -> bool:
+        """Whether there are sums of a mean."""
+        return self.base.averages
+
+    def predicting_coef(self) -> Any:
+        """Return the coefficients that predict: those of the mean, if there is one."""
+        weight = float(self.base.state.clock[0])
+        if not self.averages or weight == 0.0:
+            return self.coef
+        return self.coef - self.sums / weight
+
+    def places(self, chosen: Array) -> Array:
+        """Return the position of rows of this call among the support rows, -1 if they have none."""
+        return np.full(len(chosen), -1) if self.place is None else self.place[chosen]
+
+    def with_room(self, n: int, rows: Any) -> Support:
+        """Return a support that shares no array, with room to `add` n rows like these."""
+        if not issparse(self.rows):
+            xp = namespace(self.rows)
+            rows = xp.astype(self.rows, xp.result_type(self.rows.dtype, rows.dtype))
+        return self._replace(
+            rows=self.rows if issparse(self.rows) else roomy(rows, n),
+            coef=roomy(self.coef, n),
+            sums=roomy(self.sums, n),
+        )
+
+    def without_room(self) -> Support:
+        """Return the support with arrays of just its rows."""
+        n = len(self.source)
+        if n == self.coef.shape[0]:
+            return self
+        rows = self.rows if issparse(self.rows) else roomy(self.rows[:n, ...], 0)
+        return self._replace(rows=rows, coef=roomy(self.coef[:n], 0), sums=roomy(self.sums[:n], 0))
+
+    def add(self, rows: Any, coef: Array, sums: Array, source: Array) -> Support:
+        """Return the support with more rows, written into its room."""
+        start, stop = len(self.source), len(self.source) + len(source)
+        if self.place is not None:
+            self.place[source] = np.arange(start, stop)
+        if issparse(self.rows) or issparse(rows):
+            rows = joined(self.rows[:start, ...], rows)
+        else:
+            self.rows[start:stop, ...] = rows
+            rows = self.rows
+        self.coef[start:stop] = like(coef, self.coef)
+        self.sums[start:stop] = like(sums, self.sums)
+        return self._replace(rows=rows, source=np.concatenate([self.source, source]))
+
+    def move(self, places: Array, coef: Array, sums: Array) -> Support:
+        """Return the support with these numbers added to the coefficients at some places."""
+        if len(places) == 0:
+            return self
+        return self._replace(
+            coef=self.coef + scattered(coef, places, self.coef),
+            sums=self.sums + scattered(sums, places, self.sums),
+        )
+
+    def keep(self, chosen: Array) -> Support:
+        """Return the support with the chosen rows only."""
+        rows, coef, sums, source = (taken(part, chosen) for part in self[:4])
+        if self.place is not None:
+            self.place[self.source] = -1
+            self.place[source] = np.arange(len(source))
+        return self._replace(rows=rows, coef=coef, sums=sums, source=source)
+
+    def compact(self) -> Support:
+        """Return the support without the rows whose coefficients are zero."""
+        used = to_numpy(self.coef) != 0.0
+        if self.base.averages:
+            used |= to_numpy(self.sums) != 0.0
+        return self.keep(np.flatnonzero(used))
+
+    def after(self, n: int) -> Support:
+        """Return the support at the end of a call with n rows, labelled or not."""
+        return self._replace(origin=self.origin + n, place=None)
 
 
 class Points(NamedTuple):
@@ -100,22 +210,16 @@ class KernelEngine(NamedTuple):
             )
         return Points(X)
 
-    def check_online(self) -> None:
-        """Refuse to learn from a stream of kernel values."""
-        if self.is_precomputed:
-            raise InputError(
-                "kernel='precomputed' cannot be learned from a stream, because the kernel values "
-                "of later rows are not known: use fit, or a kernel that is a name or a function"
-            )
+    def inspect(
+        self, owner: Any, rows: Points, table: ranking.Labels, intervals: Array, *, reset: bool
+    ) -> None:
+        """Refuse and warn of nothing: most kernels see differences between rows only."""
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse no labels."""
 
     def inspect_rows(self, rows: Points) -> None:
         """Warn of no features."""
-
-    def inspect_means(self, owner: Any, rows: Points) -> None:
-        """Warn of no features: most kernels see differences between rows only."""
 
     # --- Learning ---
 

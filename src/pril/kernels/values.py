@@ -1,23 +1,22 @@
-"""Kernel values between rows, computed on the rows' device."""
+"""Kernel values between rows, computed on the rows' device, and arrays on any device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
-from threadpoolctl import ThreadpoolController
 
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.rows import batches
+from pril.core.scikit import convert_to_numpy, get_namespace
+from pril.core.threads import ONE_BLAS_THREAD
 from pril.errors import InputError
-from pril.kernels.support import like, namespace, on_host, taken, to_numpy
 
 # How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
 # CPU they should stay in cache; on an accelerator, few large products are faster than many small.
@@ -155,18 +154,12 @@ def in_threads(
     """Return the results of a call for each part, in order."""
     n_threads = min(effective_n_jobs(n_jobs), len(parts))
     # Products of a chunk are too small to be shared by several threads of BLAS.
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with ONE_BLAS_THREAD:
         if n_threads == 1:
             yield from map(call, parts)
         else:
             with ThreadPoolExecutor(n_threads) as pool:
                 yield from pool.map(call, parts)
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    """Return the libraries with threads of their own; finding them takes milliseconds."""
-    return ThreadpoolController()
 
 
 def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
@@ -198,3 +191,62 @@ def _rbf(A: Any, B: Any, gamma: float) -> Callable[[slice], Any]:
         return np.exp(exponent, out=exponent) if on_host(exponent) else xp.exp(exponent)
 
     return between
+
+
+# --- Arrays on any device ------------------------------------------------------------------------
+
+
+def on_host(array: Any) -> bool:
+    """Tell whether an array is NumPy's, or a sparse matrix."""
+    return isinstance(array, np.ndarray) or issparse(array)
+
+
+_NAMESPACES: dict[type, Any] = {}
+
+
+def namespace(array: Any) -> Any:
+    """Return an array's namespace; scikit-learn's look-up takes as long as a small product."""
+    if on_host(array):
+        return np
+    if type(array) not in _NAMESPACES:
+        _NAMESPACES[type(array)] = get_namespace(array)[0]
+    return _NAMESPACES[type(array)]
+
+
+def to_numpy(array: Any) -> Array:
+    """Return an array of any namespace and device as NumPy."""
+    return array if on_host(array) else convert_to_numpy(array, namespace(array))
+
+
+def like(values: Array, array: Any) -> Any:
+    """Return NumPy values in the namespace and on the device of an array."""
+    return namespace(array).asarray(values, device=array.device)
+
+
+def taken(array: Any, rows: Array) -> Any:
+    """Return the rows of an array at some positions."""
+    if on_host(array):
+        return array[rows]
+    return namespace(array).take(array, like(rows, array), axis=0)
+
+
+def joined(one: Any, other: Any) -> Any:
+    """Return the rows of both, one after the other."""
+    if issparse(one) or issparse(other):
+        return vstack([csr_array(one), csr_array(other)], format="csr")
+    return namespace(one).concat([one, other])
+
+
+def roomy(array: Any, n: int) -> Any:
+    """Return a copy with n more rows, zero."""
+    shape = (array.shape[0] + n, *array.shape[1:])
+    copy = namespace(array).zeros(shape, dtype=array.dtype, device=array.device)
+    copy[: array.shape[0], ...] = array
+    return copy
+
+
+def scattered(values: Array, places: Array, array: Any) -> Any:
+    """Return zeros like a vector, with values in some places."""
+    spread = np.zeros(array.shape[0])
+    spread[places] = values
+    return like(spread, array)

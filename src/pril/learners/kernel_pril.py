@@ -16,8 +16,7 @@ from pril.core.classifier import ThresholdMixin, rows_to_rate
 from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear_engine import LinearEngine
 from pril.core.scikit import Interval, StrOptions
-from pril.kernels.kernel_engine import KernelEngine
-from pril.kernels.support import Support
+from pril.kernels.kernel_engine import KernelEngine, Support
 from pril.kernels.values import Kernel
 
 __all__ = ["KernelPRIL"]

@@ -25,8 +25,7 @@ from pril.core.one_row import RowStream
 from pril.core.resampling import read_groups
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
-from pril.core.threads import n_threads
-from pril.core.undo import aside, unchanged_on_failure
+from pril.core.threads import aside, n_threads, unchanged_on_failure
 from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
 from pril.learners.boosting.cross_fitting import (

@@ -20,16 +20,16 @@ from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
 from pril.core.docs import filled
 from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.likelihood import Block, InMemory, Rows
-from pril.core.linear import LinearMixin
-from pril.core.logistic import at_most
+from pril.core.linear_engine import Batch
 from pril.core.memory import Memory
-from pril.core.passes import Batch
+from pril.core.rating import at_most
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
+from pril.core.threads import unchanged_on_failure
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
-from pril.core.undo import unchanged_on_failure
 from pril.core.weights import read_weights
 from pril.errors import InputError, shown
+from pril.learners.linear import LinearMixin
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_CLASSES = 64  # the counts of ranges grow with their cube

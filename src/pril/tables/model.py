@@ -17,9 +17,9 @@ from msgspec import Struct
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.classifier import rate, rate_rows, rows_to_rate
-from pril.core.logistic import log_probabilities
+from pril.core.linear_engine import Batch
 from pril.core.parts import Parts, model_name, scale_of_features, units_of_features
-from pril.core.passes import Batch
+from pril.core.rating import log_probabilities
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of

@@ -31,7 +31,7 @@ from pril.core.likelihood import (
     recut,
 )
 from pril.core.registry import BY_COMMAND
-from pril.core.undo import unchanged_on_failure
+from pril.core.threads import unchanged_on_failure
 from pril.core.weights import label_weights
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT

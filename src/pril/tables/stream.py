@@ -13,12 +13,12 @@ import pyarrow as pa
 from pril.core import learning, ranking
 from pril.core.arrays import Array
 from pril.core.classifier import rate_rows, rows_to_rate
-from pril.core.linear import LinearMixin
-from pril.core.logistic import log_probabilities
+from pril.core.linear_engine import Batch
 from pril.core.nouns import Dense
-from pril.core.passes import Batch
+from pril.core.rating import log_probabilities
 from pril.core.rows import frozen
 from pril.errors import InputError, RowError, shown
+from pril.learners.linear import LinearMixin
 from pril.metrics import pick_scores
 from pril.tables.cells import TEXT
 from pril.tables.files import TableError, quote_columns

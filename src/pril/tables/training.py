@@ -25,7 +25,7 @@ from pril import __version__
 from pril.core import learning, ranking
 from pril.core.arrays import Array
 from pril.core.classifier import rate_rows
-from pril.core.passes import Batch
+from pril.core.linear_engine import Batch
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.learners.boosting.features import LEAST

@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from pril.errors import InputTypeError
 from pril.evaluate import Progress, progressive
-from pril.learners.mpril import MPRIL
-from pril.learners.pril import PRIL
+from pril.learners.linear import MPRIL, PRIL
 from pril.theory.bounds import (
     Constraints,
     checked_positive,

@@ -1,6 +1,6 @@
 """The compiled passes of `OrderedBoosting`: gradients, scores of rows.
 
-Ranks are 0..K-1. The probabilities of the classes are `logistic`'s, from the `odds` of the
+Ranks are 0..K-1. The probabilities of the classes are `rating`'s, from the `odds` of the
 thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[i]``.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core.code_cache import alone, as_numpy, cached, part_of_loop
+from pril.core.code_cache import alone, cached, part_of_loop
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 
@@ -107,7 +107,7 @@ def write_linear_scores(X, mean, slopes, centres, scores):
 # --- Gradients ---
 
 
-@as_numpy
+@part_of_loop
 def write_chances(e, odds, lo, hi, below, p):
     """Write P(y < k) for k in lo..hi+1 to below, and P(y) for y in lo..hi to p."""
     below[lo] = 1.0 / (1.0 + e * odds[lo])
@@ -177,13 +177,13 @@ class Forest(NamedTuple):
 # add the same numbers in the same order, so that their scores are the same, bit for bit.
 
 
-@as_numpy
+@part_of_loop
 def is_in_set(x, first, words):
     """Tell whether a category is in the set whose words begin at number `first`."""
     return not isnan(x) and (words[int(first) + (int(x) >> 5)] >> (int(x) & 31)) & 1 == 1
 
 
-@as_numpy
+@part_of_loop
 def lowest_bit(bits):
     """Return the number of the lowest bit that is set."""
     return BIT_NUMBER[((bits & (~bits + ONE)) * SPREAD) >> np.uint64(58)]

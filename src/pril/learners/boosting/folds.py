@@ -17,7 +17,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.fitting import point_of
 from pril.core.likelihood import Block, Point, Sums, total
-from pril.core.logistic import FARTHEST, exp_of, odds_of
+from pril.core.rating import FARTHEST, exp_of, odds_of
 from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled

@@ -13,9 +13,9 @@ from scipy.sparse import issparse
 
 from pril.core.arrays import Array
 from pril.core.linear_engine import Ratings
-from pril.core.logistic import log_probabilities, log_widths
-from pril.core.loop import bound
+from pril.core.loop import compiled_for
 from pril.core.nouns import Csr, Dense
+from pril.core.rating import log_probabilities, log_widths
 from pril.core.rows import batches, check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
@@ -161,7 +161,8 @@ class ForestRow:
             np.empty(len(forest.size), dtype=np.uint64),
             self._score[0],
         )
-        self._rate = bound(compiled.rate_row, given)
+        rate_row = compiled_for(compiled.rate_row, *given)
+        self._rate: Callable[[], int] = lambda: rate_row(*given)
         self.rate: Callable[[], int] = self._rate_mode if engine.mode else self._rate
 
     def _rate_mode(self) -> int:
