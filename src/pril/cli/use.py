@@ -367,8 +367,7 @@ def stream(
     from pril.core.recent_errors import ErrorReports
     from pril.tables.checkpoints import hold, lock_of
     from pril.tables.json_lines import StreamOptions
-    from pril.tables.stream import LineStream
-    from pril.tables.stream_run import Stopped, StreamRun
+    from pril.tables.stream import LineStream, Stopped, StreamRun
 
     printer.stream = sys.stderr
     output = model if output is None and classes is not None else output
