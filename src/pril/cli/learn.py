@@ -30,15 +30,11 @@ def fit(
         Path | None,
         typer.Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
     ] = None,
-    checkpoint: opt.CheckpointOption = None,
-    checkpoint_every: opt.CheckpointEveryOption = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Learn on this Dask cluster: tcp://host:8786.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Learn in this many local processes (Dask).")
-    ] = None,
-    overwrite: opt.OverwriteOption = False,
+    checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:

@@ -44,11 +44,11 @@ def reproduce(
     which: Annotated[
         Literal["figure1", "figure2", "figure3", "all"], typer.Argument(help="A figure, or all.")
     ] = "all",
-    runs: Annotated[int, typer.Option(min=1, help="Number of repetitions.")] = 100,
-    quick: Annotated[bool, typer.Option("--quick", help="Only ten repetitions.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("output/reproduction"),
-    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
-    seed: opt.SeedOption = 0,
+    runs: int = 100,
+    quick: bool = False,
+    out: Path = Path("output/reproduction"),
+    jobs: int = os.cpu_count() or 1,
+    seed: int = 0,
     *,
     printer: Printer,
 ) -> None:

@@ -48,7 +48,7 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class, a column each.")
     ] = False,
-    overwrite: opt.OverwriteOption = False,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -113,8 +113,8 @@ def report(
     csv: opt.CsvOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    overwrite: opt.OverwriteOption = False,
+    title: str | None = None,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -145,19 +145,13 @@ def _learned_from(known: FitNotes | None) -> dict[str, Any]:
 
 def show(
     model: opt.ModelArgument,
-    plot: Annotated[Path | None, typer.Option(help="Picture of the model to write.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of weights to show.")] = 10,
+    plot: Path | None = None,
+    top: int = 10,
     table: Annotated[
         bool, typer.Option("--table", help="Errors, tests and intervals of an ordered logit.")
     ] = False,
-    per: Annotated[
-        Literal["sd", "unit"] | None,
-        typer.Option(
-            help="Weights of numbers per standard deviation, the default, or per unit of their "
-            "column, the default of --table."
-        ),
-    ] = None,
-    overwrite: opt.OverwriteOption = False,
+    per: Literal["sd", "unit"] | None = None,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -285,7 +279,7 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
 def export(
     model: opt.ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
-    overwrite: opt.OverwriteOption = False,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -318,7 +312,7 @@ def stream(
         str | None,
         typer.Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
     ] = None,
-    learner: opt.LearnerOption = "ordered-logit",
+    learner: opt.Learner = "ordered-logit",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -327,36 +321,20 @@ def stream(
             help="Model file to write; may be MODEL itself, and is with --classes.",
         ),
     ] = None,
-    checkpoint: opt.CheckpointOption = None,
-    checkpoint_every: opt.CheckpointEveryOption = None,
-    every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Labelled rows between lines on how good the answers were."),
-    ] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="With --every: also append these lines to a file, as JSON.")
-    ] = None,
-    half_life: opt.HalfLifeOption = None,
-    parameters: opt.SetOption = None,
-    key: Annotated[str | None, typer.Option("--id", help="Column to copy to the output.")] = None,
-    note: Annotated[
-        str | None,
-        typer.Option(
-            help="Column, such as an offset, whose last value is kept with the model and with "
-            "each checkpoint."
-        ),
-    ] = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
+    every: int | None = None,
+    metrics: Path | None = None,
+    half_life: float | None = None,
+    parameters: list[str] | None = None,
+    key: str | None = None,
+    note: str | None = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
-    on_error: Annotated[
-        Literal["stop", "skip"],
-        typer.Option(help="At a bad line: stop, or print the error in its place and go on."),
-    ] = "stop",
-    again: Annotated[
-        bool, typer.Option("--again", help="Learn rows even if the last run already learned them.")
-    ] = False,
-    overwrite: opt.OverwriteOption = False,
+    on_error: Literal["stop", "skip"] = "stop",
+    again: bool = False,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
