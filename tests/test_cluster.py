@@ -22,7 +22,7 @@ from distributed import LocalCluster
 from sklearn.pipeline import make_pipeline
 
 import pril.dask
-from pril.dask.connection import connected
+from pril.dask.client import connected
 from pril.errors import InputError
 from pril.tables.cells import to_batch
 from pril.tables.cluster import ClusterRun

@@ -105,7 +105,7 @@ def _cluster_run(
     printer: Printer,
     stack: ExitStack,
 ) -> Run:
-    from pril.dask.connection import connected
+    from pril.dask.client import connected
     from pril.tables.cluster import ClusterRun
 
     if cluster is not None and workers is not None:

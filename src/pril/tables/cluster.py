@@ -23,7 +23,7 @@ from dask import delayed
 from sklearn.base import clone
 
 from pril.core.registry import BY_COMMAND
-from pril.dask.steps import merge_on
+from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
 from pril.ranges import PredictionRanges
