@@ -16,7 +16,6 @@ from dask import delayed
 
 from pril.core import fitting, learning, ranking
 from pril.core.arrays import Array
-from pril.core.available_memory import available_memory
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
@@ -30,6 +29,7 @@ from pril.core.likelihood import (
     evenly_spaced,
 )
 from pril.core.passes import Batch
+from pril.core.threads import available_memory
 from pril.core.weights import class_weights, label_weights
 from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum

@@ -9,7 +9,8 @@ passes of one step. Boosting learns all rows at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,6 @@ import pyarrow as pa
 
 from pril.core import fitting, learning, ranking
 from pril.core.arrays import Array
-from pril.core.available_memory import available_memory
 from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
@@ -32,12 +32,17 @@ from pril.core.likelihood import (
     recut,
 )
 from pril.core.registry import BY_COMMAND
+from pril.core.threads import available_memory
 from pril.core.undo import unchanged_on_failure
 from pril.core.weights import label_weights
+from pril.errors import InputError, shown
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
+from pril.tables.label_columns import Ends
+from pril.tables.opening import open_table
+from pril.tables.pipeline import Pipeline
 from pril.tables.task import Task
 from pril.tables.training import Kept, Run, Way
 
@@ -54,6 +59,87 @@ def run_of(table: Table, task: Task, progress: Watcher) -> Run:
     learner = BY_COMMAND[task.model]
     way = Way() if learner.online else Way(grow_trees)
     return Run(table, task, progress, Way(learn_maximum) if learner.maximises else way)
+
+
+def fit_table(
+    table: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    lower: str | None = None,
+    upper: str | None = None,
+    classes: Sequence[Any] | None = None,
+    model: str = "ordered-logit",
+    parameters: Mapping[str, Any] | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    weight: str | None = None,
+    groups: str | None = None,
+    random_state: int = 0,
+) -> Pipeline:
+    """Learn from all rows of a table on disk, of any size, as ``pril fit`` does without a holdout.
+
+    The table is read in blocks. Of more than 200,000 rows, boosting keeps a byte for each cell.
+
+    Parameters
+    ----------
+    table : str or path
+        A file, a folder, a glob or a URL: CSV, Parquet or JSON Lines.
+    label : str, default=None
+        The column of exact labels.
+    lower, upper : str, default=None
+        The columns of the ends of ranges, instead of `label`.
+    classes : sequence, default=None
+        All classes, lowest first. None: those in the table, in their order.
+    model : str, default="ordered-logit"
+        The learner, as the command calls it: ``"boosting"``, ``"pril"``, ``"kernel"``.
+    parameters : dict, default=None
+        Parameters of the learner, such as ``{"max_iter": 500}``.
+    features : sequence of str, default=None
+        The columns to use. None: all but those that are named for something else.
+    drop : sequence of str, default=()
+        Columns to ignore.
+    weight : str, default=None
+        The column of row weights.
+    groups : str, default=None
+        The column of groups that a fold of boosting holds as a whole.
+    random_state : int, default=0
+        The seed.
+
+    Returns
+    -------
+    pipeline : Pipeline
+        A `ColumnEncoder` and the learner. It predicts from tables with the same columns.
+
+    Examples
+    --------
+    >>> import pandas as pd, pril, tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "flats.parquet"
+    >>> flats = pd.DataFrame({"size": [20.5, 45.5, 80.5] * 30, "town": ["Oslo", "Rome"] * 45})
+    >>> flats.assign(grade=["poor", "fair", "good"] * 30).to_parquet(path)
+    >>> model = pril.fit_table(path, label="grade", classes=["poor", "fair", "good"])
+    >>> model.predict(flats[:3]).tolist()
+    ['poor', 'fair', 'good']
+    """
+    columns = tuple(name for name in (label, lower, upper) if name is not None)
+    if len(columns) != (2 if label is None else 1):
+        raise InputError("where are the labels? Pass label=COLUMN, or lower=COLUMN, upper=COLUMN")
+    if model not in BY_COMMAND:
+        raise InputError(f"model must be one of {', '.join(BY_COMMAND)}, not {shown(model)}")
+    task = Task(
+        Ends(columns),
+        classes=None if classes is None else tuple(map(str, classes)),
+        model=model,
+        parameters=dict(parameters or {}),
+        features=None if features is None else tuple(features),
+        drop=tuple(drop),
+        weight=weight,
+        groups=groups,
+        holdout=0.0,
+        seed=random_state,
+    )
+    fitted: Any = run_of(open_table(os.fspath(table)), task, lambda *_: None)()
+    return fitted
 
 
 # --- The maximum of a likelihood -----------------------------------------------------------------
