@@ -523,26 +523,17 @@ def model_file(table: str) -> Path:
     return Path(f"{stem}.pril")
 
 
-MODEL = "a model file"
-TEXT_TABLE = "a table of text"
-# Kinds of output files, and the bytes that they begin with.
-KINDS = {
-    MODEL: (b"PK\3\4",),
-    "an HTML page": (b"<!doctype html", b"<!DOCTYPE html"),
-    "an ONNX graph": (b"\x08",),
-    "a compressed table": (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"),
-    "a Parquet table": (b"PAR1",),
-    "a picture": (
-        *(b"\x89PNG", b"<?xml", b"<svg", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*", b"MM\0*"),
-        *(b"RIFF", b"GIF8", b"%% Creator: Matplotlib, PGF"),
-    ),
-}
+MODEL, PAGE, GRAPH = "a model file", "an HTML page", "an ONNX graph"
+SUFFIXES = {MODEL: (".pril",), PAGE: (".html", ".htm"), GRAPH: (".onnx",)}
 
 
-def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -> None:
+def check_output(
+    output: Path, inputs: list[Path], kind: str | None = None, overwrite: bool = False
+) -> None:
     """Refuse, before any work, an output that cannot be written or that would destroy a file.
 
-    Such a file is an input or, without --overwrite, a file of another kind.
+    Such a file is an input or, without --overwrite, one whose suffix is not of this kind. The
+    suffix of a table or a picture says how to write it: for these there is no kind.
     """
     if re.match(r"\w\w+:/", str(output)):  # a Path keeps one slash of a URL
         raise InputError(f"{output} is a URL: only local files are written")
@@ -561,31 +552,12 @@ def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -
     local = [path for path in inputs if isinstance(path, Path)]
     if output.exists() and any(output.samefile(path) for path in local):
         raise InputError(f"{output} is the input: writing there would destroy it")
-    if output.exists() and not overwrite and not _is_kind(output, kind):
+    is_other = kind is not None and output.suffix.lower() not in SUFFIXES[kind]
+    if is_other and not overwrite and output.exists() and output.stat().st_size:
         raise InputError(
             f"{output} exists and is not {kind}: choose another name, or replace it with "
             "--overwrite"
         )
-
-
-def _is_kind(file: Path, kind: str) -> bool:
-    """Tell whether a file is of a kind, by its first bytes; an empty one is of any."""
-    with file.open("rb") as stream:
-        start = stream.read(4096)
-    if kind != TEXT_TABLE:
-        is_kind = start.startswith(KINDS[kind])
-        return not start or (is_kind and (kind != MODEL or b"pril.json" in start[:64]))
-    is_other = any(start.startswith(begin) for begin in KINDS.values())
-    return b"\0" not in start and not is_other
-
-
-def table_kind(output: Path, format: str) -> str:  # noqa: A002
-    """Return what kind of file a table of a format is."""
-    from pril.tables.text import codec_of
-
-    if format == "parquet":
-        return "a Parquet table"
-    return "a compressed table" if codec_of(output) else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:

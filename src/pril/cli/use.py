@@ -48,7 +48,6 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class, a column each.")
     ] = False,
-    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -68,9 +67,7 @@ def predict(
     with ExitStack() as stack:
         stream = sys.stdout.buffer
         if output:
-            opt.check_output(
-                output, [*opened.files, model], opt.table_kind(output, written), overwrite
-            )
+            opt.check_output(output, [*opened.files, model])
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
@@ -125,7 +122,7 @@ def report(
     loaded = _load(model)
     opened = table.open(csv, loaded, brackets=loaded.has_brackets)
     kind = labels.kind_for(loaded, csv)
-    opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
+    opt.check_output(output, [*opened.files, model], opt.PAGE, overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
         result = loaded.report(opened, kind, output, progress, known, title)
@@ -151,7 +148,6 @@ def show(
         bool, typer.Option("--table", help="Errors, tests and intervals of an ordered logit.")
     ] = False,
     per: Literal["sd", "unit"] | None = None,
-    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -186,7 +182,7 @@ def show(
     }
     lines = _model_lines(loaded, weights[:top], unit)
     if plot:
-        opt.check_output(plot, [model], "a picture", overwrite)
+        opt.check_output(plot, [model])
         _draw(loaded, plot, top)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
@@ -290,7 +286,7 @@ def export(
     from pril.io.model_files import load, replace_file
     from pril.onnx import to_onnx
 
-    opt.check_output(output, [model], "an ONNX graph", overwrite)
+    opt.check_output(output, [model], opt.GRAPH, overwrite)
     graph = to_onnx(load(model))
     with replace_file(output) as file:
         file.write(graph.SerializeToString())
@@ -352,7 +348,8 @@ def stream(
     if note is not None and not (output or checkpoint):
         raise InputError("--note keeps a value with the model: pass -o FILE or --checkpoint too")
     if output:
-        opt.check_output(output, [], opt.MODEL, overwrite)
+        in_place = opt.resolved(output) == opt.resolved(model)
+        opt.check_output(output, [], opt.MODEL, overwrite or in_place)
     with ExitStack() as stack:
         saved = stack.enter_context(
             opt.checkpoint_in(checkpoint, checkpoint_every, output, usual=100_000)
@@ -428,8 +425,8 @@ def _metrics_file(
         raise InputError("--metrics has a line for every N labelled rows: pass --every N too")
     if opt.resolved(path) in (opt.resolved(model), output and opt.resolved(output)):
         raise InputError(f"--metrics {path} is the model: choose another name")
-    opt.check_output(path, [], opt.TEXT_TABLE, overwrite=False)
-    with path.open("a+", encoding="utf-8") as file:
+    opt.check_output(path, [])
+    with path.open("a+", encoding="utf-8", errors="replace") as file:
         file.seek(0)
         if file.read(1) not in ("", "{"):
             raise InputError(f"{path} exists and does not hold lines of JSON: choose another name")
