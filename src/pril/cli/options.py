@@ -221,7 +221,7 @@ class CsvOptions:
 
         from pril.tables.csv_style import USUAL_CSV
 
-        known = USUAL_CSV if loaded is None else loaded.csv_style
+        known = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
         try:
             return structs.replace(known, **self.given())
         except InputError as error:

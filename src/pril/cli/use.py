@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +29,8 @@ from pril.reporting.words import (
 
 if TYPE_CHECKING:
     from pril.core.recent_errors import ErrorReports
+    from pril.tables.files import Table
+    from pril.tables.label_columns import LabelKind
     from pril.tables.model import FitNotes, LoadedModel
 
 
@@ -95,13 +97,12 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
-    kind = labels.kind_for(loaded, csv)
+    opened, kind = _open_labelled(loaded, table, csv, labels)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
-    known = loaded.learned_from(opened)
-    printer.result(result | _learned_from(known), [*evaluation_lines(result), *_caution(known)])
+    more, caution = _caution(loaded.learned_from(opened))
+    printer.result(result | more, [*evaluation_lines(result), *caution])
 
 
 def report(
@@ -120,24 +121,29 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
-    kind = labels.kind_for(loaded, csv)
+    opened, kind = _open_labelled(loaded, table, csv, labels)
     opt.check_output(output, [*opened.files, model], opt.PAGE, overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
         result = loaded.report(opened, kind, output, progress, known, title)
-    lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
-    printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
+    more, caution = _caution(known)
+    lines = [*evaluation_lines(result), *caution, f"report {output}"]
+    printer.result({**result, **more, "report": str(output)}, lines)
 
 
-def _caution(known: FitNotes | None) -> list[str]:
-    """Return what to say of a table that a model learned from; nothing of other tables."""
-    return [] if known is None else [f"note: {rows_known(known)}"]
+def _open_labelled(
+    loaded: LoadedModel, table: opt.TableOptions, csv: opt.CsvOptions, labels: opt.LabelOptions
+) -> tuple[Table, LabelKind]:
+    """Open a table with labels, as a model or the options know them."""
+    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
+    return opened, labels.kind_for(loaded, csv)
 
 
-def _learned_from(known: FitNotes | None) -> dict[str, Any]:
-    """Return the same as plain data: how many rows were learned."""
-    return {} if known is None else {"learned_rows": known.learned_rows}
+def _caution(known: FitNotes | None) -> tuple[dict[str, Any], list[str]]:
+    """Return what to say of a table that a model learned from, as data and as lines."""
+    if known is None:
+        return {}, []
+    return {"learned_rows": known.learned_rows}, [f"note: {rows_known(known)}"]
 
 
 def show(
@@ -369,9 +375,8 @@ def stream(
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
         lines = LineStream(loaded, kind, options)
-        table = _LossTable(printer) if every is None else _WindowTable(printer, log)
-        warn = partial(_warn_of_errors, printer, log)
-        run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every), warn)
+        tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
+        run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
         settings = {"half-life": half_life, **({"set": given} if given else {})}
         try:
             done = run.run_into(output, sys.stdin.fileno(), settings, again)
@@ -433,18 +438,27 @@ def _metrics_file(
         yield file
 
 
-class _WindowTable:
-    """Print how good the answers to the last rows were, a line for each window."""
+def _error_table(
+    printer: Printer, file: TextIO | None, every: int | None
+) -> Callable[[ErrorReports], None]:
+    """Return what prints how good the answers to the last rows were, below a header."""
+    names = ("mean loss", "since last") if every is None else ("mean error", "inside")
+    header = [f"{names[0]:>10}{names[1]:>{12 if every is None else 9}}{'rows':>12}"]
 
-    def __init__(self, printer: Printer, file: TextIO | None) -> None:
-        self.printer = printer
-        self.file = file
-        self.header: str | None = f"{'mean error':>10}{'inside':>9}{'rows':>12}"
+    def tell(errors: ErrorReports) -> None:
+        recent, rows = errors.recent, errors.recent.rows
+        if every is None:
+            mean, since = errors.loss / rows, recent.loss / recent.size
+            entry: dict[str, Any] = {"rows": rows, "mean_loss": mean, "since_last": since}
+            line = f"{mean:>10.4f}{since:>12.4f}{rows:>12,}"
+        else:
+            entry = _logged(file, recent.to_dict())
+            line = f"{entry['mean_error']:>10.4f}{entry['share_inside']:>9.1%}{rows:>12,}"
+        if header:
+            printer.note(header.pop())
+        printer.note(line, entry)
 
-    def __call__(self, errors: ErrorReports) -> None:
-        entry = _logged(self.file, errors.recent.to_dict())
-        line = f"{entry['mean_error']:>10.4f}{entry['share_inside']:>9.1%}{entry['rows']:>12,}"
-        _print_row(self, line, entry)
+    return tell
 
 
 def _logged(file: TextIO | None, event: dict[str, Any]) -> dict[str, Any]:
@@ -463,25 +477,3 @@ def _warn_of_errors(printer: Printer, file: TextIO | None, alarm: dict[str, Any]
     marks = "".join(f", {name} {shown(event[name])}" for name in ("id", "note") if name in event)
     advice = f"if the rows have changed, try --half-life {event['half_life']}"
     printer.note(f"the error has risen: noticed at row {event['row']:,}{marks}; {advice}", event)
-
-
-class _LossTable:
-    """Print the mean loss of a stream, a line whenever the number of rows has doubled."""
-
-    def __init__(self, printer: Printer) -> None:
-        self.printer = printer
-        self.header: str | None = f"{'mean loss':>10}{'since last':>12}{'rows':>12}"
-
-    def __call__(self, errors: ErrorReports) -> None:
-        rows, mean = errors.recent.rows, errors.loss / errors.recent.rows
-        recent = errors.recent.loss / errors.recent.size
-        entry = {"rows": rows, "mean_loss": mean, "since_last": recent}
-        _print_row(self, f"{mean:>10.4f}{recent:>12.4f}{rows:>12,}", entry)
-
-
-def _print_row(table: _WindowTable | _LossTable, line: str, entry: dict[str, Any]) -> None:
-    """Print a row of a table, below its header if it is the first one."""
-    if table.header:
-        table.printer.note(table.header)
-    table.header = None
-    table.printer.note(line, entry)

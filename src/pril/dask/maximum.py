@@ -103,7 +103,7 @@ def cut_rows(parts: list[Any], starts: Array, n: int, size: int) -> list[Any]:
 # --- Tasks ---------------------------------------------------------------------------------------
 
 
-class LabelCounts(NamedTuple):
+class LabelsOfBlock(NamedTuple):
     """How many rows of a block have which label."""
 
     rows: int
@@ -111,24 +111,24 @@ class LabelCounts(NamedTuple):
     collected: CollectedWarnings
 
 
-def read_batch(model: Any, block: Any) -> Batch:
+def batch_of(model: Any, block: Any) -> Batch:
     """Return the rows of a block."""
     X, y, *weights = block
     return learning.prepare(model, X, y, None, *weights)
 
 
-def count_labels(model: Any, block: Any, b: int) -> LabelCounts:
+def count_labels(model: Any, block: Any, b: int) -> LabelsOfBlock:
     """Count the labels of the b-th block."""
     with errors_name_block(b), collect_warnings() as collected:
-        batch, n_classes = read_batch(model, block), len(model.order_)
+        batch, n_classes = batch_of(model, block), len(model.order_)
     codes = batch.intervals[batch.labelled()] @ [n_classes, 1]
-    return LabelCounts(len(batch), np.bincount(codes, minlength=n_classes**2), collected)
+    return LabelsOfBlock(len(batch), np.bincount(codes, minlength=n_classes**2), collected)
 
 
 def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
     """Return the rows of the b-th block that have a label; the first of n in all is given."""
     with errors_name_block(b), collect_warnings():  # dropped: counting warns
-        return model.labelled_block(read_batch(model, block), kinds, first, n)
+        return model.labelled_block(batch_of(model, block), kinds, first, n)
 
 
 def take_rows(part: Block, start: int, stop: int) -> Block:
@@ -144,7 +144,7 @@ def add_up(parts: list[Any]) -> Any:
 def refuse_overflow(model: Any, block: Any, b: int) -> None:
     """Refuse the b-th block if its sums overflow."""
     with errors_name_block(b), collect_warnings():
-        batch = read_batch(model, block)
+        batch = batch_of(model, block)
         if batch.labelled().any():
             model.labelled_rows(batch)
 

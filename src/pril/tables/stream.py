@@ -390,10 +390,8 @@ class StreamRun:
     ) -> Evaluation:
         """Answer all rows, and write what was learned; return how good the answers were.
 
-        The run is known by its settings, too.
-
-        A run with a checkpoint that replaces its model is never learned twice: if it is
-        repeated after its end, it answers nothing, unless `again` is true.
+        The run is known by its settings, too. One with a checkpoint that replaces its model is
+        never learned twice: repeated after its end, it answers nothing, unless `again` is true.
         """
         path, saved = self.model.path, self.checkpoint
         notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
@@ -557,7 +555,11 @@ class StreamRun:
         """Write the answers to some lines."""
         for answered in self.stream.answers(lines, self.position.rows):
             before = self.position.rows
-            self._evaluate(answered)
+            # Rows that come alone are evaluated together, which is faster, if no report is due.
+            self._waiting.append(answered)
+            self._n_waiting += len(answered.rank)
+            if self._n_waiting >= self._most_waiting:
+                self._settle()
             self.output.write(answered.text)
             self.output.flush()
             self.position = self.position.after(answered.lines)
@@ -566,16 +568,6 @@ class StreamRun:
                 self.notes[self.stream.options.note] = answered.note
             if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
                 self._save(self.checkpoint)
-
-    def _evaluate(self, answered: Answered) -> None:
-        """Keep answers to be evaluated together, which is faster for rows that come alone.
-
-        They are evaluated at once if a report may be due.
-        """
-        self._waiting.append(answered)
-        self._n_waiting += len(answered.rank)
-        if self._n_waiting >= self._most_waiting:
-            self._settle()
 
     def _settle(self) -> None:
         """Evaluate the answers that wait for it, and report."""

@@ -117,7 +117,7 @@ class Check(NamedTuple):
         return Check(self.evaluation + other.evaluation, calibration)
 
 
-class Block(NamedTuple):
+class Prepared(NamedTuple):
     """Rows of a table as the learner takes them, by what they are for."""
 
     num_rows: int  # the name is Arrow's
@@ -361,7 +361,7 @@ class Run:
         """How rows become features, labels and weights."""
         return Recipe(self.task, self.labels, self.survey.encoder)
 
-    def blocks(self, *, again: bool) -> Iterator[tuple[int, Block]]:
+    def blocks(self, *, again: bool) -> Iterator[tuple[int, Prepared]]:
         """Return the first row of each block, and the block, from where the pass stands.
 
         A small table is read and checked once, and kept in memory if it is needed `again`.
@@ -387,13 +387,13 @@ class Run:
         while self.cells.blocks:
             yield self.cells.blocks.popleft()
 
-    def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Block:
+    def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Prepared:
         """Return a block of the table as the learner takes it."""
         places, rows = self.to_learn(first, cells)
         X, y, weights = recipe.read(self.table, places, rows)
         with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
-        return Block(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
+        return Prepared(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
 
     def to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
         """Return the rows to learn from: their positions in the table, and their cells."""
