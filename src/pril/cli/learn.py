@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
@@ -31,7 +32,7 @@ def fit(
     options: opt.FitOptions,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
+        Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
     ] = None,
     checkpoint: Path | None = None,
     checkpoint_every: int | None = None,
@@ -141,7 +142,7 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
 def compile(  # noqa: A001 -- the name of the command
     learners: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LEARNER]...", help=f"Some of {', '.join(BY_COMMAND)}; else all."),
+        Argument(metavar="[LEARNER]...", help=f"Some of {', '.join(BY_COMMAND)}; else all."),
     ] = None,
     *,
     printer: Printer,
@@ -186,9 +187,7 @@ def _use_everywhere(name: str) -> None:
 
 def demo(
     context: typer.Context,
-    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path(
-        "output"
-    ),
+    folder: Annotated[Path, Option("--output", "-o", help="Folder to write to.")] = Path("output"),
     *,
     printer: Printer,
 ) -> None:
@@ -222,7 +221,7 @@ def demo(
 class AuditOptions(opt.TaskOptions):
     """What to learn: an algorithm that has bounds."""
 
-    model: Annotated[Literal["pril", "mpril"], typer.Option(help="Which algorithm.")] = "pril"
+    model: Annotated[Literal["pril", "mpril"], Option(help="Which algorithm.")] = "pril"
 
 
 def audit(
@@ -246,7 +245,7 @@ def audit(
 
 def reproduce(
     which: Annotated[
-        Literal["figure1", "figure2", "figure3", "all"], typer.Argument(help="A figure, or all.")
+        Literal["figure1", "figure2", "figure3", "all"], Argument(help="A figure, or all.")
     ] = "all",
     runs: int = 100,
     quick: bool = False,

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
-import typer
+from typer import Argument, Option
 from typer.models import OptionInfo
 
 from pril.core.registry import BY_COMMAND, RECOMMENDED
@@ -42,9 +42,7 @@ else:
     Learner = Literal[tuple(BY_COMMAND)]
 
 OUTPUT = "Output"
-LEARNER = typer.Option(
-    "--model", metavar="LEARNER", help=f"Which learner: {', '.join(RECOMMENDED)}."
-)
+LEARNER = Option("--model", metavar="LEARNER", help=f"Which learner: {', '.join(RECOMMENDED)}.")
 # The options, by the box of the help that lists them: their help, or all that typer is to know. An
 # argument of a command that is annotated has an option of its own.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -54,19 +52,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "upper": "Column of upper ends.",
         "classes": "All classes, lowest first: low,mid,high.",
         "votes": "Columns of votes, one for each rater: ann,bob,eve.",
-        "trim": typer.Option(
+        "trim": Option(
             min=0.0,
             max=0.5,
             help="With --votes: share of the votes to leave out at each end; 0.5 is the median.",
         ),
-        "ranges": typer.Option(
+        "ranges": Option(
             "--range-texts", help="Labels are classes or ranges as text: 4 or 5, at least 3."
         ),
         "edges": "Learn the brackets of a number between these edges: 2,5,20.",
         "brackets": "Labels are brackets as text: 20-50k, <18, 65+.",
-        "missing": typer.Option(
-            metavar="TEXT", help="With --brackets: a text that means no label."
-        ),
+        "missing": Option(metavar="TEXT", help="With --brackets: a text that means no label."),
     },
     "Columns": {
         "features": "Columns to use, a,b,c; else all but the labels.",
@@ -81,28 +77,24 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "Learning": {
         "model": LEARNER,
         "learner": LEARNER,
-        "parameters": typer.Option(
+        "parameters": Option(
             "--set", metavar="NAME=VALUE", help="A parameter of a new model: average=false."
         ),
-        "epochs": typer.Option(
-            min=1, help="Most passes of a model that learns row by row; else 10."
-        ),
+        "epochs": Option(min=1, help="Most passes of a model that learns row by row; else 10."),
         "shuffle": "Shuffle rows, block by block.",
         "class_weight": "How much rows of a class count: balanced, or poor=3,great=0.5.",
         "half_life": "Number of rows after which what was learned counts half.",
-        "holdout": typer.Option(
-            min=0.0, max=0.99, help="Share of rows held out to evaluate the model."
-        ),
+        "holdout": Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model."),
         "coverage": "Also predict ranges that cover this share of the rows: 0.9.",
         "guarantee": "What the guarantee covers: the true class, the whole label, or any part of "
         "it.",
         "by": "Let the guarantee hold for each class, not only for all rows together.",
-        "seed": typer.Option(min=0, max=2**32 - 1, help="Random seed."),
-        "workers": typer.Option(min=1, help="Learn in this many local processes (Dask)."),
+        "seed": Option(min=0, max=2**32 - 1, help="Random seed."),
+        "workers": Option(min=1, help="Learn in this many local processes (Dask)."),
         "cluster": "Learn on this Dask cluster: tcp://host:8786.",
-        "runs": typer.Option(min=1, help="Number of repetitions."),
+        "runs": Option(min=1, help="Number of repetitions."),
         "quick": "Only ten repetitions.",
-        "jobs": typer.Option(min=1, help="Number of processes."),
+        "jobs": Option(min=1, help="Number of processes."),
         "again": "Learn rows even if the last run already learned them.",
     },
     "File": {
@@ -114,30 +106,28 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     OUTPUT: {
         "checkpoint": "Folder for checkpoints. After a crash, run the same command.",
-        "checkpoint_every": typer.Option(
+        "checkpoint_every": Option(
             min=1, help="Rows between checkpoints; else 1,000,000, in a stream 100,000."
         ),
         "overwrite": "Replace a file even if it is of another kind.",
         "title": "Title of the page.",
         "plot": "Picture of the model to write.",
-        "top": typer.Option(min=1, help="Number of weights to show."),
+        "top": Option(min=1, help="Number of weights to show."),
         "per": "Weights of numbers per standard deviation, the default, or per unit of their "
         "column, the default of --table.",
-        "every": typer.Option(
-            min=1, help="Labelled rows between lines on how good the answers were."
-        ),
+        "every": Option(min=1, help="Labelled rows between lines on how good the answers were."),
         "metrics": "With --every: also append these lines to a file, as JSON.",
-        "key": typer.Option("--id", help="Column to copy to the output."),
+        "key": Option("--id", help="Column to copy to the output."),
         "note": "Column, such as an offset, whose last value is kept with the model and with each "
         "checkpoint.",
         "on_error": "At a bad line: stop, or print the error in its place and go on.",
         "out": "Folder to write to.",
-        "quiet": typer.Option("--quiet", "-q", help="Print only warnings and errors."),
+        "quiet": Option("--quiet", "-q", help="Print only warnings and errors."),
         "json": "Print results as JSON.",
     },
 }
 PANEL_OF = {name: panel for panel, options in OPTIONS.items() for name in options}
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from pril fit.")]
+ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model file, from pril fit.")]
 
 
 # --- Options that belong together: a command takes them as one argument --------------------------
@@ -177,7 +167,7 @@ def _with_option(parameter: Parameter, hint: Any) -> Parameter:
         option = OPTIONS[panel][name]
         if isinstance(option, str):
             flags = [f"--{name.replace('_', '-')}"] if parameter.default is False else []
-            option = typer.Option(*flags, help=option)
+            option = Option(*flags, help=option)
         hint = Annotated[hint, option]
     if isinstance(option := _option_of(hint), OptionInfo):
         option.rich_help_panel = panel
@@ -234,7 +224,7 @@ class TableOptions:
 
     table: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="TABLE",
             help="A file, a folder, a glob in quotes, a URL (s3, gs, abfs, https), or - for stdin.",
         ),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
+from typer import Option
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
@@ -44,11 +45,9 @@ def predict(
     model: opt.ModelArgument,
     table: opt.TableOptions,
     csv: opt.CsvOptions,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
-    ] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="A table; else stdout.")] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of each class, a column each.")
+        bool, Option("--proba", help="Add the probability of each class, a column each.")
     ] = False,
     *,
     printer: Printer,
@@ -109,7 +108,7 @@ def report(
     model: opt.ModelArgument,
     table: opt.TableOptions,
     csv: opt.CsvOptions,
-    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
+    output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
     title: str | None = None,
     overwrite: bool = False,
@@ -151,7 +150,7 @@ def show(
     plot: Path | None = None,
     top: int = 10,
     table: Annotated[
-        bool, typer.Option("--table", help="Errors, tests and intervals of an ordered logit.")
+        bool, Option("--table", help="Errors, tests and intervals of an ordered logit.")
     ] = False,
     per: Literal["sd", "unit"] | None = None,
     *,
@@ -280,7 +279,7 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
 
 def export(
     model: opt.ModelArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
+    output: Annotated[Path, Option("--output", "-o", help="ONNX file to write.")],
     overwrite: bool = False,
     *,
     printer: Printer,
@@ -312,12 +311,12 @@ def stream(
     labels: opt.LabelOptions,
     classes: Annotated[
         str | None,
-        typer.Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
+        Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
     ] = None,
     learner: opt.Learner = "ordered-logit",
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             help="Model file to write; may be MODEL itself, and is with --classes.",
@@ -332,7 +331,7 @@ def stream(
     key: str | None = None,
     note: str | None = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Print probabilities too, if the model has them.")
+        bool, Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
     on_error: Literal["stop", "skip"] = "stop",
     again: bool = False,
