@@ -73,7 +73,7 @@ if __name__ == "__main__" and sys.argv[1] == "serve":
 
     import pril.io
     import pril.plotting
-    import pril.tables.stream_run
+    import pril.tables.stream
     import pril.tables.training
     from pril.cli import printing
     from pril.cli.main import main

@@ -25,8 +25,8 @@ from typer.main import get_command
 import pril
 from pril.cli.main import app
 from pril.cli.options import FitOptions
-from pril.core.available_memory import available_memory
 from pril.core.registry import BY_COMMAND, RECOMMENDED
+from pril.core.threads import available_memory
 from pril.io import model_files as io
 from pril.tables.label_columns import Ends
 from pril.tables.task import Task

@@ -22,10 +22,10 @@ from distributed import LocalCluster
 from sklearn.pipeline import make_pipeline
 
 import pril.dask
-from pril.dask.connection import connected
+from pril.dask.client import connected
 from pril.errors import InputError
 from pril.tables.cells import to_batch
-from pril.tables.cluster import ClusterRun
+from pril.tables.cluster import cluster_run
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
 from pril.tables.label_columns import Ends
@@ -72,7 +72,7 @@ def parts(tmp_path, monkeypatch):
 
 
 def start(place, task, client):
-    return ClusterRun(open_table(str(place)), task, client, progress=False)
+    return cluster_run(open_table(str(place)), task, client, progress=False)
 
 
 def test_pieces_are_the_table(tmp_path, monkeypatch):
@@ -191,7 +191,7 @@ def test_a_table_that_changes_during_a_run(tmp_path, client, monkeypatch, doing,
         return compute(self, task, now)
 
     monkeypatch.setattr(pril.dask.Cluster, "compute", change_then_compute)
-    run = ClusterRun(table, replace(TASK, coverage=0.8), client, progress=False)
+    run = cluster_run(table, replace(TASK, coverage=0.8), client, progress=False)
     with pytest.raises(TableError, match=f"{table.files[2].name} has changed while it was read"):
         run()
 

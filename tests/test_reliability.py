@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -755,33 +754,41 @@ def test_errors_are_json_where_results_are(call, table):
         (["stream", "t.pril", "-q", "-o"], ".pril"),
         (["report", "t.pril", "t.csv", "-q", "-o"], ".html"),
         (["export", "t.pril", "-q", "-o"], ".onnx"),
-        (["show", "t.pril", "-q", "--plot"], ".png"),
-        (["show", "t.pril", "-q", "--plot"], ".svg"),
-        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv"),
-        (["predict", "t.pril", "t.csv", "-q", "-o"], ".csv.gz"),
-        (["predict", "t.pril", "t.csv", "-q", "-o"], ".parquet"),
     ],
 )
 def test_a_file_of_another_kind_is_not_replaced(good, bad, feed, table, tmp_path, command, suffix):
+    """Its suffix tells."""
     good("fit", "t.csv", *RANGES, "-q")
     feed(b"")
-    other = "t.pril" if suffix == ".csv" else "t.csv"
-    precious = shutil.copy(tmp_path / other, tmp_path / f"precious{suffix}")
-    for target in (precious.name, *(["precious.csv"] if suffix in (".pril", ".html") else [])):
-        if target != precious.name:
-            shutil.copy(tmp_path / "t.csv", tmp_path / target)
+    for target in ("precious.csv", "precious.doc", "precious"):
+        precious = shutil.copy(tmp_path / "t.csv", tmp_path / target)
         said = bad(*command, target)
         assert said.startswith(f"{target} exists and is not ")
         assert "--overwrite" in said
-    if suffix == ".pril":  # an archive of somebody else
-        with zipfile.ZipFile(precious, "w") as archive:
-            archive.writestr("letter.txt", "Dear Ada")
-        assert "is not a model file" in bad(*command, precious.name)
-    (tmp_path / f"new{suffix}").touch()  # an empty file holds nothing
-    good(*command, f"new{suffix}")
+        assert precious.read_bytes() == (tmp_path / "t.csv").read_bytes()
+    for new in (f"new{suffix}", "empty"):
+        (tmp_path / new).touch()  # an empty file holds nothing
+        good(*command, new)
     good(*command, f"new{suffix}")  # the same kind
     good(*command, precious.name, "--overwrite")
     assert precious.read_bytes()[:4] == (tmp_path / f"new{suffix}").read_bytes()[:4]
+
+
+def test_a_stream_replaces_its_model_whatever_it_is_called(good, feed, table, tmp_path):
+    good("fit", "t.csv", *RANGES, "-q", "-o", "model.bin")
+    feed(b"")
+    good("stream", "model.bin", "-q", "-o", "model.bin")
+
+
+@pytest.mark.parametrize(
+    "command", [["show", "t.pril", "--plot"], ["predict", "t.pril", "t.csv", "-o"]]
+)
+def test_pictures_and_tables_have_the_suffix_of_one(good, bad, table, tmp_path, command):
+    good("fit", "t.csv", *RANGES, "-q")
+    for target in ("precious.pril", "precious"):
+        precious = shutil.copy(tmp_path / "t.pril", tmp_path / target)
+        assert bad(*command, target).startswith(f"{target}: the suffix must be one of ")
+        assert precious.read_bytes() == (tmp_path / "t.pril").read_bytes()
 
 
 def test_outputs_that_are_loops_of_links(good, bad, table, tmp_path):

@@ -24,8 +24,7 @@ from pril.tables.label_columns import Edges, Ends
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
-from pril.tables.stream import LineStream
-from pril.tables.stream_run import StreamRun
+from pril.tables.stream import LineStream, StreamRun
 from pril.tables.training import Checkpoint, Task
 from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 from test_stream import LABELS, fitted, json_lines, piped, row_by_row, told
@@ -497,7 +496,7 @@ def test_a_bug_loses_no_row_that_was_learned(rated, tmp_path, call, feed, monkey
     first, second = row * 40, b'{"a": 1.0, "y": 2, "bug": 1}\n' + row * 9
     stream = ("stream", path, "--label", "y", "-o", path, "-q", *checkpoint)
     reading = piped(first + second)
-    monkeypatch.setattr("pril.tables.stream_run.CHUNK_BYTES", len(row))
+    monkeypatch.setattr("pril.tables.stream.CHUNK_BYTES", len(row))
     monkeypatch.setattr(Codec, "read", with_bug)
     with open(reading) as source:
         monkeypatch.setattr(sys, "stdin", source)

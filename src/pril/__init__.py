@@ -53,8 +53,8 @@ if _typing.TYPE_CHECKING:
     from pril.ranges import *
     from pril.reporting import report as report
     from pril.tables.encoder import ColumnEncoder as ColumnEncoder
-    from pril.tables.fit_table import fit_table as fit_table
     from pril.tables.pipeline import Pipeline as Pipeline
+    from pril.tables.runs import fit_table as fit_table
 
 __version__ = "1.0.0rc1"
 
@@ -64,7 +64,7 @@ _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
     "Pipeline": "pril.tables.pipeline",
     "PolynomialMap": "pril.features",
     "PredictionRanges": "pril.ranges",
-    "fit_table": "pril.tables.fit_table",
+    "fit_table": "pril.tables.runs",
     "load": "pril.io",
     "load_notes": "pril.io",
     "report": "pril.reporting",

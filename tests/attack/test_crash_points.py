@@ -11,7 +11,7 @@ import pytest
 
 from pril.cli.main import main
 from pril.evaluate import progressive
-from pril.tables import files, stream_run
+from pril.tables import files, stream
 from pril.tables.model import LoadedModel
 from tables import GRADES, make_rows, snapshot, write, write_jsonl
 
@@ -40,7 +40,7 @@ def run(folder, arguments, crash_at):
     os.chdir(folder)
     sys.stdin = open("rows.jsonl", "rb", buffering=0)  # noqa: SIM115
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    files.BLOCK_ROWS, stream_run.CHUNK_BYTES = 37, 4096
+    files.BLOCK_ROWS, stream.CHUNK_BYTES = 37, 4096
     n_changes = 0
 
     def count():

@@ -1,14 +1,18 @@
-"""The commands that learn: fit, compile, which prepares it, and demo, which shows the others."""
+"""The commands that learn: fit, compile and demo, and for the paper audit and reproduce."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
@@ -28,17 +32,13 @@ def fit(
     options: opt.FitOptions,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
+        Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
     ] = None,
-    checkpoint: opt.CheckpointOption = None,
-    checkpoint_every: opt.CheckpointEveryOption = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Learn on this Dask cluster: tcp://host:8786.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Learn in this many local processes (Dask).")
-    ] = None,
-    overwrite: opt.OverwriteOption = False,
+    checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -109,8 +109,8 @@ def _cluster_run(
     printer: Printer,
     stack: ExitStack,
 ) -> Run:
-    from pril.dask.connection import connected
-    from pril.tables.cluster import ClusterRun
+    from pril.dask.client import connected
+    from pril.tables.cluster import cluster_run
 
     if cluster is not None and workers is not None:
         raise InputError("--cluster and --workers: choose one")
@@ -124,7 +124,7 @@ def _cluster_run(
             "another model"
         )
     client = stack.enter_context(connected(cluster, workers))
-    return ClusterRun(table, task, client, printer.shows_progress and sys.stdout.isatty())
+    return cluster_run(table, task, client, printer.shows_progress and sys.stdout.isatty())
 
 
 def _lines(report: dict[str, Any], output: Path) -> list[str]:
@@ -142,7 +142,7 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
 def compile(  # noqa: A001 -- the name of the command
     learners: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LEARNER]...", help=f"Some of {', '.join(BY_COMMAND)}; else all."),
+        Argument(metavar="[LEARNER]...", help=f"Some of {', '.join(BY_COMMAND)}; else all."),
     ] = None,
     *,
     printer: Printer,
@@ -187,9 +187,7 @@ def _use_everywhere(name: str) -> None:
 
 def demo(
     context: typer.Context,
-    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path(
-        "output"
-    ),
+    folder: Annotated[Path, Option("--output", "-o", help="Folder to write to.")] = Path("output"),
     *,
     printer: Printer,
 ) -> None:
@@ -214,3 +212,70 @@ def demo(
         printer.note("")
         printer.note(f"$ pril {' '.join(step)}")
         pril.main(args=[*step, *same], prog_name="pril", standalone_mode=False)
+
+
+# --- The paper -----------------------------------------------------------------------------------
+
+
+@dataclass
+class AuditOptions(opt.TaskOptions):
+    """What to learn: an algorithm that has bounds."""
+
+    model: Annotated[Literal["pril", "mpril"], Option(help="Which algorithm.")] = "pril"
+
+
+def audit(
+    table: opt.TableOptions, csv: opt.CsvOptions, options: AuditOptions, printer: Printer
+) -> None:
+    """Run the paper's algorithm once over a table, in memory, and compare it with every bound.
+
+    Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good
+    """
+    from pril import theory
+    from pril.tables.training import Run
+
+    task = replace(options.task(csv), holdout=0.0)
+    with printer.progress() as progress:
+        run = Run(table.open(csv, brackets=options.brackets), task, progress)
+        X, y = run.gather()
+        audited = theory.audit(X, y, run.model)
+    bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]
+    printer.result({"facts": audited.facts, "bounds": bounds}, str(audited).splitlines())
+
+
+def reproduce(
+    which: Annotated[
+        Literal["figure1", "figure2", "figure3", "all"], Argument(help="A figure, or all.")
+    ] = "all",
+    runs: int = 100,
+    quick: bool = False,
+    out: Path = Path("output/reproduction"),
+    jobs: int = os.cpu_count() or 1,
+    seed: int = 0,
+    *,
+    printer: Printer,
+) -> None:
+    """Rerun the paper's experiments and check its claims.
+
+    Example: pril reproduce --quick --out output
+    """
+    from pril import experiments
+
+    with printer.progress("repetition") as progress:
+
+        def start(total: int) -> Callable[[], None]:
+            done = iter(range(1, total + 1))
+            return lambda: progress("running", next(done), total)
+
+        settings = experiments.Settings(runs=10 if quick else runs, seed=seed, jobs=jobs)
+        verdicts = experiments.reproduce(out, which, settings, progress=start)
+    lines = [
+        line
+        for verdict in verdicts
+        for line in (f"{verdict.claim} {verdict.text}", f"   {verdict.verdict}")
+    ]
+    report = out / "report.html"
+    claims = {
+        verdict.claim: {"text": verdict.text, "verdict": verdict.verdict} for verdict in verdicts
+    }
+    printer.result({"claims": claims, "report": str(report)}, [*lines, f"Report: {report}"])

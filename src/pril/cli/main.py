@@ -23,10 +23,9 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from pril.cli.learn import audit, demo, fit, reproduce
 from pril.cli.learn import compile as compile_
-from pril.cli.learn import demo, fit
 from pril.cli.options import ADVICE, INSTEAD, OUTPUT, with_groups
-from pril.cli.paper import audit, reproduce
 from pril.cli.use import evaluate, export, predict, report, show, stream
 from pril.core.words import printable
 from pril.errors import PrilError

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
-import typer
+from typer import Argument, Option
 from typer.models import OptionInfo
 
 from pril.core.registry import BY_COMMAND, RECOMMENDED
@@ -41,51 +41,96 @@ if TYPE_CHECKING:
 else:
     Learner = Literal[tuple(BY_COMMAND)]
 
-LearnerOption = Annotated[
-    Learner,
-    typer.Option("--model", metavar="LEARNER", help=f"Which learner: {', '.join(RECOMMENDED)}."),
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from pril fit.")]
-CheckpointOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint", help="Folder for checkpoints. After a crash, run the same command."
-    ),
-]
-CheckpointEveryOption = Annotated[
-    int | None,
-    typer.Option(
-        "--checkpoint-every",
-        min=1,
-        help="Rows between checkpoints; else 1,000,000, in a stream 100,000.",
-    ),
-]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a file even if it is of another kind.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a new model: average=false."),
-]
-HalfLifeOption = Annotated[
-    float | None,
-    typer.Option("--half-life", help="Number of rows after which what was learned counts half."),
-]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
+OUTPUT = "Output"
+LEARNER = Option("--model", metavar="LEARNER", help=f"Which learner: {', '.join(RECOMMENDED)}.")
+# The options, by the box of the help that lists them: their help, or all that typer is to know. An
+# argument of a command that is annotated has an option of its own.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "Labels": {
+        "label": "Column of exact labels.",
+        "lower": "Column of lower ends.",
+        "upper": "Column of upper ends.",
+        "classes": "All classes, lowest first: low,mid,high.",
+        "votes": "Columns of votes, one for each rater: ann,bob,eve.",
+        "trim": Option(
+            min=0.0,
+            max=0.5,
+            help="With --votes: share of the votes to leave out at each end; 0.5 is the median.",
+        ),
+        "ranges": Option(
+            "--range-texts", help="Labels are classes or ranges as text: 4 or 5, at least 3."
+        ),
+        "edges": "Learn the brackets of a number between these edges: 2,5,20.",
+        "brackets": "Labels are brackets as text: 20-50k, <18, 65+.",
+        "missing": Option(metavar="TEXT", help="With --brackets: a text that means no label."),
+    },
+    "Columns": {
+        "features": "Columns to use, a,b,c; else all but the labels.",
+        "drop": "Columns to ignore, a,b,c.",
+        "text": "Columns of numbers to read as words.",
+        "weight": "Column of row weights.",
+        "groups": "Column of groups, such as households: no group is held out in part.",
+        "scale": "Standardise numbers.",
+        "impute": "Fill missing numbers with the mean.",
+        "one_hot": "Use columns of words, a feature per word.",
+    },
+    "Learning": {
+        "model": LEARNER,
+        "learner": LEARNER,
+        "parameters": Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of a new model: average=false."
+        ),
+        "epochs": Option(min=1, help="Most passes of a model that learns row by row; else 10."),
+        "shuffle": "Shuffle rows, block by block.",
+        "class_weight": "How much rows of a class count: balanced, or poor=3,great=0.5.",
+        "half_life": "Number of rows after which what was learned counts half.",
+        "holdout": Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model."),
+        "coverage": "Also predict ranges that cover this share of the rows: 0.9.",
+        "guarantee": "What the guarantee covers: the true class, the whole label, or any part of "
+        "it.",
+        "by": "Let the guarantee hold for each class, not only for all rows together.",
+        "seed": Option(min=0, max=2**32 - 1, help="Random seed."),
+        "workers": Option(min=1, help="Learn in this many local processes (Dask)."),
+        "cluster": "Learn on this Dask cluster: tcp://host:8786.",
+        "runs": Option(min=1, help="Number of repetitions."),
+        "quick": "Only ten repetitions.",
+        "jobs": Option(min=1, help="Number of processes."),
+        "again": "Learn rows even if the last run already learned them.",
+    },
+    "File": {
+        "format": "Format of the table, if its suffix does not say.",
+        "delimiter": "What separates the cells of CSV, if not a comma: ';'.",
+        "decimal": "Decimal mark of numbers in CSV or brackets, if not a point: ','.",
+        "thousands": "Separates groups of digits in CSV or brackets: '.' in 1.234,5.",
+        "encoding": "Encoding of CSV, if not UTF-8: cp1252.",
+    },
+    OUTPUT: {
+        "checkpoint": "Folder for checkpoints. After a crash, run the same command.",
+        "checkpoint_every": Option(
+            min=1, help="Rows between checkpoints; else 1,000,000, in a stream 100,000."
+        ),
+        "overwrite": "Replace a file even if it is of another kind.",
+        "title": "Title of the page.",
+        "plot": "Picture of the model to write.",
+        "top": Option(min=1, help="Number of weights to show."),
+        "per": "Weights of numbers per standard deviation, the default, or per unit of their "
+        "column, the default of --table.",
+        "every": Option(min=1, help="Labelled rows between lines on how good the answers were."),
+        "metrics": "With --every: also append these lines to a file, as JSON.",
+        "key": Option("--id", help="Column to copy to the output."),
+        "note": "Column, such as an offset, whose last value is kept with the model and with each "
+        "checkpoint.",
+        "on_error": "At a bad line: stop, or print the error in its place and go on.",
+        "out": "Folder to write to.",
+        "quiet": Option("--quiet", "-q", help="Print only warnings and errors."),
+        "json": "Print results as JSON.",
+    },
+}
+PANEL_OF = {name: panel for panel, options in OPTIONS.items() for name in options}
+ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model file, from pril fit.")]
 
 
 # --- Options that belong together: a command takes them as one argument --------------------------
-
-
-OUTPUT = "Output"
-PANELS = {  # boxes of the help, and what they list; all else is about the output
-    "Labels": "label lower upper classes votes trim ranges edges brackets missing",
-    "Columns": "features drop text weight groups scale impute one_hot",
-    "Learning": "model learner parameters epochs shuffle class_weight half_life holdout coverage "
-    "guarantee by seed workers cluster runs quick jobs again",
-    "File": "format delimiter decimal thousands encoding",
-}
-PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -100,18 +145,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         kind = groups.get(parameter.name)
         options = signature(kind).parameters.values() if kind else [parameter]
         known = get_type_hints(kind, include_extras=True) if kind else hints
-        parameters += [
-            option.replace(kind=Parameter.KEYWORD_ONLY, annotation=known[option.name])
-            for option in options
-        ]
-    places = {name: place for place, name in enumerate(PANEL_OF, 1)}
-
-    def place_in_help(parameter: Parameter) -> int:
-        for option in getattr(parameter.annotation, "__metadata__", ()):
-            if isinstance(option, OptionInfo):
-                option.rich_help_panel = PANEL_OF.get(parameter.name, OUTPUT)
-                return places.get(parameter.name, len(places) + 1)
-        return 0
+        parameters += [_with_option(option, known[option.name]) for option in options]
 
     def run(**given: Any) -> None:
         for name, kind in groups.items():
@@ -119,30 +153,47 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    parameters.sort(key=place_in_help)
+    parameters.sort(key=_place_in_help)
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
+
+
+def _with_option(parameter: Parameter, hint: Any) -> Parameter:
+    """Return a parameter with its option; only one that is true by default has a --no-NAME."""
+    name = parameter.name
+    panel = PANEL_OF.get(name, OUTPUT)
+    if name in OPTIONS[panel] and not hasattr(hint, "__metadata__"):
+        option = OPTIONS[panel][name]
+        if isinstance(option, str):
+            flags = [f"--{name.replace('_', '-')}"] if parameter.default is False else []
+            option = Option(*flags, help=option)
+        hint = Annotated[hint, option]
+    if isinstance(option := _option_of(hint), OptionInfo):
+        option.rich_help_panel = panel
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint)
+
+
+def _option_of(hint: Any) -> Any:
+    return getattr(hint, "__metadata__", (None,))[0]
+
+
+def _place_in_help(parameter: Parameter) -> int:
+    """Return where the help lists an option: arguments first, those about the output last."""
+    if not isinstance(_option_of(parameter.annotation), OptionInfo):
+        return 0
+    panel = PANEL_OF.get(parameter.name, OUTPUT)
+    return len(PANEL_OF) if panel == OUTPUT else [*PANEL_OF].index(parameter.name) + 1
 
 
 @dataclass
 class CsvOptions:
     """How CSV is written; a model keeps it."""
 
-    delimiter: Annotated[
-        str | None, typer.Option(help="What separates the cells of CSV, if not a comma: ';'.")
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(help="Decimal mark of numbers in CSV or brackets, if not a point: ','."),
-    ] = None
-    thousands: Annotated[
-        str | None,
-        typer.Option(help="Separates groups of digits in CSV or brackets: '.' in 1.234,5."),
-    ] = None
-    encoding: Annotated[str | None, typer.Option(help="Encoding of CSV, if not UTF-8: cp1252.")] = (
-        None
-    )
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
 
     def given(self) -> dict[str, str]:
         """Return the options that were passed."""
@@ -160,7 +211,7 @@ class CsvOptions:
 
         from pril.tables.csv_style import USUAL_CSV
 
-        known = USUAL_CSV if loaded is None else loaded.csv_style
+        known = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
         try:
             return structs.replace(known, **self.given())
         except InputError as error:
@@ -173,14 +224,12 @@ class TableOptions:
 
     table: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="TABLE",
             help="A file, a folder, a glob in quotes, a URL (s3, gs, abfs, https), or - for stdin.",
         ),
     ]
-    format: Annotated[
-        Format | None, typer.Option(help="Format of the table, if its suffix does not say.")
-    ] = None
+    format: Format | None = None
 
     @property
     def name(self) -> str:
@@ -201,26 +250,12 @@ class TableOptions:
 class LabelOptions:
     """The columns of the labels, and what kind of labels they hold."""
 
-    lower: Annotated[str | None, typer.Option(help="Column of lower ends.")] = None
-    upper: Annotated[str | None, typer.Option(help="Column of upper ends.")] = None
-    label: Annotated[str | None, typer.Option(help="Column of exact labels.")] = None
-    ranges: Annotated[
-        bool,
-        typer.Option(
-            "--range-texts", help="Labels are classes or ranges as text: 4 or 5, at least 3."
-        ),
-    ] = False
-    votes: Annotated[
-        str | None, typer.Option(help="Columns of votes, one for each rater: ann,bob,eve.")
-    ] = None
-    trim: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=0.5,
-            help="With --votes: share of the votes to leave out at each end; 0.5 is the median.",
-        ),
-    ] = None
+    lower: str | None = None
+    upper: str | None = None
+    label: str | None = None
+    ranges: bool = False
+    votes: str | None = None
+    trim: float | None = None
 
     def kind(self, loaded: LoadedModel | None = None) -> LabelKind:
         """Return what the labels are; without options, as a model knows it.
@@ -299,29 +334,18 @@ class LabelOptions:
 class TaskOptions(LabelOptions):
     """What to learn; the names are those of `Task`."""
 
-    classes: Annotated[
-        str | None, typer.Option(help="All classes, lowest first: low,mid,high.")
-    ] = None
-    edges: Annotated[
-        str | None, typer.Option(help="Learn the brackets of a number between these edges: 2,5,20.")
-    ] = None
-    brackets: Annotated[
-        bool, typer.Option("--brackets", help="Labels are brackets as text: 20-50k, <18, 65+.")
-    ] = False
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="With --brackets: a text that means no label."),
-    ] = None
-    model: LearnerOption = "ordered-logit"
-    parameters: SetOption = None
-    features: Annotated[
-        str | None, typer.Option(help="Columns to use, a,b,c; else all but the labels.")
-    ] = None
-    drop: Annotated[str | None, typer.Option(help="Columns to ignore, a,b,c.")] = None
-    text: Annotated[str | None, typer.Option(help="Columns of numbers to read as words.")] = None
-    scale: Annotated[bool, typer.Option(help="Standardise numbers.")] = True
-    impute: Annotated[bool, typer.Option(help="Fill missing numbers with the mean.")] = True
-    one_hot: Annotated[bool, typer.Option(help="Use columns of words, a feature per word.")] = True
+    classes: str | None = None
+    edges: str | None = None
+    brackets: bool = False
+    missing: list[str] | None = None
+    model: Learner = "ordered-logit"
+    parameters: list[str] | None = None
+    features: str | None = None
+    drop: str | None = None
+    text: str | None = None
+    scale: bool = True
+    impute: bool = True
+    one_hot: bool = True
 
     def task(self, csv: CsvOptions | None = None) -> Task:
         """Return the task that the options ask for."""
@@ -370,39 +394,17 @@ class TaskOptions(LabelOptions):
 class FitOptions(TaskOptions):
     """What to learn, and how."""
 
-    weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of groups, such as households: no group is held out in part."),
-    ] = None
-    class_weight: Annotated[
-        str | None,
-        typer.Option(help="How much rows of a class count: balanced, or poor=3,great=0.5."),
-    ] = None
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Most passes of a model that learns row by row; else 10."),
-    ] = None
-    half_life: HalfLifeOption = None
-    shuffle: Annotated[bool, typer.Option(help="Shuffle rows, block by block.")] = True
-    holdout: Annotated[
-        float, typer.Option(min=0.0, max=0.99, help="Share of rows held out to evaluate the model.")
-    ] = 0.2
-    coverage: Annotated[
-        float | None,
-        typer.Option(help="Also predict ranges that cover this share of the rows: 0.9."),
-    ] = None
-    guarantee: Annotated[
-        Literal["exact", "contain", "touch"],
-        typer.Option(
-            help="What the guarantee covers: the true class, the whole label, or any part of it."
-        ),
-    ] = "exact"
-    by: Annotated[
-        Literal["class"] | None,
-        typer.Option(help="Let the guarantee hold for each class, not only for all rows together."),
-    ] = None
-    seed: SeedOption = 0
+    weight: str | None = None
+    groups: str | None = None
+    class_weight: str | None = None
+    epochs: int | None = None
+    half_life: float | None = None
+    shuffle: bool = True
+    holdout: float = 0.2
+    coverage: float | None = None
+    guarantee: Literal["exact", "contain", "touch"] = "exact"
+    by: Literal["class"] | None = None
+    seed: int = 0
 
 
 # What the hints of errors and warnings mean here, by the option that they are about.
@@ -511,26 +513,17 @@ def model_file(table: str) -> Path:
     return Path(f"{stem}.pril")
 
 
-MODEL = "a model file"
-TEXT_TABLE = "a table of text"
-# Kinds of output files, and the bytes that they begin with.
-KINDS = {
-    MODEL: (b"PK\3\4",),
-    "an HTML page": (b"<!doctype html", b"<!DOCTYPE html"),
-    "an ONNX graph": (b"\x08",),
-    "a compressed table": (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"),
-    "a Parquet table": (b"PAR1",),
-    "a picture": (
-        *(b"\x89PNG", b"<?xml", b"<svg", b"%PDF", b"%!PS", b"\xff\xd8\xff", b"II*", b"MM\0*"),
-        *(b"RIFF", b"GIF8", b"%% Creator: Matplotlib, PGF"),
-    ),
-}
+MODEL, PAGE, GRAPH = "a model file", "an HTML page", "an ONNX graph"
+SUFFIXES = {MODEL: (".pril",), PAGE: (".html", ".htm"), GRAPH: (".onnx",)}
 
 
-def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -> None:
+def check_output(
+    output: Path, inputs: list[Path], kind: str | None = None, overwrite: bool = False
+) -> None:
     """Refuse, before any work, an output that cannot be written or that would destroy a file.
 
-    Such a file is an input or, without --overwrite, a file of another kind.
+    Such a file is an input or, without --overwrite, one whose suffix is not of this kind. The
+    suffix of a table or a picture says how to write it: for these there is no kind.
     """
     if re.match(r"\w\w+:/", str(output)):  # a Path keeps one slash of a URL
         raise InputError(f"{output} is a URL: only local files are written")
@@ -549,31 +542,12 @@ def check_output(output: Path, inputs: list[Path], kind: str, overwrite: bool) -
     local = [path for path in inputs if isinstance(path, Path)]
     if output.exists() and any(output.samefile(path) for path in local):
         raise InputError(f"{output} is the input: writing there would destroy it")
-    if output.exists() and not overwrite and not _is_kind(output, kind):
+    is_other = kind is not None and output.suffix.lower() not in SUFFIXES[kind]
+    if is_other and not overwrite and output.exists() and output.stat().st_size:
         raise InputError(
             f"{output} exists and is not {kind}: choose another name, or replace it with "
             "--overwrite"
         )
-
-
-def _is_kind(file: Path, kind: str) -> bool:
-    """Tell whether a file is of a kind, by its first bytes; an empty one is of any."""
-    with file.open("rb") as stream:
-        start = stream.read(4096)
-    if kind != TEXT_TABLE:
-        is_kind = start.startswith(KINDS[kind])
-        return not start or (is_kind and (kind != MODEL or b"pril.json" in start[:64]))
-    is_other = any(start.startswith(begin) for begin in KINDS.values())
-    return b"\0" not in start and not is_other
-
-
-def table_kind(output: Path, format: str) -> str:  # noqa: A002
-    """Return what kind of file a table of a format is."""
-    from pril.tables.text import codec_of
-
-    if format == "parquet":
-        return "a Parquet table"
-    return "a compressed table" if codec_of(output) else TEXT_TABLE
 
 
 def resolved(path: Path) -> Path:

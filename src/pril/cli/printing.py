@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Timer
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from pril.core.compile_time import compile_time
 from pril.core.words import count, printable
@@ -34,10 +32,8 @@ def _finite(value: Any) -> Any:
 class Printer:
     """Print what the options --quiet and --json ask for."""
 
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")
-    ] = False
-    json: Annotated[bool, typer.Option("--json", help="Print results as JSON.")] = False
+    quiet: bool = False
+    json: bool = False
 
     def __post_init__(self) -> None:
         self.stream = sys.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
+from typer import Option
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
@@ -29,6 +30,8 @@ from pril.errors import InputError, naming_file, shown
 
 if TYPE_CHECKING:
     from pril.core.recent_errors import ErrorReports
+    from pril.tables.files import Table
+    from pril.tables.label_columns import LabelKind
     from pril.tables.model import FitNotes, LoadedModel
 
 
@@ -42,13 +45,10 @@ def predict(
     model: opt.ModelArgument,
     table: opt.TableOptions,
     csv: opt.CsvOptions,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A table; else stdout.")
-    ] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="A table; else stdout.")] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of each class, a column each.")
+        bool, Option("--proba", help="Add the probability of each class, a column each.")
     ] = False,
-    overwrite: opt.OverwriteOption = False,
     *,
     printer: Printer,
 ) -> None:
@@ -68,9 +68,7 @@ def predict(
     with ExitStack() as stack:
         stream = sys.stdout.buffer
         if output:
-            opt.check_output(
-                output, [*opened.files, model], opt.table_kind(output, written), overwrite
-            )
+            opt.check_output(output, [*opened.files, model])
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
@@ -98,23 +96,22 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
-    kind = labels.kind_for(loaded, csv)
+    opened, kind = _open_labelled(loaded, table, csv, labels)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
-    known = loaded.learned_from(opened)
-    printer.result(result | _learned_from(known), [*evaluation_lines(result), *_caution(known)])
+    more, caution = _caution(loaded.learned_from(opened))
+    printer.result(result | more, [*evaluation_lines(result), *caution])
 
 
 def report(
     model: opt.ModelArgument,
     table: opt.TableOptions,
     csv: opt.CsvOptions,
-    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
+    output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    overwrite: opt.OverwriteOption = False,
+    title: str | None = None,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -123,41 +120,39 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
-    kind = labels.kind_for(loaded, csv)
-    opt.check_output(output, [*opened.files, model], "an HTML page", overwrite)
+    opened, kind = _open_labelled(loaded, table, csv, labels)
+    opt.check_output(output, [*opened.files, model], opt.PAGE, overwrite)
     known = loaded.learned_from(opened)
     with printer.progress() as progress:
         result = loaded.report(opened, kind, output, progress, known, title)
-    lines = [*evaluation_lines(result), *_caution(known), f"report {output}"]
-    printer.result({**result, **_learned_from(known), "report": str(output)}, lines)
+    more, caution = _caution(known)
+    lines = [*evaluation_lines(result), *caution, f"report {output}"]
+    printer.result({**result, **more, "report": str(output)}, lines)
 
 
-def _caution(known: FitNotes | None) -> list[str]:
-    """Return what to say of a table that a model learned from; nothing of other tables."""
-    return [] if known is None else [f"note: {rows_known(known)}"]
+def _open_labelled(
+    loaded: LoadedModel, table: opt.TableOptions, csv: opt.CsvOptions, labels: opt.LabelOptions
+) -> tuple[Table, LabelKind]:
+    """Open a table with labels, as a model or the options know them."""
+    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
+    return opened, labels.kind_for(loaded, csv)
 
 
-def _learned_from(known: FitNotes | None) -> dict[str, Any]:
-    """Return the same as plain data: how many rows were learned."""
-    return {} if known is None else {"learned_rows": known.learned_rows}
+def _caution(known: FitNotes | None) -> tuple[dict[str, Any], list[str]]:
+    """Return what to say of a table that a model learned from, as data and as lines."""
+    if known is None:
+        return {}, []
+    return {"learned_rows": known.learned_rows}, [f"note: {rows_known(known)}"]
 
 
 def show(
     model: opt.ModelArgument,
-    plot: Annotated[Path | None, typer.Option(help="Picture of the model to write.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of weights to show.")] = 10,
+    plot: Path | None = None,
+    top: int = 10,
     table: Annotated[
-        bool, typer.Option("--table", help="Errors, tests and intervals of an ordered logit.")
+        bool, Option("--table", help="Errors, tests and intervals of an ordered logit.")
     ] = False,
-    per: Annotated[
-        Literal["sd", "unit"] | None,
-        typer.Option(
-            help="Weights of numbers per standard deviation, the default, or per unit of their "
-            "column, the default of --table."
-        ),
-    ] = None,
-    overwrite: opt.OverwriteOption = False,
+    per: Literal["sd", "unit"] | None = None,
     *,
     printer: Printer,
 ) -> None:
@@ -192,7 +187,7 @@ def show(
     }
     lines = _model_lines(loaded, weights[:top], unit)
     if plot:
-        opt.check_output(plot, [model], "a picture", overwrite)
+        opt.check_output(plot, [model])
         _draw(loaded, plot, top)
         result["plot"] = str(plot)
         lines.append(f"picture     {plot}")
@@ -284,8 +279,8 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
 
 def export(
     model: opt.ModelArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
-    overwrite: opt.OverwriteOption = False,
+    output: Annotated[Path, Option("--output", "-o", help="ONNX file to write.")],
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -296,7 +291,7 @@ def export(
     from pril.io.model_files import load, replace_file
     from pril.onnx import to_onnx
 
-    opt.check_output(output, [model], "an ONNX graph", overwrite)
+    opt.check_output(output, [model], opt.GRAPH, overwrite)
     graph = to_onnx(load(model))
     with replace_file(output) as file:
         file.write(graph.SerializeToString())
@@ -316,47 +311,31 @@ def stream(
     labels: opt.LabelOptions,
     classes: Annotated[
         str | None,
-        typer.Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
+        Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
     ] = None,
-    learner: opt.LearnerOption = "ordered-logit",
+    learner: opt.Learner = "ordered-logit",
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             help="Model file to write; may be MODEL itself, and is with --classes.",
         ),
     ] = None,
-    checkpoint: opt.CheckpointOption = None,
-    checkpoint_every: opt.CheckpointEveryOption = None,
-    every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Labelled rows between lines on how good the answers were."),
-    ] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="With --every: also append these lines to a file, as JSON.")
-    ] = None,
-    half_life: opt.HalfLifeOption = None,
-    parameters: opt.SetOption = None,
-    key: Annotated[str | None, typer.Option("--id", help="Column to copy to the output.")] = None,
-    note: Annotated[
-        str | None,
-        typer.Option(
-            help="Column, such as an offset, whose last value is kept with the model and with "
-            "each checkpoint."
-        ),
-    ] = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
+    every: int | None = None,
+    metrics: Path | None = None,
+    half_life: float | None = None,
+    parameters: list[str] | None = None,
+    key: str | None = None,
+    note: str | None = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Print probabilities too, if the model has them.")
+        bool, Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
-    on_error: Annotated[
-        Literal["stop", "skip"],
-        typer.Option(help="At a bad line: stop, or print the error in its place and go on."),
-    ] = "stop",
-    again: Annotated[
-        bool, typer.Option("--again", help="Learn rows even if the last run already learned them.")
-    ] = False,
-    overwrite: opt.OverwriteOption = False,
+    on_error: Literal["stop", "skip"] = "stop",
+    again: bool = False,
+    overwrite: bool = False,
     *,
     printer: Printer,
 ) -> None:
@@ -367,15 +346,15 @@ def stream(
     from pril.core.recent_errors import ErrorReports
     from pril.tables.checkpoints import hold, lock_of
     from pril.tables.json_lines import StreamOptions
-    from pril.tables.stream import LineStream
-    from pril.tables.stream_run import Stopped, StreamRun
+    from pril.tables.stream import LineStream, Stopped, StreamRun
 
     printer.stream = sys.stderr
     output = model if output is None and classes is not None else output
     if note is not None and not (output or checkpoint):
         raise InputError("--note keeps a value with the model: pass -o FILE or --checkpoint too")
     if output:
-        opt.check_output(output, [], opt.MODEL, overwrite)
+        in_place = opt.resolved(output) == opt.resolved(model)
+        opt.check_output(output, [], opt.MODEL, overwrite or in_place)
     with ExitStack() as stack:
         saved = stack.enter_context(
             opt.checkpoint_in(checkpoint, checkpoint_every, output, usual=100_000)
@@ -395,9 +374,8 @@ def stream(
             if not output:
                 printer.note("what is learned is not saved: pass -o FILE")
         lines = LineStream(loaded, kind, options)
-        table = _LossTable(printer) if every is None else _WindowTable(printer, log)
-        warn = partial(_warn_of_errors, printer, log)
-        run = StreamRun(lines, sys.stdout.buffer, table, saved, ErrorReports(every), warn)
+        tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
+        run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
         settings = {"half-life": half_life, **({"set": given} if given else {})}
         try:
             done = run.run_into(output, sys.stdin.fileno(), settings, again)
@@ -451,26 +429,35 @@ def _metrics_file(
         raise InputError("--metrics has a line for every N labelled rows: pass --every N too")
     if opt.resolved(path) in (opt.resolved(model), output and opt.resolved(output)):
         raise InputError(f"--metrics {path} is the model: choose another name")
-    opt.check_output(path, [], opt.TEXT_TABLE, overwrite=False)
-    with path.open("a+", encoding="utf-8") as file:
+    opt.check_output(path, [])
+    with path.open("a+", encoding="utf-8", errors="replace") as file:
         file.seek(0)
         if file.read(1) not in ("", "{"):
             raise InputError(f"{path} exists and does not hold lines of JSON: choose another name")
         yield file
 
 
-class _WindowTable:
-    """Print how good the answers to the last rows were, a line for each window."""
+def _error_table(
+    printer: Printer, file: TextIO | None, every: int | None
+) -> Callable[[ErrorReports], None]:
+    """Return what prints how good the answers to the last rows were, below a header."""
+    names = ("mean loss", "since last") if every is None else ("mean error", "inside")
+    header = [f"{names[0]:>10}{names[1]:>{12 if every is None else 9}}{'rows':>12}"]
 
-    def __init__(self, printer: Printer, file: TextIO | None) -> None:
-        self.printer = printer
-        self.file = file
-        self.header: str | None = f"{'mean error':>10}{'inside':>9}{'rows':>12}"
+    def tell(errors: ErrorReports) -> None:
+        recent, rows = errors.recent, errors.recent.rows
+        if every is None:
+            mean, since = errors.loss / rows, recent.loss / recent.size
+            entry: dict[str, Any] = {"rows": rows, "mean_loss": mean, "since_last": since}
+            line = f"{mean:>10.4f}{since:>12.4f}{rows:>12,}"
+        else:
+            entry = _logged(file, recent.to_dict())
+            line = f"{entry['mean_error']:>10.4f}{entry['share_inside']:>9.1%}{rows:>12,}"
+        if header:
+            printer.note(header.pop())
+        printer.note(line, entry)
 
-    def __call__(self, errors: ErrorReports) -> None:
-        entry = _logged(self.file, errors.recent.to_dict())
-        line = f"{entry['mean_error']:>10.4f}{entry['share_inside']:>9.1%}{entry['rows']:>12,}"
-        _print_row(self, line, entry)
+    return tell
 
 
 def _logged(file: TextIO | None, event: dict[str, Any]) -> dict[str, Any]:
@@ -489,25 +476,3 @@ def _warn_of_errors(printer: Printer, file: TextIO | None, alarm: dict[str, Any]
     marks = "".join(f", {name} {shown(event[name])}" for name in ("id", "note") if name in event)
     advice = f"if the rows have changed, try --half-life {event['half_life']}"
     printer.note(f"the error has risen: noticed at row {event['row']:,}{marks}; {advice}", event)
-
-
-class _LossTable:
-    """Print the mean loss of a stream, a line whenever the number of rows has doubled."""
-
-    def __init__(self, printer: Printer) -> None:
-        self.printer = printer
-        self.header: str | None = f"{'mean loss':>10}{'since last':>12}{'rows':>12}"
-
-    def __call__(self, errors: ErrorReports) -> None:
-        rows, mean = errors.recent.rows, errors.loss / errors.recent.rows
-        recent = errors.recent.loss / errors.recent.size
-        entry = {"rows": rows, "mean_loss": mean, "since_last": recent}
-        _print_row(self, f"{mean:>10.4f}{recent:>12.4f}{rows:>12,}", entry)
-
-
-def _print_row(table: _WindowTable | _LossTable, line: str, entry: dict[str, Any]) -> None:
-    """Print a row of a table, below its header if it is the first one."""
-    if table.header:
-        table.printer.note(table.header)
-    table.header = None
-    table.printer.note(line, entry)

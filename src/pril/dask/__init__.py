@@ -8,8 +8,8 @@ A table is a list of blocks of rows, and each block is lazy. There are two ways 
 
 `OrderedLogit` and `OrderedBoosting` learn what they learn in memory, bit for bit.
 
-`blocks` cuts tables into blocks, `steps` applies a Pipeline to them, `mix`, `maximum` and
-`boosting` learn, and `client` computes the tasks.
+`blocks` cuts tables into blocks and applies a Pipeline to them, `mix`, `maximum` and `boosting`
+learn, and `client` computes the tasks.
 """
 
 from __future__ import annotations
@@ -32,13 +32,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core.parts import Parts
 from pril.core.scikit import validate_params
-from pril.dask.blocks import Blocks, blocks_of, declared_classes, empty_features
+from pril.dask.blocks import (
+    Blocks,
+    blocks_of,
+    declared_classes,
+    empty_features,
+    fitted_steps,
+    predict_lazily,
+    score_lazily,
+    transformed,
+)
 from pril.dask.boosting import learn_blocks
 from pril.dask.client import Cluster as Cluster
 from pril.dask.client import ClusterLost
 from pril.dask.maximum import learn_maximum
 from pril.dask.mix import Mode, learn_online
-from pril.dask.steps import fitted_steps, predict_lazily, score_lazily, transformed
 
 __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 

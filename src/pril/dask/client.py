@@ -7,12 +7,16 @@ module turns the first two into one error and brings the warnings back.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
+from multiprocessing import resource_tracker
 from pkgutil import resolve_name
 from typing import Any
 
@@ -20,15 +24,17 @@ import distributed
 from dask import delayed
 from dask.diagnostics import ProgressBar
 from distributed.diagnostics.progressbar import TextProgressBar
+from distributed.utils import silence_logging_cmgr
 
 from pril.core import likelihood
-from pril.errors import InputError, InputTypeError
+from pril.errors import InputError, InputTypeError, UnavailableError
 
 # Text of the first warning of each category and line of code.
 CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
+LOOPBACK = "127.0.0.1"  # no other machine can connect to local processes
 IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
 
 # What Dask raises when a cluster, its workers or its client are gone. The last two are not in every
@@ -88,18 +94,25 @@ class Cluster:
 
     def compute(self, task: Any, doing: str) -> Any:
         """Return the result of a task. When it fails, cancel what is still running."""
-        future = None
+        with self._waiting(doing):
+            if self.client is None:
+                with ProgressBar() if self.progress else nullcontext():
+                    return task.compute()
+            if not self.workers_checked:
+                self.client.sync(self._check_workers)
+            future = self.client.compute(task)
+            try:
+                return self.client.sync(self._result, future, self.progress)
+            finally:
+                future.release()
+
+    @contextmanager
+    def _waiting(self, doing: str, *more: type[Exception]) -> Iterator[None]:
+        """Let a cluster that is lost be a ClusterLost, as are `more` errors; show warnings."""
         try:
             with seceded(), collect_warnings() as collected:
-                if self.client is None:
-                    with ProgressBar() if self.progress else nullcontext():
-                        result = task.compute()
-                else:
-                    if not self.workers_checked:
-                        self.client.sync(self._check_workers)
-                    future = self.client.compute(task)
-                    result = self.client.sync(self._result, future, self.progress)
-        except CLUSTER_ERRORS as error:
+                yield
+        except (*CLUSTER_ERRORS, *more) as error:
             raise ClusterLost(
                 f"the Dask cluster went away, or cancelled the work, while {doing}; nothing was "
                 f"learned: {str(error) or type(error).__name__}"
@@ -110,11 +123,7 @@ class Cluster:
             if getattr(error.__cause__, "name", None) != "pril":
                 raise
             raise _cannot_import("scheduler", error.__cause__) from error
-        finally:
-            if future is not None:
-                future.release()
         self.show_warnings(collected)
-        return result
 
     # --- Tasks that must stay on their worker ---
 
@@ -131,14 +140,10 @@ class Cluster:
             address: self.client.compute(task, workers=[address], allow_other_workers=False)
             for address, task in tasks.items()
         }
-        done = {
-            address: self.client.submit(_is_there, future, workers=[address], pure=False)
-            for address, future in futures.items()
-        }
         try:
-            self._wait_for(done, doing)
+            self.ask(futures, _is_there, (), doing)
         except BaseException:
-            self.forget([*futures.values(), *done.values()])
+            self.forget(list(futures.values()))
             raise
         return futures
 
@@ -151,7 +156,8 @@ class Cluster:
             for address, future in held.items()
         }
         try:
-            return self._wait_for(futures, doing)
+            with self._waiting(doing, OSError):
+                return dict(self.client.sync(self._result, futures))
         finally:
             self.forget(list(futures.values()))
 
@@ -161,19 +167,6 @@ class Cluster:
             self.client.cancel([future for future in futures if not future.done()], force=True)
         for future in futures:
             future.release()
-
-    def _wait_for(self, futures: dict[str, Any], doing: str) -> dict[str, Any]:
-        """Return the results of futures, each on its worker; a worker that is lost is an error."""
-        try:
-            with seceded(), collect_warnings() as collected:
-                found = self.client.sync(self._result, futures)
-        except (*CLUSTER_ERRORS, OSError) as error:
-            raise ClusterLost(
-                f"the Dask cluster, or a worker, went away while {doing}; nothing was learned: "
-                f"{str(error) or type(error).__name__}"
-            ) from error
-        self.show_warnings(collected)
-        return found
 
     async def _check_workers(self) -> None:
         """Refuse workers that cannot import pril. If there are none, wait for the first one.
@@ -298,3 +291,67 @@ def tree_sum(parts: list[Any], add: Callable[..., Any]) -> Any:
     while len(parts) > 1:
         parts = [delayed(add)(parts[i : i + size]) for i in range(0, len(parts), size)]
     return parts[0]
+
+
+# --- A client of a running cluster, or of local processes that end with the command --------------
+
+
+@contextmanager
+def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
+    """Yield a client; a cluster that is lost, or cannot work, is an UnavailableError."""
+    with silence_logging_cmgr(logging.CRITICAL):
+        try:
+            with _client(address, workers, timeout) as client:
+                yield client
+        except RuntimeError as error:  # ClusterLost, or Dask's own if workers have other versions
+            raise UnavailableError(str(error)) from None
+
+
+@contextmanager
+def _client(address: str | None, workers: int | None, timeout: str) -> Iterator[Any]:
+    if address is None:
+        with _without_ctrl_c():
+            cluster = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",  # without one, Dask wants port 8787
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, distributed.Client(cluster, set_as_default=False) as client:
+            yield client
+        return
+    try:
+        client = distributed.Client(address, timeout=timeout, set_as_default=False)
+    except OSError as error:
+        raise UnavailableError(f"no Dask scheduler answers at {address}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the address of the Dask scheduler, {address}: {error}") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=timeout)
+        except TimeoutError:  # an adaptive cluster starts workers later
+            warnings.warn(
+                f"the Dask scheduler at {address} has no workers yet; start some with: "
+                f"dask worker {address}",
+                stacklevel=2,
+            )
+        yield client
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Start workers that ignore Ctrl-C: this process ends them.
+
+    They inherit the blocked signal; so does Dask's thread, which restarts workers that die.
+    """
+    if os.name != "posix":  # other systems cannot block signals
+        yield
+        return
+    resource_tracker.ensure_running()  # else Dask's thread starts it, which unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

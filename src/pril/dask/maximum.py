@@ -16,7 +16,6 @@ from dask import delayed
 
 from pril.core import fitting, learning, ranking
 from pril.core.arrays import Array
-from pril.core.available_memory import available_memory
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
     MOST_DENSE,
@@ -30,18 +29,16 @@ from pril.core.likelihood import (
     evenly_spaced,
 )
 from pril.core.linear_engine import Batch
+from pril.core.threads import available_memory
 from pril.core.weights import class_weights, label_weights
-from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
+from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 
 
 def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
-    if model.classes is not None:
-        classes = ranking.check_classes(model.classes)
-    elif classes is None:
-        classes = find_classes(blocks, cluster)
+    classes = find_classes(model, classes, blocks, cluster)
     model = model_of_features(model, features, blocks, cluster)
     model.order_ = classes
     learning.begin(model)
@@ -60,7 +57,7 @@ def labelled_rows(model: Any, blocks: Blocks, cluster: Cluster) -> ClusterRows:
     for one in found:
         cluster.show_warnings(one.collected)
     if not any(one.rows for one in found):
-        raise InputError("X has no rows in any block, and at least one is needed to learn from")
+        raise InputError(NO_ROWS)
     counts = np.array([one.counts for one in found])  # (blocks, codes of labels)
     codes = np.flatnonzero(counts.any(axis=0))
     if len(codes) == 0:
@@ -106,7 +103,7 @@ def cut_rows(parts: list[Any], starts: Array, n: int, size: int) -> list[Any]:
 # --- Tasks ---------------------------------------------------------------------------------------
 
 
-class LabelCounts(NamedTuple):
+class LabelsOfBlock(NamedTuple):
     """How many rows of a block have which label."""
 
     rows: int
@@ -114,24 +111,24 @@ class LabelCounts(NamedTuple):
     collected: CollectedWarnings
 
 
-def read_batch(model: Any, block: Any) -> Batch:
+def batch_of(model: Any, block: Any) -> Batch:
     """Return the rows of a block."""
     X, y, *weights = block
     return learning.prepare(model, X, y, None, *weights)
 
 
-def count_labels(model: Any, block: Any, b: int) -> LabelCounts:
+def count_labels(model: Any, block: Any, b: int) -> LabelsOfBlock:
     """Count the labels of the b-th block."""
     with errors_name_block(b), collect_warnings() as collected:
-        batch, n_classes = read_batch(model, block), len(model.order_)
+        batch, n_classes = batch_of(model, block), len(model.order_)
     codes = batch.intervals[batch.labelled()] @ [n_classes, 1]
-    return LabelCounts(len(batch), np.bincount(codes, minlength=n_classes**2), collected)
+    return LabelsOfBlock(len(batch), np.bincount(codes, minlength=n_classes**2), collected)
 
 
 def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
     """Return the rows of the b-th block that have a label; the first of n in all is given."""
     with errors_name_block(b), collect_warnings():  # dropped: counting warns
-        return model.labelled_block(read_batch(model, block), kinds, first, n)
+        return model.labelled_block(batch_of(model, block), kinds, first, n)
 
 
 def take_rows(part: Block, start: int, stop: int) -> Block:
@@ -139,35 +136,15 @@ def take_rows(part: Block, start: int, stop: int) -> Block:
     return part.take(slice(max(start, 0), max(stop, 0)))
 
 
-def moments_of(block: Block, n_kinds: int) -> Moments:
-    """Return the moments of a block."""
-    return Moments.of(block, n_kinds)
-
-
-def sums_of(point: Point, block: Block) -> Sums:
-    """Return the sums of a block."""
-    return point.sums(block)
-
-
-def size_of(block: Block) -> int:
-    """Return how much memory a block takes."""
-    return block.nbytes
-
-
-def add_moments(parts: list[Moments]) -> Moments:
-    """Return the moments of all parts."""
-    return reduce(Moments.plus, parts)
-
-
-def add_sums(parts: list[Sums]) -> Sums:
-    """Return the sums of all parts."""
-    return reduce(Sums.plus, parts)
+def add_up(parts: list[Any]) -> Any:
+    """Return the moments, or the sums, of all parts."""
+    return reduce(lambda whole, part: whole.plus(part), parts)
 
 
 def refuse_overflow(model: Any, block: Any, b: int) -> None:
     """Refuse the b-th block if its sums overflow."""
     with errors_name_block(b), collect_warnings():
-        batch = read_batch(model, block)
+        batch = batch_of(model, block)
         if batch.labelled().any():
             model.labelled_rows(batch)
 
@@ -187,19 +164,19 @@ class ClusterRows(Rows):
     @cached_property
     def moments(self) -> Moments:
         """The sums of their features and labels."""
-        tasks = [delayed(moments_of)(block, len(self.kinds.ends)) for block in self.lazy]
-        return self.cluster.compute(tree_sum(tasks, add_moments), "reading the features")
+        tasks = [delayed(Moments.of)(block, len(self.kinds.ends)) for block in self.lazy]
+        return self.cluster.compute(tree_sum(tasks, add_up), "reading the features")
 
     def sums(self, point: Point) -> Sums:
         """Return the sums of all blocks."""
         shared = delayed(point, traverse=False)
-        tasks = [delayed(sums_of)(shared, block) for block in self.lazy]
-        return self.cluster.compute(tree_sum(tasks, add_sums), "taking a step")
+        tasks = [shared.sums(block) for block in self.lazy]
+        return self.cluster.compute(tree_sum(tasks, add_up), "taking a step")
 
     @cached_property
     def blocks(self) -> list[Block]:
         """The rows, in the memory of the client: a step in many features needs them often."""
-        sizes = delayed(sum)([delayed(size_of)(block) for block in self.lazy])
+        sizes = delayed(sum)([block.nbytes for block in self.lazy])
         needed, there = self.cluster.compute(sizes, "looking at the rows"), available_memory()
         if needed > there:
             raise InputError(

@@ -24,11 +24,11 @@ from dask import delayed
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
-from pril.core import learning, ranking, rating
+from pril.core import learning, rating
 from pril.core.arrays import Array
 from pril.core.learning import Patience
 from pril.core.memory import Memory
-from pril.dask.blocks import Blocks, errors_name_block, find_classes, model_of_features
+from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 
@@ -71,19 +71,12 @@ def learn_online(
             "mode='mix' cannot learn with a half_life: its blocks have no common order of rows; "
             "use mode='chain'"
         )
-    if model.classes is not None:
-        classes = ranking.check_classes(model.classes)
-    elif classes is None:
-        classes = find_classes(blocks, cluster)
+    classes = find_classes(model, classes, blocks, cluster)
     epochs = model.max_iter if epochs is None else epochs
     if mode == "chain":
         return _chain(model, blocks, classes, epochs, cluster)
     model = model_of_features(model, features, blocks, cluster)
     return _mix(model, blocks, classes, epochs, cluster)
-
-
-def _no_rows_error() -> ValueError:
-    return InputError("X has no rows in any block, and at least one is needed to learn from")
 
 
 # --- Chain: the model goes from block to block ---------------------------------------------------
@@ -120,7 +113,7 @@ def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clu
             model, loss, collected = cluster.compute(task, f"learning pass {n_iter} of {epochs}")
             cluster.show_warnings(collected)
         if not learning.has_learned(model):
-            raise _no_rows_error()
+            raise InputError(NO_ROWS)
         model.n_iter_ = n_iter
         new_rows, new_mistakes = model.t_ - rows, model.n_mistakes_ - mistakes
         rows, mistakes = model.t_, model.n_mistakes_
@@ -208,7 +201,7 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
         task = tree_sum(tasks, add_block_sums)
         sums = cluster.compute(task, f"learning round {n_iter} of {epochs}")
         if sums.rows == 0:
-            raise _no_rows_error()
+            raise InputError(NO_ROWS)
         cluster.show_warnings(sums.collected)
         weight += _parts(model, sums)["clock"][0]
         averaged = sums if n_iter <= epochs // 2 + 1 else add_block_sums([averaged, sums])

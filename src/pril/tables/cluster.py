@@ -12,7 +12,7 @@ from pril.dask import Cluster, fit_blocks  # before Dask, to say what to install
 # isort: split
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple
@@ -23,18 +23,15 @@ from dask import delayed
 from sklearn.base import clone
 
 from pril.core.registry import BY_COMMAND
-from pril.dask.steps import merge_on
+from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
-from pril.ranges import PredictionRanges
 from pril.tables.cells import one_batch
-from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
-from pril.tables.pipeline import Pipeline
 from pril.tables.survey import Columns, Survey, row_numbers, select_rows
 from pril.tables.task import Task, Uses
-from pril.tables.training import Check, Recipe, Run
+from pril.tables.training import Check, Recipe, Run, Way
 
 log = logging.getLogger(__name__)
 
@@ -153,61 +150,69 @@ def check_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
 # --- The run -------------------------------------------------------------------------------------
 
 
-class ClusterRun(Run):
-    """One run over a table, on a cluster: survey, rounds of mixing, a check on rows kept apart."""
+def cluster_run(table: Table, task: Task, client: Any, progress: bool) -> Run:
+    """Return a run over a table on a cluster: survey, learning, a check on rows kept apart."""
+    if task.groups and not BY_COMMAND[task.model].online:
+        raise InputError(
+            f"on a cluster, {task.model} cannot keep the groups in {task.groups!r} together: "
+            "learn in this process, or choose another model"
+        )
+    pieces = [
+        Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
+        for k, (own, first, rows) in enumerate(table.pieces())
+    ]
+    home = Pieces(pieces, client, progress)
+    return Run(table, task, lambda *_: None, Way(home.learn, home.survey, home.check))
 
-    def __init__(self, table: Table, task: Task, client: Any, progress: bool) -> None:
-        super().__init__(table, task, lambda *_: None)
-        if task.groups and not BY_COMMAND[task.model].online:
-            raise InputError(
-                f"on a cluster, {task.model} cannot keep the groups in {task.groups!r} together: "
-                "learn in this process, or choose another model"
-            )
-        self.client, self.bar = client, progress
-        self.pieces = [
-            Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
-            for k, (own, first, rows) in enumerate(table.pieces())
-        ]
 
-    def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
-        """Learn; refuse a table that has changed meanwhile, whatever else is wrong with it."""
-        try:
-            return super().__call__(checkpoint)
-        finally:
-            for file in self.table.files:
-                with suppress(FileNotFoundError):  # a worker says so
-                    self.table.check_unchanged(file)
+@contextmanager
+def checking_files(table: Table) -> Iterator[None]:
+    """Refuse a table that has changed meanwhile, whatever else is wrong with it."""
+    try:
+        yield
+    finally:
+        for file in table.files:
+            with suppress(FileNotFoundError):  # a worker says so
+                table.check_unchanged(file)
 
-    def _survey(self) -> None:
+
+class Pieces(NamedTuple):
+    """Pieces of a table, which the workers of a cluster read."""
+
+    pieces: list[Piece]
+    client: Any
+    progress: bool
+
+    def survey(self, run: Run) -> None:
+        """Learn how to encode the columns, and which labels there are."""
         log.info("cluster: the table is read in %d parts", len(self.pieces))
-        labels = self.survey.counts.columns
-        self.survey = self._merged("reading the table", survey_piece, self.columns, labels)
-        for piece, offset in zip(self.pieces, self.survey.offsets, strict=True):
-            self.table.begin_file(piece.table.name, offset)
-        self.survey.counts.check_number(self.table)
+        labels = run.survey.counts.columns
+        run.survey = self._merged(run, "reading the table", survey_piece, run.columns, labels)
+        for piece, offset in zip(self.pieces, run.survey.offsets, strict=True):
+            run.table.begin_file(piece.table.name, offset)
+        run.survey.counts.check_number(run.table)
 
-    def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
-        if BY_COMMAND[self.task.model].online:
-            super()._begin_model(width, classes, weights)
-        else:
-            self.model = self._model_of_all_rows(width, classes, weights)
-
-    def _learn(self) -> None:
-        recipe = self.recipe
+    def learn(self, run: Run) -> None:
+        """Fit the pipeline to all pieces."""
+        recipe, name = run.recipe, run.table.name
         blocks = self._tasks(read_piece, recipe)
         try:
-            fitted = fit_blocks(self._pipeline(), blocks, client=self.client, progress=self.bar)
+            with checking_files(run.table):
+                fitted = fit_blocks(
+                    run.pipeline(), blocks, client=self.client, progress=self.progress
+                )
         except InputError as error:  # report the first piece that cannot be learned
-            self._merged("looking for the bad row", try_piece, recipe, self.model)
-            if not BY_COMMAND[self.task.model].mixes:
-                raise TableError(f"{self.table.name}: {error}") from None
+            self._merged(run, "looking for the bad row", try_piece, recipe, run.model)
+            if not BY_COMMAND[run.task.model].mixes:
+                raise TableError(f"{name}: {error}") from None
             reason = "each part can be learned alone, but not mixed with the others"
-            raise TableError(f"{self.table.name}: {reason}: {error}") from None
-        self.model = fitted[-1]
-        self.phase, self.epoch = "done", self.model.n_iter_
+            raise TableError(f"{name}: {reason}: {error}") from None
+        run.model = fitted[-1]
+        run.epoch = run.model.n_iter_
 
-    def _check(self) -> Check:
-        check: Check = self._merged("evaluating", check_piece, self.recipe, self.model)
+    def check(self, run: Run) -> Check:
+        """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
+        check: Check = self._merged(run, "evaluating", check_piece, run.recipe, run.model)
         return check
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
@@ -215,6 +220,7 @@ class ClusterRun(Run):
         common = [delayed(part, traverse=False) for part in shared]
         return [delayed(task)(piece, *common) for piece in self.pieces]
 
-    def _merged(self, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
+    def _merged(self, run: Run, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
         """Return the results of a task, merged, or raise the first error in the table."""
-        return merge_on(Cluster(self.client, self.bar), self._tasks(task, *shared), doing)
+        with checking_files(run.table):
+            return merge_on(Cluster(self.client, self.progress), self._tasks(task, *shared), doing)

@@ -28,7 +28,7 @@ from pril.io import model_files
 from pril.metrics import Evaluation, Outcomes, pick_scores
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
-from pril.tables.csv_style import USUAL_CSV, CsvStyle
+from pril.tables.csv_style import CsvStyle
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
@@ -178,11 +178,6 @@ class LoadedModel:
         if known is None or known.bytes != table.n_bytes:
             return None
         return self.notes if known == Contents(**table.contents()) else None
-
-    @property
-    def csv_style(self) -> CsvStyle:
-        """How CSV was written that it learned from."""
-        return self.notes.csv or USUAL_CSV
 
     @property
     def columns(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs of learners that do not learn row by row, and which run learns which model.
+"""Ways to learn from a table that are not row by row, and which way learns which model.
 
 The maximum of a likelihood takes a pass over the table for each step. The rows that have a label
 are cut into the blocks that they would have in memory, so that the model has the same bits. A
@@ -9,7 +9,9 @@ passes of one step. Boosting learns all rows at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,6 @@ import pyarrow as pa
 
 from pril.core import fitting, learning, ranking
 from pril.core.arrays import Array
-from pril.core.available_memory import available_memory
 from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import (
@@ -31,14 +32,19 @@ from pril.core.likelihood import (
     recut,
 )
 from pril.core.registry import BY_COMMAND
-from pril.core.threads import unchanged_on_failure
+from pril.core.threads import available_memory, unchanged_on_failure
 from pril.core.weights import label_weights
+from pril.errors import InputError, shown
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
 from pril.learners.ordered_boosting import fit_watched, learn
+from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
+from pril.tables.label_columns import Ends
+from pril.tables.opening import open_table
+from pril.tables.pipeline import Pipeline
 from pril.tables.task import Task
-from pril.tables.training import Kept, Run
+from pril.tables.training import Run, Way
 
 log = logging.getLogger(__name__)
 
@@ -52,95 +58,167 @@ PEAK, ROW_BYTES, FOLD_BYTES, BOOSTER_BYTES = 5, 100, 8, 40
 def run_of(table: Table, task: Task, progress: Watcher) -> Run:
     """Return the run, in this process, that learns a model from a table."""
     learner = BY_COMMAND[task.model]
-    if learner.maximises:
-        return MaximumRun(table, task, progress)
-    return (Run if learner.online else InMemoryRun)(table, task, progress)
+    way = Way() if learner.online else Way(grow_trees, most_kept=MOST_SAMPLED)
+    return Run(table, task, progress, Way(learn_maximum) if learner.maximises else way)
+
+
+def fit_table(
+    table: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    lower: str | None = None,
+    upper: str | None = None,
+    classes: Sequence[Any] | None = None,
+    model: str = "ordered-logit",
+    parameters: Mapping[str, Any] | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    weight: str | None = None,
+    groups: str | None = None,
+    random_state: int = 0,
+) -> Pipeline:
+    """Learn from all rows of a table on disk, of any size, as ``pril fit`` does without a holdout.
+
+    The table is read in blocks. Of more than 200,000 rows, boosting keeps a byte for each cell.
+
+    Parameters
+    ----------
+    table : str or path
+        A file, a folder, a glob or a URL: CSV, Parquet or JSON Lines.
+    label : str, default=None
+        The column of exact labels.
+    lower, upper : str, default=None
+        The columns of the ends of ranges, instead of `label`.
+    classes : sequence, default=None
+        All classes, lowest first. None: those in the table, in their order.
+    model : str, default="ordered-logit"
+        The learner, as the command calls it: ``"boosting"``, ``"pril"``, ``"kernel"``.
+    parameters : dict, default=None
+        Parameters of the learner, such as ``{"max_iter": 500}``.
+    features : sequence of str, default=None
+        The columns to use. None: all but those that are named for something else.
+    drop : sequence of str, default=()
+        Columns to ignore.
+    weight : str, default=None
+        The column of row weights.
+    groups : str, default=None
+        The column of groups that a fold of boosting holds as a whole.
+    random_state : int, default=0
+        The seed.
+
+    Returns
+    -------
+    pipeline : Pipeline
+        A `ColumnEncoder` and the learner. It predicts from tables with the same columns.
+
+    Examples
+    --------
+    >>> import pandas as pd, pril, tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "flats.parquet"
+    >>> flats = pd.DataFrame({"size": [20.5, 45.5, 80.5] * 30, "town": ["Oslo", "Rome"] * 45})
+    >>> flats.assign(grade=["poor", "fair", "good"] * 30).to_parquet(path)
+    >>> model = pril.fit_table(path, label="grade", classes=["poor", "fair", "good"])
+    >>> model.predict(flats[:3]).tolist()
+    ['poor', 'fair', 'good']
+    """
+    columns = tuple(name for name in (label, lower, upper) if name is not None)
+    if len(columns) != (2 if label is None else 1):
+        raise InputError("where are the labels? Pass label=COLUMN, or lower=COLUMN, upper=COLUMN")
+    if model not in BY_COMMAND:
+        raise InputError(f"model must be one of {', '.join(BY_COMMAND)}, not {shown(model)}")
+    task = Task(
+        Ends(columns),
+        classes=None if classes is None else tuple(map(str, classes)),
+        model=model,
+        parameters=dict(parameters or {}),
+        features=None if features is None else tuple(features),
+        drop=tuple(drop),
+        weight=weight,
+        groups=groups,
+        holdout=0.0,
+        seed=random_state,
+    )
+    fitted: Any = run_of(open_table(os.fspath(table)), task, lambda *_: None)()
+    return fitted
 
 
 # --- The maximum of a likelihood -----------------------------------------------------------------
 
 
-class MaximumRun(Run):
-    """One run over a table: survey, steps to the maximum, a check on rows kept apart."""
+def learn_maximum(run: Run) -> None:
+    """Take steps to the maximum of the likelihood."""
+    kinds, n = _learned_labels(run)
+    climb = Climb(run)
+    rows = LabelledRows(run.table.name, kinds, n, run.model.n_features_in_, climb.parts)
+    if run.partly:
+        rows.know(Moments(*run.partly["moments"]))
+    _check_moments(run, rows.moments)
+    run.partly["moments"] = tuple(rows.moments)
+    found = fitting.fit(rows, run.model.settings(), run.partly.get("search"), climb.watch)
+    run.model.learn_maximum(found, rows)
 
-    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
-        super().__init__(table, task, progress)
-        self.search: dict[str, Any] | None = None  # where it was after the last step
-        self.moments: tuple[Any, ...] | None = None
-        self._n_passes = 0  # since then
-        self._kept_at = 0  # how many rows had been read when a checkpoint was last looked at
 
-    def _learn(self) -> None:
-        kinds, n = self._learned_labels()
-        rows = LabelledRows(self.table.name, kinds, n, self.model.n_features_in_, self._parts)
-        if self.moments is not None:
-            rows.know(Moments(*self.moments))
-        self._check_moments(rows.moments)
-        self.moments = tuple(rows.moments)
-        found = fitting.fit(rows, self.model.settings(), self.search, self._watch)
-        self.model.learn_maximum(found, rows)
-        self.phase = "done"
+def _learned_labels(run: Run) -> tuple[Kinds, int]:
+    """Return the kinds of labels in the rows to learn from, and how many rows have one."""
+    order, ranks, _, learned = run.encoded_labels
+    weights = learning.weights_of_classes(run.model, order, None)
+    if weights is not None:
+        learned = learned * (label_weights(weights, ranks) > 0.0)
+    if not learned.any():
+        reason = "the weights of the classes are zero for every row to learn from"
+        raise TableError(f"{run.table.name}: {reason}", hint="holdout")
+    return Kinds.of(ranks[learned > 0], len(order))[0], int(learned.sum())
 
-    def _learned_labels(self) -> tuple[Kinds, int]:
-        """Return the kinds of labels in the rows to learn from, and how many rows have one."""
-        order, ranks, _, learned = self.encoded_labels
-        weights = learning.weights_of_classes(self.model, order, None)
-        if weights is not None:
-            learned = learned * (label_weights(weights, ranks) > 0.0)
-        if not learned.any():
-            reason = "the weights of the classes are zero for every row to learn from"
-            raise TableError(f"{self.table.name}: {reason}", hint="holdout")
-        return Kinds.of(ranks[learned > 0], len(order))[0], int(learned.sum())
 
-    def _parts(self, kinds: Kinds, n: int) -> Iterator[Block]:
+def _check_moments(run: Run, moments: Moments) -> None:
+    """Refuse features whose sums overflow, with the row of the largest."""
+    if moments.are_finite:
+        return
+    for _, block in run.blocks(again=True):
+        with run.table.naming_rows(block.places):
+            if block.learning.labelled().any():
+                run.model.labelled_rows(block.learning)
+    raise TableError(f"{run.table.name}: the features are too large: scale them")
+
+
+class Climb:
+    """The passes that a run makes on its way to the maximum; a checkpoint is kept after a step."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.n_passes = 0  # since the last step
+        self.kept_at = 0  # how many rows had been read when a checkpoint was last looked at
+
+    def parts(self, kinds: Kinds, n: int) -> Iterator[Block]:
         """Make a pass: return the rows that have a label, in parts of any size."""
-        self.row, first = 0, 0
-        self._n_passes += 1
-        for _, block in self._tracked(self._pass_name(), self._blocks()):
-            with self.table.naming_rows(block.places):
-                part = self.model.labelled_block(block.learning, kinds, first, n)
+        run, first = self.run, 0
+        run.row = 0
+        self.n_passes += 1
+        for _, block in run.tracked(self._pass_name(), run.blocks(again=True), keeping=False):
+            with run.table.naming_rows(block.places):
+                part = run.model.labelled_block(block.learning, kinds, first, n)
             first += part.n_rows
             yield part
 
-    def _check_moments(self, moments: Moments) -> None:
-        """Refuse features whose sums overflow, with the row of the largest."""
-        if moments.are_finite:
-            return
-        for _, block in self._blocks():
-            with self.table.naming_rows(block.places):
-                if block.learning.labelled().any():
-                    self.model.labelled_rows(block.learning)
-        raise TableError(f"{self.table.name}: the features are too large: scale them")
-
     def _pass_name(self) -> str:
-        if self.search is None:
-            name = "preparing"
-        else:
-            sums = self.search["sums"]
+        name, search = "preparing", self.run.partly.get("search")
+        if search is not None:
+            sums = search["sums"]
             said = "" if sums is None else f" (log-likelihood {sums[0]:,.1f})"
-            name = f"step {self.epoch + 1}{said}"
-        return name if self._n_passes == 1 else f"{name}, pass {self._n_passes}"
+            name = f"step {self.run.epoch + 1}{said}"
+        return name if self.n_passes == 1 else f"{name}, pass {self.n_passes}"
 
-    def _watch(self, search: fitting.Fit) -> None:
+    def watch(self, search: fitting.Fit) -> None:
         """Note where the search is, after a step or before the first one."""
-        self.search = search.to_plain()
+        run = self.run
+        run.partly["search"] = search.to_plain()
         if (sums := search.maximum.sums) is not None:
-            self.epoch += 1
-            log.info("step %d: log-likelihood %.10g", self.epoch, sums.loglik)
-        self._n_passes = 0
-        super()._keep(self._kept_at)
-        self._kept_at = self.done
-
-    def _keep(self, before: int) -> None:
-        if self.phase == "survey":
-            super()._keep(before)
-
-    def _makes_another_pass(self) -> bool:
-        return self.phase == "learn"
-
-    def _state(self) -> dict[str, Any]:
-        learned = {"row": 0, "search": self.search, "moments": self.moments}
-        return super()._state() | ({} if self.phase == "survey" else learned)
+            run.epoch += 1
+            log.info("step %d: log-likelihood %.10g", run.epoch, sums.loglik)
+        run.row = self.n_passes = 0
+        run.keep(self.kept_at)
+        self.kept_at = run.done
 
 
 class LabelledRows(Rows):
@@ -200,115 +278,107 @@ class LabelledRows(Rows):
 # --- All rows at once ----------------------------------------------------------------------------
 
 
-class InMemoryRun(Run):
-    """One run over a table: survey, one fit to all rows, a check on rows kept apart.
+def grow_trees(run: Run) -> None:
+    """Fit boosted trees to all rows.
 
     Of a small table, all features are in memory. Of a larger one only a sample is, and the table is
     read again for bins of all rows, a byte for each feature.
     """
+    n_rows, width = run.survey.not_apart, n_features_of(run.survey.encoder)
+    in_sample, there = min(n_rows, MOST_SAMPLED), available_memory()
+    n_folds = folds_for(run.model.n_folds, n_rows)
+    of_row = ROW_BYTES + n_folds * FOLD_BYTES
+    of_row += BOOSTER_BYTES * (n_folds if n_rows <= MOST_KEPT else 1)
+    needed = in_sample * 8 * width * PEAK + n_rows * of_row + (n_rows - in_sample) * width
+    if needed > there:
+        raise TableError(
+            f"{run.table.name}: {run.task.model} learns all rows at once: {n_rows:,} rows of "
+            f"{width:,} features take about {needed:,} bytes of memory, and {there:,} are "
+            "available; learn from fewer rows, or choose a model that learns row by row",
+            hint="model",
+        )
 
-    def _keep_cells(self, first: int, cells: pa.RecordBatch) -> None:
-        if self.survey.not_apart <= MOST_SAMPLED:
-            super()._keep_cells(first, cells)
-        else:  # bins are read from the table
-            self._cells = Kept()
+    def watch(rounds: Rounds) -> None:
+        run.progress("rounds", len(rounds), rounds.most, str(rounds))
 
-    def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
-        self.model = self._model_of_all_rows(width, classes, weights)
-        rows = self.survey.not_apart
-        in_sample, there = min(rows, MOST_SAMPLED), available_memory()
-        n_folds = folds_for(self.model.n_folds, rows)
-        of_row = ROW_BYTES + n_folds * FOLD_BYTES
-        of_row += BOOSTER_BYTES * (n_folds if rows <= MOST_KEPT else 1)
-        needed = in_sample * 8 * width * PEAK + rows * of_row + (rows - in_sample) * width
-        if needed > there:
-            raise TableError(
-                f"{self.table.name}: {self.task.model} learns all rows at once: {rows:,} rows of "
-                f"{width:,} features take about {needed:,} bytes of memory, and {there:,} are "
-                "available; learn from fewer rows, or choose a model that learns row by row",
-                hint="model",
-            )
-        self.n_rows, self.width = rows, width
+    if n_rows <= MOST_SAMPLED:
+        _grow_from_features(run, np.empty((n_rows, width)), watch)
+    else:
+        with unchanged_on_failure(run.model):
+            _grow_from_bins(run, n_rows, width, watch)
 
-    def _learn(self) -> None:
-        if self.n_rows <= MOST_SAMPLED:
-            self._learn_whole()
-        else:
-            with unchanged_on_failure(self.model):
-                self._learn_bins()
-        self.phase = "done"
 
-    def _learn_whole(self) -> None:
-        """Learn from features in memory."""
-        labels, weights, places, n = [], [], [], 0
-        groups: list[Any] = []
-        recipe, X = self.recipe, np.empty((self.n_rows, self.width))
-        for first, cells in self._tracked("reading", self._read_cells(recipe.columns)):
-            own_places, rows = self._to_learn(first, cells)
-            part, y, own = recipe.read(self.table, own_places, rows)
-            places.append(own_places)
-            X[n : n + len(part)] = part
-            n += len(part)
-            labels.append(y)
-            weights.append(np.ones(len(part)) if own is None else own)
-            groups.append(self.task.read_groups(rows))
-        with self.table.naming_rows(np.concatenate(places), self.task.labels.columns):
-            y, weight = ranking.stack(labels), np.concatenate(weights)
-            joined = np.concatenate(groups) if self.task.groups else None
-            fit_watched(self.model, X, y, weight, self._watch, joined)
+def _grow_from_features(run: Run, X: Array, watch: Callable[[Rounds], None]) -> None:
+    """Learn from features in memory; X has room for them."""
+    labels, weights, places, n = [], [], [], 0
+    groups: list[Any] = []
+    recipe = run.recipe
+    for first, cells in run.tracked("reading", run.read_cells(recipe.columns)):
+        own_places, rows = run.to_learn(first, cells)
+        part, y, own = recipe.read(run.table, own_places, rows)
+        places.append(own_places)
+        X[n : n + len(part)] = part
+        n += len(part)
+        labels.append(y)
+        weights.append(np.ones(len(part)) if own is None else own)
+        groups.append(run.task.read_groups(rows))
+    with run.table.naming_rows(np.concatenate(places), run.task.labels.columns):
+        y, weight = ranking.stack(labels), np.concatenate(weights)
+        joined = np.concatenate(groups) if run.task.groups else None
+        fit_watched(run.model, X, y, weight, watch, joined)
 
-    def _learn_bins(self) -> None:
-        """Learn from bins; the table is read for labels, for a sample, and for all bins."""
-        model, words = self.model, self.survey.encoder.words_
-        categories = zip(model.categorical_features, words.values(), strict=True)
-        model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
-        model.engine.read(model, np.empty((0, self.width)), reset=True, min_rows=0)
-        model.order_ = self.encoded_labels[0]
 
-        def source(counts: Array) -> TableRows:
-            return TableRows(self._features, counts, self.width)
+def _grow_from_bins(run: Run, n_rows: int, width: int, watch: Callable[[Rounds], None]) -> None:
+    """Learn from bins; the table is read for labels, for a sample, and for all bins."""
+    model, words = run.model, run.survey.encoder.words_
+    categories = zip(model.categorical_features, words.values(), strict=True)
+    model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
+    model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
+    model.order_ = run.encoded_labels[0]
 
-        intervals, weight, groups = self._labels_and_weights()
-        learn(model, source, intervals, weight, self._watch, groups=groups)
+    def source(counts: Array) -> TableRows:
+        return TableRows(partial(_features, run), counts, width)
 
-    def _labels_and_weights(self) -> tuple[Array, Array, Array | None]:
-        """Return intervals of ranks, weights and groups of the rows to learn from."""
-        intervals = np.empty((self.n_rows, 2), dtype=np.int16)
-        weight, n = np.ones(self.n_rows, dtype=np.float32), 0
-        groups: list[Any] = []
-        columns = list(self.task.columns)
-        for first, cells in self._tracked("reading labels", self._blocks_of(columns)):
-            places, cells = self._to_learn(first, cells)
-            with self.table.naming_rows(places, self.task.labels.columns):
-                some = slice(n, n + cells.num_rows)
-                own = self.task.read_weights(cells)
-                groups.append(self.task.read_groups(cells))
-                if own is not None:
-                    weight[some] = own
-                counts, labels = weight[some] > 0.0, self.labels.read(cells)
-                with naming_rows(np.flatnonzero(counts)):
-                    known = ranking.encode(labels.take(counts), self.model.order_)[1]
-                intervals[some] = 0
-                intervals[some][counts] = known
-            n += cells.num_rows
-        return intervals, weight, np.concatenate(groups) if self.task.groups else None
+    intervals, weight, groups = _labels_and_weights(run, n_rows)
+    learn(model, source, intervals, weight, watch, groups=groups)
 
-    def _features(self) -> Iterator[Array]:
-        """Return the features of the rows to learn from, block by block."""
-        recipe, model = self.recipe, self.model
-        for first, cells in self._tracked("reading features", self._blocks_of(recipe.columns)):
-            places, rows = self._to_learn(first, cells)
-            X, _, _ = recipe.read(self.table, places, rows)
-            with self.table.naming_rows(places):
-                yield model.engine.read(model, X, reset=False, min_rows=0).X
 
-    def _blocks_of(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
-        self.row = 0
-        yield from self.table.blocks(columns)
-        pa.default_memory_pool().release_unused()  # frees memory
+def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
+    """Return intervals of ranks, weights and groups of the rows to learn from."""
+    task, intervals = run.task, np.empty((n_rows, 2), dtype=np.int16)
+    weight, n = np.ones(n_rows, dtype=np.float32), 0
+    groups: list[Any] = []
+    for first, cells in _read_again(run, "reading labels", list(task.columns)):
+        places, cells = run.to_learn(first, cells)
+        with run.table.naming_rows(places, task.labels.columns):
+            some = slice(n, n + cells.num_rows)
+            own = task.read_weights(cells)
+            groups.append(task.read_groups(cells))
+            if own is not None:
+                weight[some] = own
+            counts, labels = weight[some] > 0.0, run.labels.read(cells)
+            with naming_rows(np.flatnonzero(counts)):
+                known = ranking.encode(labels.take(counts), run.model.order_)[1]
+            intervals[some] = 0
+            intervals[some][counts] = known
+        n += cells.num_rows
+    return intervals, weight, np.concatenate(groups) if task.groups else None
 
-    def _watch(self, rounds: Rounds) -> None:
-        self.progress("rounds", len(rounds), rounds.most, str(rounds))
+
+def _features(run: Run) -> Iterator[Array]:
+    """Return the features of the rows to learn from, block by block."""
+    recipe, model = run.recipe, run.model
+    for first, cells in _read_again(run, "reading features", recipe.columns):
+        places, rows = run.to_learn(first, cells)
+        X, _, _ = recipe.read(run.table, places, rows)
+        with run.table.naming_rows(places):
+            yield model.engine.read(model, X, reset=False, min_rows=0).X
+
+
+def _read_again(run: Run, name: str, columns: list[str]) -> Iterator[tuple[int, Any]]:
+    run.row = 0
+    yield from run.tracked(name, run.table.blocks(columns))
+    pa.default_memory_pool().release_unused()  # frees memory
 
 
 class TableRows:

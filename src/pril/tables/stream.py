@@ -1,27 +1,39 @@
-"""Lines of a stream: each becomes a row, is answered, and is learned if it has a label."""
+"""A stream of lines: each is answered, and learned if it has a label; none is learned twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pril.core import learning, ranking
 from pril.core.arrays import Array
-from pril.core.classifier import rate_rows, rows_to_rate
+from pril.core.classifier import rows_to_rate
 from pril.core.linear_engine import Batch
 from pril.core.nouns import Dense
 from pril.core.rating import log_probabilities
+from pril.core.recent_errors import Alarm, ErrorReports
 from pril.core.rows import frozen
-from pril.errors import InputError, RowError, shown
+from pril.core.words import count
+from pril.errors import InputError, RowError, naming_file, shown
+from pril.io import model_files
 from pril.learners.linear import LinearMixin
-from pril.metrics import pick_scores
-from pril.tables.cells import TEXT
-from pril.tables.files import TableError, quote_columns
+from pril.metrics import Evaluation, pick_scores
+from pril.tables.cells import NUMBER, TEXT
+from pril.tables.checkpoints import Checkpoint
+from pril.tables.files import TableError, TableWarning, quote_columns
 from pril.tables.growing import grow, grows, undoing, warn_of_features
 from pril.tables.json_lines import (
     NAME,
@@ -34,13 +46,22 @@ from pril.tables.json_lines import (
     to_column,
     to_matrix,
 )
-from pril.tables.label_columns import LabelColumns, LabelKind
+from pril.tables.label_columns import LabelColumns, LabelKind, to_note
 from pril.tables.model import LoadedModel
 from pril.tables.row_encoder import RowEncoder
 from pril.tables.survey import MANY_ROWS
-from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
+from pril.tables.text import LONGEST_ROW, TOO_LONG, whole_lines, without_marks
 
 MOST_SPELLINGS = 10_000  # of labels that are remembered
+# Rows that are read together are answered together: this limits how long one waits, to some 10 ms.
+CHUNK_BYTES = 1 << 19
+TOGETHER = 4096  # rows that are evaluated together, unless the result is needed before
+# Signals that ask a process to end; the last two come when the terminal is closed.
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+STOPPING = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
+
+
+# --- Lines and their answers ---------------------------------------------------------------------
 
 
 class Answered(NamedTuple):
@@ -91,8 +112,10 @@ class LineStream:
     def use(self, model: Any) -> None:
         """Go on with a model that has learned more."""
         self.model.use(model)
-        self._encoder = RowEncoder(model)
-        order = self.model.learner.order_
+        self._encoder, learner = RowEncoder(model), self.model.learner
+        self._engine, order = learner.engine, learner.order_
+        weighing = ("class_weight", "offset")  # an offset is refused
+        self._is_weighed = any(getattr(learner, name, None) is not None for name in weighing)
         self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
         self._codec = Codec(order, self.model.columns, self.names, self.options)
@@ -198,9 +221,8 @@ class LineStream:
         self._check_lines(lines)
         cells = self._codec.read(lines)
         keys = self._codec.keys(cells)
-        features, intervals = self._features(cells), self._intervals(cells)
-        rows, weights = self._rows(features), None
-        if self.names:
+        rows, intervals, weights = self._rows(self._features(cells)), self._intervals(cells), None
+        if self.names and self._is_weighed:
             intervals, weights = learning.weigh(self.model.learner, intervals)
         return Batch(rows, intervals, weights), keys
 
@@ -209,14 +231,14 @@ class LineStream:
         learner: Any = self.model.learner
         if isinstance(learner, LinearMixin) and isinstance(features, np.ndarray):
             # The cells were checked: scikit-learn's checks would take longer than all the rest.
-            rows = Dense(frozen(np.ascontiguousarray(features)), learner.engine.constant)
-            learner.engine.inspect_rows(rows)
-            return rows
-        if not self.names:
-            return rows_to_rate(learner, features)
-        order = learner.order_
-        unlabelled = ranking.Labels(np.full((features.shape[0], 1), -1), order.dtype, order)
-        return learning.prepare(learner, features, unlabelled).rows
+            rows = Dense(frozen(np.ascontiguousarray(features)), self._engine.constant)
+        else:
+            rows = rows_to_rate(learner, features)
+        if self.names:
+            self._engine.check_online()
+        if isinstance(learner, LinearMixin):
+            self._engine.inspect_rows(rows)
+        return rows
 
     def _check_lines(self, lines: list[bytes]) -> None:
         if len(lines[0]) > LONGEST_ROW:
@@ -231,16 +253,13 @@ class LineStream:
         model = self.model
         if model.encoder is not None:
             return self._encoder.features(cells)
-        words = model.words
-        numbers = [j for j, name in enumerate(model.columns) if name not in words]
-        names = [model.columns[j] for j in numbers]
-        matrix = to_matrix([tuple([row[j] for j in numbers]) for row in cells], names)
         if model.steps is None and isinstance(model.learner, LinearMixin):
-            return matrix
-        columns = dict(zip(names, map(pa.array, matrix.T), strict=True))
+            n = len(model.columns)
+            return to_matrix([row[:n] for row in cells], model.columns)
+        words, columns = model.words, {}
         for j, name in enumerate(model.columns):
-            if name in words:
-                columns[name] = to_column([row[j] for row in cells], name, TEXT)
+            kind = TEXT if name in words else NUMBER
+            columns[name] = to_column([row[j] for row in cells], name, kind)
         batch = pa.RecordBatch.from_pydict(columns)
         return model.features(batch, batch.schema)
 
@@ -272,21 +291,311 @@ class LineStream:
         cells = [to_column([cell], name, kind) for name, cell in pairs]
         labels = self._labels.read(pa.RecordBatch.from_arrays(cells, self.names))
         intervals = ranking.to_intervals(labels, self.model.learner.order_)
-        self.model.learner.engine.inspect_labels(labels, intervals)
+        self._engine.inspect_labels(labels, intervals)
         return intervals.tobytes()
 
     def _learn(self, batch: Batch, keys: list[str]) -> Answers:
         """Return what the model says of each row before it learns it."""
-        learner = self.model.learner
+        learner, engine = self.model.learner, self._engine
         if not self.names:
-            rank, scores, cuts = rate_rows(learner, batch.rows)
+            rank, scores, cuts = engine.rate(learner.memory_, batch.rows)
         else:
-            with_cuts = self.options.chances
-            record = learning.blank_record(learner, len(batch), with_cuts=with_cuts)
-            learning.go_on(learner, batch, record)
+            n_rows, with_cuts = len(batch.intervals), self.options.chances
+            record = engine.blank_record(n_rows, len(learner.order_), with_cuts=with_cuts)
+            learner.memory_ = engine.go_on(learner.memory_, batch, None, record)
             self.is_ahead = True
             rank, scores, cuts = record.rank, record.scores, record.cuts
-        chances = None
-        if self.options.chances:
-            chances = np.exp(log_probabilities(scores, cuts))
+        chances = np.exp(log_probabilities(scores, cuts)) if self.options.chances else None
         return Answers(keys, rank, pick_scores(rank, scores), chances)
+
+
+# --- One run: from a pipe to answers, with checkpoints -------------------------------------------
+
+
+class Stopped(Exception):  # noqa: N818 - it is not an error
+    """The process was asked to stop."""
+
+
+def chunks(descriptor: int) -> Iterator[bytes]:
+    """Return whole lines from a pipe as soon as they arrive."""
+    with naming_file(NAME):
+        yield from whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a stream has been read: rows, and a checksum of their bytes."""
+
+    rows: int = 0
+    checksum: int = 0
+    first: int = 0  # the checksum of the first row
+
+    def after(self, lines: list[bytes]) -> Position:
+        """Return the position some lines further."""
+        if not lines:
+            return self
+        first = self.first if self.rows else zlib.crc32(lines[0])
+        checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
+        return Position(self.rows + len(lines), checksum, first)
+
+
+@dataclass
+class Finished:
+    """What a finished stream has learned, as a note in the model file that it replaced.
+
+    Model and note are written in one step, so that a crash cannot separate them.
+    """
+
+    origin: dict[str, Any]  # of the run, as in its checkpoint
+    position: Position
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, note: Any, path: Path) -> Finished | None:
+        """Return what the note of a model file says, None if there is none."""
+        try:
+            return msgspec.convert(note, cls | None)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{path} is damaged: its note on a finished stream: {error}") from None
+
+
+class StreamRun:
+    """Read lines from a pipe, write their answers, and keep what was learned."""
+
+    def __init__(
+        self,
+        stream: LineStream,
+        output: IO[bytes],
+        report: Callable[[ErrorReports], None],
+        checkpoint: Checkpoint | None,
+        errors: ErrorReports | None = None,
+        warn: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
+        self.stream, self.model, self.output = stream, stream.model, output
+        self.report = report
+        self.warn = warn  # of a rise of the error
+        self.errors = errors or ErrorReports()
+        self.checkpoint = checkpoint
+        self.evaluation = Evaluation()  # of the answers to labelled rows
+        self.position = Position()
+        self.known = Position()  # up to where rows are passed over: the model has learned them
+        self.finished: Finished | None = None  # the last run, if `known` is what it has learned
+        self.notes = dict(self.model.user_notes)  # of the user, with the last value of a column
+        self._waiting: list[Answered] = []  # to be evaluated
+        self._n_waiting = 0
+        self._most_waiting = 0
+
+    def run_into(
+        self, output: Path | None, descriptor: int, settings: dict[str, Any], again: bool
+    ) -> Evaluation:
+        """Answer all rows, and write what was learned; return how good the answers were.
+
+        The run is known by its settings, too. One with a checkpoint that replaces its model is
+        never learned twice: repeated after its end, it answers nothing, unless `again` is true.
+        """
+        path, saved = self.model.path, self.checkpoint
+        notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
+        last = Finished.of(notes.pop("finished", None), path)
+        origin = self._origin(notes) | settings
+        in_place = bool(saved and output and output.resolve() == path.resolve())
+        if saved:
+            saved.origin = origin
+            if in_place and last:
+                self._look_for(last, saved, again)
+        try:
+            self.run(descriptor)
+        except BaseException:
+            if saved is None:  # the model has learned all rows before this one, whatever ended it
+                self._keep(output, notes)
+            raise
+        if self.finished:
+            n_rows = self.finished.position.rows
+            said = f"{path} has already learned the first {count(n_rows, 'row')}"
+            warnings.warn(TableWarning(said, hint="again"), stacklevel=2)
+            if self.position.rows == n_rows:  # the model stays as it is
+                return self.finished.evaluation
+        if in_place:
+            notes["finished"] = asdict(Finished(origin, self.position, self.evaluation))
+        self._keep(output, notes)
+        return self.evaluation
+
+    def _origin(self, notes: dict[str, Any]) -> dict[str, Any]:
+        """Return what identifies the run."""
+        path = self.model.path
+        # A model that begins with this stream has no file yet.
+        content = path.read_bytes() if path.exists() else b""
+        begun = {"checksum": sha256(content).hexdigest(), "streamed": notes.get("streamed", 0)}
+        origin: dict[str, Any] = {"model": begun, "labels": to_note(self.stream.labels)}
+        if self.stream.options.skip:  # blank lines count as rows
+            origin["on-error"] = "skip"
+        return origin
+
+    def _look_for(self, last: Finished, saved: Checkpoint, again: bool) -> None:
+        """Pass over the rows of the last run, if this may be the same one again."""
+        if saved.is_of(last.origin):  # killed after it had replaced the model
+            saved.remove()
+        is_same = last.origin | {"model": saved.origin["model"]} == saved.origin
+        if is_same and not saved.path.exists() and not again:
+            self.finished, self.known = last, last.position
+
+    def _keep(self, output: Path | None, notes: dict[str, Any]) -> None:
+        """Write the model with its notes."""
+        if output is None:
+            return
+        notes["streamed"] = notes.get("streamed", 0) + self.evaluation.rows
+        if self.notes:
+            notes[model_files.USER] = self.notes
+        model_files.write(self.model.model, output, kind="model", notes=notes)
+
+    def run(self, descriptor: int) -> None:
+        """Answer every row until the input ends."""
+        self._restore()
+        has_begun = False
+        try:
+            with naming_file("standard output"):  # errors of other files name them
+                for lines in self._interruptible(chunks(descriptor)):
+                    rows = self.stream.rows(lines)
+                    if rows and not has_begun:
+                        self._begin(rows[0])
+                        has_begun = True
+                    self._answer(self._new_lines(rows))
+            if not has_begun:
+                self._begin(None)
+            self.stream.warn_of_features()
+        except BaseException:  # whatever it is, keep the rows that were learned before
+            # Before `known` the model knows rows that this run has not read yet: do not save. Nor
+            # while it knows rows that are not answered: the same command answers them.
+            counted = self.position.rows >= self.known.rows and not self.stream.is_ahead
+            if self.checkpoint and counted:
+                self._save(self.checkpoint)
+            raise
+        finally:
+            self._settle()
+        if self.position.rows < self.known.rows:
+            raise self._another_stream(f"{NAME} has {self.position.rows} rows")
+
+    def _interruptible(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Return chunks until a signal comes: it stops waiting at once, and work after a chunk."""
+        waiting = stopping = False
+
+        def stop(*_: Any) -> None:
+            nonlocal stopping
+            stopping = True
+            if waiting:
+                raise Stopped
+
+        handlers = {name: signal.signal(name, stop) for name in STOPPING}
+        try:
+            while not stopping:
+                waiting = True
+                chunk = next(chunks, None)
+                waiting = False
+                if chunk is None:
+                    return
+                yield chunk
+            raise Stopped
+        finally:
+            for name, handler in handlers.items():
+                signal.signal(name, handler)
+
+    def _restore(self) -> None:
+        state = self.checkpoint.restore() if self.checkpoint else None
+        if self.checkpoint is None or state is None:
+            return
+        self.stream.use(state["model"])
+        self.evaluation = msgspec.convert(state["evaluation"], Evaluation)
+        before = msgspec.convert(state["errors"], ErrorReports)
+        self.errors = ErrorReports(self.errors.every, before.loss, before.recent)
+        self.known = msgspec.convert(state["position"], Position)
+        self.notes = self.checkpoint.notes
+
+    def _begin(self, first: bytes | None) -> None:
+        """Find out, at the first row, whether the input begins with the rows that are known.
+
+        If not, it goes on after a checkpoint whose note says where, or holds other rows than the
+        last run. There is no first row if nothing has come.
+        """
+        if first is not None and zlib.crc32(first) == self.known.first:
+            return
+        if self.finished:
+            self.finished, self.known = None, Position()
+        elif self.stream.options.note is not None:
+            self.position = self.known
+
+    def _another_stream(self, found: str) -> ValueError:
+        rows = self.known.rows
+        if self.finished:
+            return InputError(
+                f"{found}: it begins like the {rows} rows that {self.model.path} learned last "
+                "and then differs",
+                hint="again",
+            )
+        return InputError(
+            f"{found}, but the checkpoint has seen {rows} different ones: it belongs to another "
+            "stream"
+        )
+
+    def _save(self, checkpoint: Checkpoint) -> None:
+        self._settle()
+        checkpoint.notes = self.notes
+        kept = {"evaluation": self.evaluation, "errors": self.errors, "position": self.position}
+        plain = {name: msgspec.to_builtins(own) for name, own in kept.items()}
+        checkpoint.save({"model": self.model.model, **plain})
+
+    def _new_lines(self, lines: list[bytes]) -> list[bytes]:
+        """Return the lines that the checkpoint has not seen; check that the others are the same."""
+        known, old = self.known, max(0, self.known.rows - self.position.rows)
+        position = self.position.after(lines[:old])
+        if position.rows == known.rows and position.checksum != known.checksum:
+            raise self._another_stream(f"{NAME} has other rows")
+        self.position = position
+        return lines[old:]
+
+    def _answer(self, lines: list[bytes]) -> None:
+        """Write the answers to some lines."""
+        for answered in self.stream.answers(lines, self.position.rows):
+            before = self.position.rows
+            # Rows that come alone are evaluated together, which is faster, if no report is due.
+            self._waiting.append(answered)
+            self._n_waiting += len(answered.rank)
+            if self._n_waiting >= self._most_waiting:
+                self._settle()
+            self.output.write(answered.text)
+            self.output.flush()
+            self.position = self.position.after(answered.lines)
+            self.stream.is_ahead = False
+            if answered.note is not None and self.stream.options.note is not None:
+                self.notes[self.stream.options.note] = answered.note
+            if self.checkpoint and self.checkpoint.is_due(before, self.position.rows):
+                self._save(self.checkpoint)
+
+    def _settle(self) -> None:
+        """Evaluate the answers that wait for it, and report."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        intervals = np.concatenate([answered.intervals for answered in waiting])
+        rank = np.concatenate([answered.rank for answered in waiting])
+        self.evaluation += Evaluation.of(intervals, rank)
+        labelled = np.flatnonzero(ranking.is_labelled(intervals))
+        loss = ranking.interval_loss(intervals, rank)[labelled]
+        first = self.errors.recent.rows + 1
+
+        def warn(alarm: Alarm) -> None:
+            lines = [line for answered in waiting for line in answered.lines]
+            self.warn(self._event(alarm, lines[labelled[alarm.row - first]]))
+
+        self.errors.add(loss.tolist(), self.report, warn)
+        self._most_waiting = min(TOGETHER, self.errors.next_row - self.evaluation.rows)
+
+    def _event(self, alarm: Alarm, line: bytes) -> dict[str, Any]:
+        """Return an alarm at a line, with a half-life that lets the model follow a change."""
+        options, row = self.stream.options, msgspec.json.decode(line)
+        marks = {"id": options.key, "note": options.note}
+        now = getattr(self.model.learner, "half_life", None)
+        return {
+            "event": "alarm",
+            "row": alarm.row,
+            **{mark: row.get(name) for mark, name in marks.items() if name},
+            "half_life": alarm.watched if now is None else min(alarm.watched, int(now) // 2),
+        }

@@ -10,9 +10,10 @@ it stands.
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -117,7 +118,7 @@ class Check(NamedTuple):
         return Check(self.evaluation + other.evaluation, calibration)
 
 
-class Block(NamedTuple):
+class Prepared(NamedTuple):
     """Rows of a table as the learner takes them, by what they are for."""
 
     num_rows: int  # the name is Arrow's
@@ -153,12 +154,11 @@ class Kept:
 
 
 class Run:
-    """One run over a table: survey, passes, a check on rows kept apart."""
+    """One run over a table: survey, learning, a check on rows kept apart. Its `Way` says how."""
 
-    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
-        self.table = table
-        self.task = task
-        self.progress = progress
+    def __init__(self, table: Table, task: Task, progress: Watcher, way: Way | None = None) -> None:
+        self.table, self.task, self.progress = table, task, progress
+        self.way = Way() if way is None else way
         table.read_as([*task.text, *filter(None, [task.groups])])
         if (cells := CELLS.get(type(task.labels), NUMBER)) != NUMBER:
             table.read_as(task.labels.columns, cells)
@@ -175,9 +175,10 @@ class Run:
         self.row = 0  # where the pass stands
         self.done = 0  # rows read in all passes
         self.mistakes = 0  # before this pass
+        self.partly: dict[str, Any] = {}  # what a way has learned so far, beside the model
         self.check = Check()
         self.checkpoint: Checkpoint | None = None
-        self._cells, self._prepared = Kept(), Kept()
+        self.cells, self._prepared = Kept(), Kept()
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
         """Start, or go on from the checkpoint; return the model."""
@@ -186,14 +187,15 @@ class Run:
             checkpoint.origin = self.origin()
             self._restore(checkpoint.restore())
         if self.phase == "survey":
-            self._survey()
+            self.way.survey(self)
             self._begin_learning()
-        while self.phase == "learn":
-            self._learn()
+        if self.phase == "learn":
+            self.way.learn(self)
+            self.phase = "done"
         self.checkpoint = None
         if self.task.keeps_rows_apart:
-            self.check = self._check()
-        fitted = self._pipeline()
+            self.check = self.way.check(self)
+        fitted = self.pipeline()
         if self.task.coverage is None:
             return fitted
         frozen = FrozenEstimator(fitted)
@@ -213,18 +215,17 @@ class Run:
 
     # --- Survey ---
 
-    def _survey(self) -> None:
+    def survey_table(self) -> None:
         """Learn how to encode the columns, and which labels there are."""
-        for first, block in self._tracked(
+        for first, block in self.tracked(
             "reading", self.table.blocks([*self.columns.used, *self.task.columns], self.row)
         ):
             cells = self.survey.add(self.table, self.task, first, block)
             self.survey.counts.check_number(self.table)
-            self._keep_cells(first, cells)
-
-    def _keep_cells(self, first: int, cells: pa.RecordBatch) -> None:
-        """Keep a block that was surveyed for the next pass, if the table is small."""
-        self._cells.add(first, cells, self.table.n_rows)
+            if self.survey.not_apart <= self.way.most_kept:
+                self.cells.add(first, cells, self.table.n_rows)
+            else:
+                self.cells = Kept()
 
     def _begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
@@ -244,19 +245,18 @@ class Run:
         warn_of_columns(
             self.table.name, survey.row_ids, survey.unlike, encoder.left_out_, hint="drop"
         )
-        self._begin_model(width, classes, task.weights_of_classes(classes, ranks, counts))
+        weights = task.weights_of_classes(classes, ranks, counts)
+        self.model = self._blank_model(width, classes, weights)
         self.phase, self.row = "learn", 0
         self._log_decisions(classes, width)
 
-    def _begin_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> None:
-        """Begin with a blank model of `width` features."""
-        self.model = self.task.blank_model(classes, weights)
-        learning.begin_with(self.model, np.empty((0, width)), classes)
-
-    def _model_of_all_rows(
-        self, width: int, classes: Array, weights: dict[Any, float] | None
-    ) -> Any:
-        """Return an unfitted learner that does not learn row by row; words are categories."""
+    def _blank_model(self, width: int, classes: Array, weights: dict[Any, float] | None) -> Any:
+        """Return a model of `width` features that has learned nothing."""
+        if BY_COMMAND[self.task.model].online:
+            model = self.task.blank_model(classes, weights)
+            learning.begin_with(model, np.empty((0, width)), classes)
+            return model
+        # It learns all rows at once, and words are categories.
         encoder = self.survey.encoder
         largest = np.maximum(-encoder.moments_.low, encoder.moments_.high)
         for name, size in zip(encoder.numbers_, largest, strict=True):
@@ -329,34 +329,34 @@ class Run:
 
     # --- Passes ---
 
-    def _learn(self) -> None:
-        """Make one pass."""
-        name = f"pass {self.epoch + 1}/{self.task.epochs}"
-        for _, block in self._tracked(name, self._blocks()):
-            order = block.learning.shuffled(self.rng) if self.task.shuffle else None
-            with self.table.naming_rows(block.places):
-                learning.go_on(self.model, block.learning, order=order)
-        self.epoch += 1
-        mistakes = self.model.n_mistakes_
-        perfect = mistakes == self.mistakes and self.model.engine.settles
-        self.row, self.mistakes = 0, mistakes
-        if perfect or self.epoch == self.task.epochs:
-            self.phase = "done"
-            reason = "no mistake in the last one" if perfect else "as many as asked for"
-            log.info("passes: %d, %s", self.epoch, reason)
+    def learn_passes(self) -> None:
+        """Make passes, row by row."""
+        epochs, perfect = self.task.epochs, False
+        while self.epoch < epochs and not perfect:
+            blocks = self.blocks(again=self.epoch + 1 < epochs or self.task.keeps_rows_apart)
+            for _, block in self.tracked(f"pass {self.epoch + 1}/{epochs}", blocks):
+                order = block.learning.shuffled(self.rng) if self.task.shuffle else None
+                with self.table.naming_rows(block.places):
+                    learning.go_on(self.model, block.learning, order=order)
+            self.epoch += 1
+            mistakes = self.model.n_mistakes_
+            perfect = mistakes == self.mistakes and self.model.engine.settles
+            self.row, self.mistakes = 0, mistakes
+        reason = "no mistake in the last one" if perfect else "as many as asked for"
+        log.info("passes: %d, %s", self.epoch, reason)
 
-    def _check(self) -> Check:
+    def check_table(self) -> Check:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
         self.row, check, recipe = 0, Check(), self.recipe
         kept = self._prepared.blocks
-        blocks: Iterable[tuple[int, Any]] = kept or self._read_cells(recipe.columns)
-        for first, block in self._tracked("evaluating", blocks):
+        blocks: Iterable[tuple[int, Any]] = kept or self.read_cells(recipe.columns)
+        for first, block in self.tracked("evaluating", blocks):
             apart = block.apart if kept else self._read_apart(recipe, first, block)
             if apart:
                 check = check.merge(apart.check(self.task, self.model))
         return check
 
-    def _pipeline(self) -> Pipeline:
+    def pipeline(self) -> Pipeline:
         """Return the encoder and the model."""
         return Pipeline([("columns", self.survey.encoder), ("model", self.model)])
 
@@ -365,17 +365,16 @@ class Run:
         """How rows become features, labels and weights."""
         return Recipe(self.task, self.labels, self.survey.encoder)
 
-    def _blocks(self) -> Iterator[tuple[int, Block]]:
+    def blocks(self, *, again: bool) -> Iterator[tuple[int, Prepared]]:
         """Return the first row of each block, and the block, from where the pass stands.
 
-        A small table is read and checked once, and kept in memory for the further passes.
+        A small table is read and checked once, and kept in memory if it is needed `again`.
         """
         if self._prepared.blocks:
             yield from self._prepared.blocks
             return
-        again, kept = self._makes_another_pass(), Kept()
-        recipe = self.recipe
-        for first, cells in self._read_cells(recipe.columns):
+        kept, recipe = Kept(), self.recipe
+        for first, cells in self.read_cells(recipe.columns):
             block = self._prepare(recipe, first, cells)
             if again:
                 kept.add(first, block, self.survey.rows)
@@ -385,26 +384,22 @@ class Run:
             said = "rows are kept" if kept.blocks else "rows are read again"
             log.info("memory: %s (%d MB at most)", said, CACHE_BYTES >> 20)
 
-    def _makes_another_pass(self) -> bool:
-        is_last = self.epoch + 1 >= self.task.epochs and not self.task.keeps_rows_apart
-        return self.phase == "learn" and not is_last
-
-    def _read_cells(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def read_cells(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Return the blocks that the survey has kept, and drop them; or read them again."""
-        if not self._cells.blocks:
+        if not self.cells.blocks:
             yield from self.table.blocks(columns, self.row)
-        while self._cells.blocks:
-            yield self._cells.blocks.popleft()
+        while self.cells.blocks:
+            yield self.cells.blocks.popleft()
 
-    def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Block:
+    def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Prepared:
         """Return a block of the table as the learner takes it."""
-        places, rows = self._to_learn(first, cells)
+        places, rows = self.to_learn(first, cells)
         X, y, weights = recipe.read(self.table, places, rows)
         with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
-        return Block(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
+        return Prepared(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
 
-    def _to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
+    def to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
         """Return the rows to learn from: their positions in the table, and their cells."""
         learning = self.task.uses(first, cells).learning
         return row_numbers(first, learning), select_rows(cells, learning)
@@ -413,26 +408,32 @@ class Run:
         uses = self.task.uses(first, cells)
         return recipe.read_apart(self.table, self.model, first, cells, uses)
 
-    def _tracked(self, name: str, blocks: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Return the blocks of a pass; after each, report progress and save a checkpoint if due."""
+    def tracked(
+        self, name: str, blocks: Iterable[tuple[int, Any]], *, keeping: bool = True
+    ) -> Iterator[tuple[int, Any]]:
+        """Return the blocks of a pass; after each, report progress.
+
+        If `keeping`, also save a checkpoint if one is due.
+        """
         total = self.table.n_rows if self.phase == "survey" else self.survey.rows
         for first, block in blocks:
             yield first, block
             self.row += block.num_rows
             self.done += block.num_rows
             self.progress(name, self.row, total)
-            self._keep(self.done - block.num_rows)
+            if keeping:
+                self.keep(self.done - block.num_rows)
 
     # --- Stopping and going on ---
 
-    def _keep(self, before: int) -> None:
+    def keep(self, before: int) -> None:
         """Save a checkpoint if one is due, given how many rows had been read before."""
         if self.checkpoint and self.checkpoint.is_due(before, self.done):
             self.checkpoint.save(self._state())
 
     def _state(self) -> dict[str, Any]:
         """Return all that was learned, and where the run stands."""
-        names = ("phase", "row", "done", "epoch", "mistakes", "model")
+        names = ("phase", "row", "done", "epoch", "mistakes", "model", "partly")
         state = {name: getattr(self, name) for name in names}
         return state | {"survey": self.survey.to_dict(), "random": self.rng.get_state()}
 
@@ -503,8 +504,17 @@ class Run:
 
     def gather(self) -> tuple[Any, ranking.Labels]:
         """Survey the table and return all of it, features and labels, in memory."""
-        self._survey()
+        self.survey_table()
         self._begin_learning()
-        blocks = [block for _, block in self._read_cells(self.recipe.columns)]
+        blocks = [block for _, block in self.read_cells(self.recipe.columns)]
         whole = one_batch(pa.Table.from_batches(blocks))
         return self.survey.encoder.transform(whole), self.labels.read(whole)
+
+
+class Way(NamedTuple):
+    """How a run surveys its table, learns, and checks the model; here in passes, row by row."""
+
+    learn: Callable[[Run], None] = Run.learn_passes
+    survey: Callable[[Run], None] = Run.survey_table
+    check: Callable[[Run], Check] = Run.check_table
+    most_kept: float = math.inf  # rows to learn from; of a larger table, no cells are kept
