@@ -32,7 +32,7 @@ from learners import ALL
 from pril.core import learning, ranking
 from pril.io import archive
 from pril.metrics import interval_absolute_error, interval_accuracy
-from pril.tables import files, formats, text
+from pril.tables import files, text
 from pril.tables.checkpoints import hold, lock_of
 from pril.tables.opening import open_table
 from tables import GRADES, make_rows, write
@@ -135,9 +135,9 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
     monkeypatch.setattr(files, "BLOCK_ROWS", 370)
     monkeypatch.setattr(text, "READ_BYTES", 1000)
     good("fit", "t.csv", *RANGES, "-o", "whole.pril")
-    opened = formats.open_text
+    opened = files.open_text
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "open_text", lambda file: FailingStream(opened(file), 120_000))
+        patch.setattr(files, "open_text", lambda *of: FailingStream(opened(*of), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
     assert err == "pril: t.csv: Input/output error\n"
@@ -153,7 +153,7 @@ def test_a_failing_disk_under_parquet(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(formats.pa.parquet.ParquetFile, "iter_batches", fail)
+    monkeypatch.setattr(files.pa.parquet.ParquetFile, "iter_batches", fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         list(table.blocks())
     assert caught.value.filename == str(path)

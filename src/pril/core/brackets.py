@@ -29,6 +29,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from pril.core.label_values import NO_LABEL
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
@@ -494,11 +495,11 @@ class Brackets:
         """Return the numbers at which one bracket ends and another begins."""
         return self._ends.edges()
 
-    def classes(self, edges: Sequence[float]) -> dict[Any, tuple[int, int] | None]:
-        """Return the lowest and the highest class of each text, None where it is no answer."""
+    def classes(self, edges: Sequence[float]) -> dict[Any, tuple[int, int]]:
+        """Return the lowest and the highest class of each text; NO_LABEL if it is no answer."""
         step = self.spelling.step
         known = {text: covered(found, edges, step) for text, found in self.read.items()}
-        return {text: known.get(text) for text in self.rows}
+        return {text: known.get(text, NO_LABEL) for text in self.rows}
 
 
 # --- Where brackets end --------------------------------------------------------------------------

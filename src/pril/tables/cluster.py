@@ -27,7 +27,7 @@ from pril.dask.steps import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
 from pril.ranges import PredictionRanges
-from pril.tables.cells import one_batch
+from pril.tables.arrow import one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns

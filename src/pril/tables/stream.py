@@ -20,7 +20,8 @@ from pril.core.nouns import Dense
 from pril.core.passes import Batch
 from pril.core.rows import frozen
 from pril.errors import InputError, RowError, shown
-from pril.tables.cells import TEXT
+from pril.tables.arrow import TEXT
+from pril.tables.encoder import RowEncoder
 from pril.tables.files import TableError, quote_columns
 from pril.tables.growing import grow, grows, undoing, warn_of_features
 from pril.tables.json_lines import (
@@ -36,7 +37,6 @@ from pril.tables.json_lines import (
 )
 from pril.tables.label_columns import LabelColumns, LabelKind
 from pril.tables.model import LoadedModel
-from pril.tables.row_encoder import RowEncoder
 from pril.tables.survey import MANY_ROWS
 from pril.tables.text import LONGEST_ROW, TOO_LONG, without_marks
 
