@@ -526,7 +526,7 @@ def from_brackets(
     cuts = None if edges is None else cut_points(edges).tolist()
     spelling = brackets.Spelling(decimal, thousands)
     cells, column = _brackets(text, missing, spelling, cuts or ())
-    cuts = column.edges() if cuts is None else cuts
+    cuts = column.ends.edges() if cuts is None else cuts
     if not cuts:
         raise InputError("text has only one bracket, so there is nothing to learn; pass edges")
     classes = column.classes(cuts)
@@ -561,7 +561,8 @@ def find_edges(
     >>> find_edges(["0-17", "18-64", "65+"])
     array([18., 65.])
     """
-    return np.array(_brackets(text, missing, brackets.Spelling(decimal, thousands))[1].edges())
+    _, column = _brackets(text, missing, brackets.Spelling(decimal, thousands))
+    return np.array(column.ends.edges())
 
 
 def bracket_names(edges: Any) -> list[str]:

@@ -401,23 +401,16 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "numbers_")
         batch = self._read(X)
-        codes = []
-        for name, words in self.words_.items():
-            code = pc.index_in(
-                arrow.read_words(arrow.column(batch, name), name), pa.array(words, arrow.TEXT)
-            )
-            codes.append(code.fill_null(-1).to_numpy())
+        words = self.words_.items()
+        codes = [_codes_of(batch, name, own).fill_null(-1).to_numpy() for name, own in words]
         return to_features(self, self._numbers(batch).T, codes, scales_of(self))
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
         numbers = np.empty((len(self.numbers_), batch.num_rows))
         for j, name in enumerate(self.numbers_):
-            cells = arrow.column(batch, name)
-            if name in self.ranks_:
-                cells = pc.index_in(
-                    arrow.read_words(cells, name), pa.array(self.ranks_[name], arrow.TEXT)
-                )
+            is_ordered, ranks = name in self.ranks_, self.ranks_.get(name, [])
+            cells = _codes_of(batch, name, ranks) if is_ordered else arrow.column(batch, name)
             numbers[j] = arrow.read_numbers(cells, name)
         return numbers
 
@@ -463,6 +456,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if row >= 0:
                 unseen[name] = (row, cells[row].as_py())
         return unseen
+
+
+def _codes_of(batch: pa.RecordBatch, name: str, words: list[str]) -> pa.Array:
+    """Return the position of each word of a column among these; null if it is none of them."""
+    cells = arrow.read_words(arrow.column(batch, name), name)
+    return pc.index_in(cells, pa.array(words, arrow.TEXT))
 
 
 def count_words(cells: pa.Array) -> dict[str, int]:

@@ -181,7 +181,7 @@ class LabelColumns(NamedTuple):
         """
         kind: Any = self.kind
         found = brackets.Brackets(texts, (), "y", kind.spelling, kind.edges or (), place)
-        edges = kind.edges or tuple(found.edges())
+        edges = kind.edges or tuple(found.ends.edges())
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
             raise RowError("y", min(texts.values()), reason, hint="edges")
@@ -338,9 +338,8 @@ def _numbers(cells: pa.Array, name: str) -> pa.Array:
         row = pc.index(pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64())), True).as_py()
         if row >= 0:
             raise _too_large(name, row, cells[row].as_py())
-    numbers = arrow.read_numbers(
-        cells, name
-    )  # refuses text such as 0x10, which is an integer to pyarrow
+    # Refuses text such as 0x10, which is an integer to pyarrow.
+    numbers = arrow.read_numbers(cells, name)
     if pa.types.is_integer(cells.type) or arrow.kind_of(cells.type) == "text":
         with suppress(pa.ArrowInvalid):  # text that is not an integer
             return pc.cast(cells, pa.int64())
