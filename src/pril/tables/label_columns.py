@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array
-from pril.errors import InputError, RowError, shown
+from pril.errors import InputError, RowError
 from pril.labels import cut_points
 from pril.tables import arrow
 from pril.tables.files import Table, TableError
@@ -303,21 +302,13 @@ class LabelColumns(NamedTuple):
 
 def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> ranking.Labels:
     """Return columns as labels: exact, the lower and the upper end, or votes."""
-    columns = [arrow.column(batch, name) for name in names]
     if text:
-        words = [arrow.read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
+        words = [arrow.read_words(arrow.column(batch, name), name) for name in names]
         return ranking.join([ranking.read(cells) for cells in words], "y")
-    cells = [_numbers(part, name) for part, name in zip(columns, names, strict=True)]
-    are_whole = all(part.type == pa.int64() and not part.null_count for part in cells)
-    numbers = [
-        part.to_numpy() if are_whole else _label_floats(part, name)
-        for part, name in zip(cells, names, strict=True)
-    ]
-    values = np.column_stack(numbers)
-    table = ranking.read(values[:, 0] if len(names) == 1 else values, columns=())
-    finite = values[np.isfinite(values)]
-    is_whole = bool((finite == np.floor(finite)).all())
-    return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
+    values = np.column_stack([_numbers(arrow.column(batch, name), name) for name in names])
+    known = values[~np.isnan(values)]
+    dtype = np.dtype(np.int64 if (known == np.floor(known)).all() else np.float64)
+    return ranking.Labels(values.astype(dtype) if known.size == values.size else values, dtype)
 
 
 def _bracket_texts(cells: pa.Array, name: str) -> pa.Array:
@@ -330,37 +321,15 @@ def _bracket_texts(cells: pa.Array, name: str) -> pa.Array:
     )
 
 
-def _numbers(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels as integers or, if they are not, as floats; null for what is missing."""
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if pa.types.is_uint64(cells.type):
-        row = pc.index(pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64())), True).as_py()
-        if row >= 0:
-            raise _too_large(name, row, cells[row].as_py())
-    # Refuses text such as 0x10, which is an integer to pyarrow.
-    numbers = arrow.read_numbers(cells, name)
-    if pa.types.is_integer(cells.type) or arrow.kind_of(cells.type) == "text":
-        with suppress(pa.ArrowInvalid):  # text that is not an integer
-            return pc.cast(cells, pa.int64())
-    return pa.array(numbers, from_pandas=True)
-
-
-def _label_floats(cells: pa.Array, name: str) -> Array:
-    """Return labels as floats, if they are small enough to be exact as floats."""
+def _numbers(cells: pa.Array, name: str) -> Array:
+    """Return labels as floats, NaN for what is missing; refuse those that may be rounded."""
     numbers = arrow.read_numbers(cells, name)
     large = np.abs(numbers) >= LARGEST_LABEL
     if large.any():
         row = int(np.argmax(large))
-        raise _too_large(name, row, cells[row].as_py())
+        said = f"about {numbers[row]:.0f}"
+        raise RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
     return numbers
-
-
-def _too_large(name: str, row: int, value: Any) -> RowError:
-    # A float this large may have been rounded when it was read.
-    is_rounded = isinstance(value, float) and np.isfinite(value)
-    said = f"about {int(value)}" if is_rounded else shown(value)
-    return RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
 
 
 def _distinct(words: pa.Array) -> tuple[list[str], Array]:
@@ -392,13 +361,15 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
             )
         return list(classes)
     try:
-        numbers = _numbers(pa.array(classes, arrow.TEXT), "").to_pylist()
+        numbers = arrow.read_numbers(pa.array(classes, arrow.TEXT), "").tolist()
     except RowError:
-        numbers = [None]
-    if None in numbers:
+        numbers = [np.nan]
+    if np.isnan(numbers).any():
         raise InputError(
             f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
         )
-    if not np.isfinite(numbers).all():
-        raise InputError(f"the classes {','.join(classes)}: a class must be finite")
+    if not (np.abs(numbers) < LARGEST_LABEL).all():
+        raise InputError(
+            f"the classes {','.join(classes)}: a class must be finite and smaller than 2^53"
+        )
     return [int(number) if number == int(number) else number for number in numbers]
