@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, Self
+from typing import IO, Any, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -91,7 +91,7 @@ class Table:
     def find_columns(self, root: PurePath) -> Self:
         """Read which columns there are; folders below a root may name some, as in state=AK."""
         with naming_file(self.name):
-            self.schema, self.groups = FORMATS[self.format][0](self)
+            self.schema, self.groups = FORMATS[self.format].infer(self)
         self.check_names(self.schema.names)
         cells = [_partition_cells(file, root) for file in self.files]
         for name in cells[0]:
@@ -177,7 +177,7 @@ class Table:
         """
         for name in columns:
             self.check_column(name)
-        return FORMATS[self.format][2](self, columns, format)
+        return FORMATS[self.format].copy(self, columns, format)
 
     def batches(self, columns: list[str], start: int = 0) -> Iterator[pa.RecordBatch]:
         """Return the rows from a row on, in batches of any size."""
@@ -188,7 +188,7 @@ class Table:
             self.begin_file(file, row)
             n_rows = sum(self.groups[k]) if self.groups else 0
             with naming_file(self.name_of(file)):
-                for first, batch in FORMATS[self.format][1](self, file, own, start - row):
+                for first, batch in FORMATS[self.format].read(self, file, own, start - row):
                     n_rows = first + batch.num_rows
                     if row + n_rows > start:
                         batch = self._with_partitions(k, batch, columns)
@@ -666,10 +666,17 @@ def _copy_json(table: Table, columns: list[str], format: str) -> Iterator[CopyBl
         start += len(lines)
 
 
-# How columns and row groups are found, how a file is read, and how a table is copied.
-FORMATS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
-    "csv": (_csv_columns, _read_csv, _copy_csv),
-    "tsv": (_csv_columns, _read_csv, _copy_csv),
-    "parquet": (_parquet_columns, _read_parquet, _copy_parquet),
-    "jsonl": (_json_columns, _read_json, _copy_json),
-}
+class Format(NamedTuple):
+    """How tables are read, in functions of a table and, to read it, of one of its files."""
+
+    infer: Callable[..., tuple[pa.Schema, list[list[int]]]]  # columns; rows of each row group
+    # Return the first row of each batch of a file, and the batch. Those that end before a row may
+    # be left out where the numbers of rows are known.
+    read: Callable[..., Iterator[tuple[int, pa.RecordBatch]]]
+    copy: Callable[..., Iterator[CopyBlock]]
+
+
+CSV = Format(_csv_columns, _read_csv, _copy_csv)
+PARQUET = Format(_parquet_columns, _read_parquet, _copy_parquet)
+JSON_LINES = Format(_json_columns, _read_json, _copy_json)
+FORMATS = {"csv": CSV, "tsv": CSV, "parquet": PARQUET, "jsonl": JSON_LINES}

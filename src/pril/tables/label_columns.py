@@ -352,24 +352,19 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
     """Return classes, given as text, as numbers if the labels of the table are numbers."""
     if classes is None:
         return None
+    given = f"the classes {','.join(classes)}"
     if text:
         missing = set(classes) & set(arrow.MISSING.to_pylist())
         if missing:
-            raise InputError(
-                f"the classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
-                "not a class; choose another word for it"
-            )
+            reason = f"{min(missing)} in a table is a missing value, not a class"
+            raise InputError(f"{given}: {reason}; choose another word for it")
         return list(classes)
     try:
         numbers = arrow.read_numbers(pa.array(classes, arrow.TEXT), "").tolist()
     except RowError:
         numbers = [np.nan]
     if np.isnan(numbers).any():
-        raise InputError(
-            f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
-        )
+        raise InputError(f"{given}: the labels are numbers, the classes are not")
     if not (np.abs(numbers) < LARGEST_LABEL).all():
-        raise InputError(
-            f"the classes {','.join(classes)}: a class must be finite and smaller than 2^53"
-        )
+        raise InputError(f"{given}: a class must be finite and smaller than 2^53")
     return [int(number) if number == int(number) else number for number in numbers]

@@ -151,18 +151,14 @@ def warn_of_columns(
     source: str, row_ids: list[str], unlike: dict[str, str], left_out: list[str], hint: str
 ) -> None:
     """Warn of columns that say nothing about new rows: row ids, names, remarks."""
-    for name in row_ids:
-        warning = TableWarning(
-            f"{source}: the column {name!r} looks like a row id: no whole number in it occurs "
-            "twice; a row id says nothing about new rows",
-            hint=hint,
-        )
-        warnings.warn(warning, stacklevel=2)
+    id_like = "looks like a row id: no whole number in it occurs twice; a row id says nothing about"
+    reasons = dict.fromkeys(row_ids, f"{id_like} new rows")
     for name, share in unlike.items():
-        said = f"{source}: the column {name!r} has {share}, which say little about new rows"
-        is_left_out = name in left_out
-        warning = TableWarning(f"{said}; it is left out" if is_left_out else said, hint=hint)
-        warnings.warn(warning, stacklevel=2)
+        end = "; it is left out" if name in left_out else ""
+        reasons[name] = f"has {share}, which say little about new rows{end}"
+    for name, reason in reasons.items():
+        message = f"{source}: the column {name!r} {reason}"
+        warnings.warn(TableWarning(message, hint=hint), stacklevel=2)
 
 
 # --- Which labels there are ----------------------------------------------------------------------
@@ -238,10 +234,9 @@ class LabelCounts:
         """Return the classes, and the different labels as ranks."""
         names = self.columns.names
         place = f"{table.name}: {quote_columns(names)}"
-        labelled = [entry for entry in self.seen.items() if entry[0] != self._unlabelled]
-        if not labelled:
+        seen = self._labelled()
+        if not seen:
             raise TableError(f"{place}: no row has a label")
-        seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by first row
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.settle(table)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
@@ -262,15 +257,14 @@ class LabelCounts:
         """Return how labels are read, now that all of them are known."""
         if not isinstance(self.columns.kind, Brackets):
             return self.columns
-        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
-        rows = {cells[0]: row for cells, (_, _, row) in labelled}
-        texts = dict(sorted(rows.items(), key=lambda entry: entry[1]))
+        texts = {cells[0]: row for cells, (_, _, row) in self._labelled()}
         with table.naming_rows(0, self.columns.names):
             return self.columns.settled(texts, table.other_place)
 
-    def n_unlabelled(self) -> int:
-        """Return how many rows have no label."""
-        return self.seen.get(self._unlabelled, [0])[0]
+    def _labelled(self) -> list[tuple[tuple[Any, ...], list[int]]]:
+        """Return the entries of labels that are not missing, by first row."""
+        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
+        return sorted(labelled, key=lambda entry: entry[1][-1])
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
         """Return what labels there are, for people and machines: see `to_ranks`."""
@@ -283,7 +277,7 @@ class LabelCounts:
         return {
             "classes": [{"class": ranking.plain(name), **ends[k]} for k, name in enumerate(order)],
             "widths": {str(width): widths[width] for width in sorted(widths) if widths[width]},
-            "unlabelled_rows": self.n_unlabelled(),
+            "unlabelled_rows": self.seen.get(self._unlabelled, [0])[0],
             "zero_weight_rows": self.n_weightless,
         }
 
